@@ -1,0 +1,68 @@
+// Where work runs. Threads and timers enter here and nowhere else.
+#ifndef DIVVY_BASE_EXECUTOR_H_
+#define DIVVY_BASE_EXECUTOR_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/mutex.h"
+
+namespace divvy {
+
+using Task = std::function<void()>;
+
+// Thread-safe; no method blocks. A task may call any method of the executor it runs on.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs `task` soon, on some thread. Tasks may run at the same time and in any order (SerialExecutor gives an order).
+  // REQUIRES of the task: it does not block.
+  virtual void Post(Task task) = 0;
+
+  // As Post, not before `delay` has passed. A timer cannot be taken back: its task asks whether it is still wanted.
+  virtual void PostAfter(absl::Duration delay, Task task) = 0;
+
+  // Runs `task`, which may block, on a thread named `name` that is its own until it returns.
+  virtual void PostBlocking(std::string name, Task task) = 0;
+};
+
+// The executor of a live process: `num_threads` threads for Post, one for the timers, and for PostBlocking as many as are
+// busy at once (idle ones are used again).
+class ThreadPoolExecutor : public Executor {
+ public:
+  explicit ThreadPoolExecutor(int num_threads);
+  ~ThreadPoolExecutor() override;   // Stop()
+
+  void Post(Task task) override;
+  void PostAfter(absl::Duration delay, Task task) override;
+  void PostBlocking(std::string name, Task task) override;
+
+  // Drops what has not begun, timers included, waits for what runs, and joins all threads. Later posts are dropped.
+  // REQUIRES: not called from a task of this executor.
+  void Stop();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Runs the tasks given to it one at a time and in order, on `executor`. Thread-safe. May be destroyed while tasks wait:
+// they still run, in order.
+class SerialExecutor {
+ public:
+  // REQUIRES: `executor` outlives every task posted.
+  explicit SerialExecutor(Executor& executor);
+  void Post(Task task);
+
+ private:
+  struct Queue;
+  std::shared_ptr<Queue> queue_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_EXECUTOR_H_

@@ -1,0 +1,44 @@
+// Early return on errors, for absl::Status and absl::StatusOr.
+//
+//   RETURN_IF_ERROR(file.Close());
+//   ASSIGN_OR_RETURN(Tensor rows, variable.Read());
+//
+// The short names are defined only where nobody else has defined them; the DIVVY_ ones always are.
+#ifndef DIVVY_BASE_STATUS_MACROS_H_
+#define DIVVY_BASE_STATUS_MACROS_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace divvy::internal {
+inline absl::Status ToStatus(absl::Status status) { return status; }
+template <typename T>
+absl::Status ToStatus(const absl::StatusOr<T>& value) { return value.status(); }
+}  // namespace divvy::internal
+
+// Returns the status of `expression` (a Status or a StatusOr) from the calling function if it is not OK.
+#define DIVVY_RETURN_IF_ERROR(expression)                                                                  \
+  do {                                                                                                     \
+    if (auto divvy_status = ::divvy::internal::ToStatus(expression); !divvy_status.ok()) return divvy_status; \
+  } while (false)
+
+#define DIVVY_STATUS_CONCAT_INNER(a, b) a##b
+#define DIVVY_STATUS_CONCAT(a, b) DIVVY_STATUS_CONCAT_INNER(a, b)
+#define DIVVY_ASSIGN_OR_RETURN_INNER(result, lhs, rexpr) \
+  auto result = (rexpr);                                 \
+  if (!result.ok()) return std::move(result).status();   \
+  lhs = *std::move(result)
+
+// Assigns the value of the StatusOr `rexpr` to `lhs`, which may be a declaration, or returns its status.
+#define DIVVY_ASSIGN_OR_RETURN(lhs, rexpr) DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __LINE__), lhs, rexpr)
+
+#ifndef RETURN_IF_ERROR
+#define RETURN_IF_ERROR(expression) DIVVY_RETURN_IF_ERROR(expression)
+#endif
+#ifndef ASSIGN_OR_RETURN
+#define ASSIGN_OR_RETURN(...) DIVVY_ASSIGN_OR_RETURN(__VA_ARGS__)
+#endif
+
+#endif  // DIVVY_BASE_STATUS_MACROS_H_

@@ -1,0 +1,225 @@
+// Structured values, and how C++ types become them.
+#ifndef DIVVY_TENSOR_NEST_H_
+#define DIVVY_TENSOR_NEST_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+// Something made once on every worker (an iterator): the number it has there. Travels in a Nest; means nothing to a program.
+struct PerWorkerHandle {
+  uint64_t id = 0;
+};
+
+// A tree of lists and dicts (keys sorted, as in tf.nest) whose leaves are tensors, indexed slices, strings or per-worker handles:
+// the one type that crosses process boundaries, and what a dataset yields. Immutable, cheap to copy, thread-safe.
+// A wrong path gives a *failed* Nest that remembers the reason; so batch["imgae"] is an error with the keys that exist, never a crash.
+class Nest {
+ public:
+  using List = std::vector<Nest>;
+  using Dict = std::map<std::string, Nest>;
+
+  Nest();   // the empty list
+  Nest(Tensor tensor);
+  Nest(IndexedSlices slices);
+  Nest(SparseIds ids);
+  Nest(std::string text);
+  Nest(const char* text) : Nest(std::string(text)) {}
+  Nest(PerWorkerHandle handle);
+  Nest(List list);
+  Nest(Dict dict);
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  Nest(T scalar);
+  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);   // {{"image", images}, {"label", labels}}
+  static Nest Failed(absl::Status reason);                                // REQUIRES: not OK
+
+  // The child. Failed: no such key (the message lists those that exist) or index, not a dict or list, or this one failed.
+  Nest operator[](absl::string_view key) const;
+  Nest operator[](const char* key) const { return (*this)[absl::string_view(key)]; }
+  Nest operator[](size_t index) const;
+  Nest operator[](int index) const { return (*this)[static_cast<size_t>(index)]; }
+
+  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure.
+  absl::StatusOr<Tensor> tensor() const;
+  absl::StatusOr<IndexedSlices> indexed_slices() const;
+  absl::StatusOr<SparseIds> sparse_ids() const;   // from a dict with "ids", "row_splits" and perhaps "weights"
+  absl::StatusOr<std::string> text() const;
+  absl::StatusOr<PerWorkerHandle> handle() const;
+  absl::Status status() const;   // OK unless failed
+
+  enum class Kind { kFailed, kTensor, kIndexedSlices, kText, kHandle, kList, kDict };
+  Kind kind() const;
+  size_t size() const;           // of a list or dict, else 0
+  const List* list() const;      // null if it is none; valid while this Nest lives
+  const Dict* dict() const;
+
+  // Its tensors, depth first, keys in order. InvalidArgument: a leaf that is no tensor, or the failure.
+  absl::StatusOr<std::vector<Tensor>> Flatten() const;
+  // The inverse: this structure with these tensors. InvalidArgument: another number of leaves.
+  absl::StatusOr<Nest> PackAs(absl::Span<const Tensor> leaves) const;
+  // This structure with `fn` applied to each leaf; the first error ends it. `fn` is given leaves only.
+  absl::StatusOr<Nest> MapLeaves(const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
+
+  // For error messages: "{"image": uint8 [64, 28, 28], "label": int64 [64]}".
+  std::string ToString() const;
+
+ private:
+  struct Node;
+  explicit Nest(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  absl::Status KindError(absl::string_view wanted) const;
+  std::shared_ptr<const Node> node_;
+};
+
+// The same structure and BitwiseEqual leaves.
+bool BitwiseEqual(const Nest& a, const Nest& b);
+
+// How a C++ type travels. Given: arithmetic types, std::string, Tensor, IndexedSlices, SparseIds, Nest, std::monostate, and vector, map<string, .>,
+// optional, pair and tuple of them; Metrics and Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what Encode
+// cannot make.
+template <typename T, typename Enable = void>
+struct NestCodec;   // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const Nest& nest);
+
+template <> struct NestCodec<Nest> {
+  static Nest Encode(const Nest& value) { return value; }
+  static absl::StatusOr<Nest> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(nest.status());
+    return nest;
+  }
+};
+template <> struct NestCodec<Tensor> {
+  static Nest Encode(const Tensor& value) { return Nest(value); }
+  static absl::StatusOr<Tensor> Decode(const Nest& nest) { return nest.tensor(); }
+};
+template <> struct NestCodec<IndexedSlices> {
+  static Nest Encode(const IndexedSlices& value) { return Nest(value); }
+  static absl::StatusOr<IndexedSlices> Decode(const Nest& nest) { return nest.indexed_slices(); }
+};
+template <> struct NestCodec<SparseIds> {
+  static Nest Encode(const SparseIds& value) { return Nest(value); }
+  static absl::StatusOr<SparseIds> Decode(const Nest& nest) { return nest.sparse_ids(); }
+};
+template <> struct NestCodec<std::string> {
+  static Nest Encode(const std::string& value) { return Nest(value); }
+  static absl::StatusOr<std::string> Decode(const Nest& nest) { return nest.text(); }
+};
+template <> struct NestCodec<std::monostate> {
+  static Nest Encode(std::monostate) { return Nest(); }
+  static absl::StatusOr<std::monostate> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(nest.status());
+    if (nest.kind() != Nest::Kind::kList || nest.size() != 0) return absl::InvalidArgumentError(absl::StrCat("wanted nothing, not ", nest.ToString()));
+    return std::monostate{};
+  }
+};
+
+namespace internal {
+// The tensor type that an arithmetic type travels as: itself where tensors hold it, else the 64-bit type of its kind.
+template <typename T>
+using WireArithmetic = std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>, T,
+                                          std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
+absl::Status WantElements(const Nest& nest, size_t elements);   // InvalidArgument: not a list of so many
+absl::Status OutOfRangeScalar(const Nest& nest);
+}  // namespace internal
+
+template <typename T> struct NestCodec<T, std::enable_if_t<std::is_arithmetic_v<T>>> {
+  using Wire = internal::WireArithmetic<T>;
+  static Nest Encode(T value) { return Nest(Tensor::Scalar<Wire>(static_cast<Wire>(value))); }
+  static absl::StatusOr<T> Decode(const Nest& nest) {
+    ASSIGN_OR_RETURN(Tensor tensor, nest.tensor());
+    ASSIGN_OR_RETURN(Wire value, tensor.scalar<Wire>());
+    if (static_cast<Wire>(static_cast<T>(value)) != value && value == value) return internal::OutOfRangeScalar(nest);
+    return static_cast<T>(value);
+  }
+};
+template <typename T> struct NestCodec<std::vector<T>> {
+  static Nest Encode(const std::vector<T>& values) {
+    Nest::List list;
+    for (const T& value : values) list.push_back(NestCodec<T>::Encode(value));
+    return Nest(std::move(list));
+  }
+  static absl::StatusOr<std::vector<T>> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(internal::WantElements(nest, nest.size()));
+    std::vector<T> values;
+    for (size_t i = 0; i < nest.size(); ++i) {
+      ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[i]));
+      values.push_back(std::move(value));
+    }
+    return values;
+  }
+};
+template <typename T> struct NestCodec<std::map<std::string, T>> {
+  static Nest Encode(const std::map<std::string, T>& values) {
+    Nest::Dict dict;
+    for (const auto& [key, value] : values) dict.emplace(key, NestCodec<T>::Encode(value));
+    return Nest(std::move(dict));
+  }
+  static absl::StatusOr<std::map<std::string, T>> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(nest.status());
+    if (nest.dict() == nullptr) return absl::InvalidArgumentError(absl::StrCat("wanted a dict, not ", nest.ToString()));
+    std::map<std::string, T> values;
+    for (const auto& [key, child] : *nest.dict()) {
+      ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(child));
+      values.emplace(key, std::move(value));
+    }
+    return values;
+  }
+};
+template <typename T> struct NestCodec<std::optional<T>> {   // a list of none or one
+  static Nest Encode(const std::optional<T>& value) { return value ? Nest(Nest::List{NestCodec<T>::Encode(*value)}) : Nest(); }
+  static absl::StatusOr<std::optional<T>> Decode(const Nest& nest) {
+    if (nest.kind() == Nest::Kind::kList && nest.size() == 0) return std::optional<T>();
+    RETURN_IF_ERROR(internal::WantElements(nest, 1));
+    ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[size_t{0}]));
+    return std::optional<T>(std::move(value));
+  }
+};
+template <typename A, typename B> struct NestCodec<std::pair<A, B>> {
+  static Nest Encode(const std::pair<A, B>& value) { return Nest(Nest::List{NestCodec<A>::Encode(value.first), NestCodec<B>::Encode(value.second)}); }
+  static absl::StatusOr<std::pair<A, B>> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(internal::WantElements(nest, 2));
+    ASSIGN_OR_RETURN(A a, NestCodec<A>::Decode(nest[size_t{0}]));
+    ASSIGN_OR_RETURN(B b, NestCodec<B>::Decode(nest[size_t{1}]));
+    return std::pair<A, B>(std::move(a), std::move(b));
+  }
+};
+template <typename... Ts> struct NestCodec<std::tuple<Ts...>> {
+  static Nest Encode(const std::tuple<Ts...>& value) {
+    return std::apply([](const Ts&... elements) { return Nest(Nest::List{NestCodec<Ts>::Encode(elements)...}); }, value);
+  }
+  static absl::StatusOr<std::tuple<Ts...>> Decode(const Nest& nest) {
+    RETURN_IF_ERROR(internal::WantElements(nest, sizeof...(Ts)));
+    return DecodeAll(nest, std::index_sequence_for<Ts...>());
+  }
+
+ private:
+  template <size_t... I>
+  static absl::StatusOr<std::tuple<Ts...>> DecodeAll(const Nest& nest, std::index_sequence<I...>) {
+    std::tuple<absl::StatusOr<Ts>...> decoded(NestCodec<Ts>::Decode(nest[I])...);
+    absl::Status first;
+    (first.Update(std::get<I>(decoded).status()), ...);
+    RETURN_IF_ERROR(first);
+    return std::tuple<Ts...>(*std::move(std::get<I>(decoded))...);
+  }
+};
+
+template <typename T, typename>
+Nest::Nest(T scalar) : Nest(NestCodec<T>::Encode(scalar)) {}
+
+}  // namespace divvy
+
+#endif  // DIVVY_TENSOR_NEST_H_
