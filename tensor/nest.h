@@ -3,6 +3,7 @@
 #define DIVVY_TENSOR_NEST_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

@@ -1,0 +1,235 @@
+#include "tensor/tensor.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+
+// Memory that several handles may share. Owned memory is aligned for vector loads.
+struct Tensor::Buffer {
+  Buffer(void* data, Device device, std::function<void()> release) : data(data), device(device), release(std::move(release)) {}
+  ~Buffer() {
+    if (release) {
+      release();
+    } else {
+      std::free(data);
+    }
+  }
+  bool borrowed() const { return static_cast<bool>(release); }
+
+  void* const data;
+  const Device device;
+  const std::function<void()> release;
+};
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+absl::Status CheckStorable(DType dtype, const Shape& shape) {
+  RETURN_IF_ERROR(shape.status());
+  if (dtype >= DType::kComplex64) return absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", DTypeName(dtype)));
+  if (shape.num_elements() < 0) return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " is not known in full"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> SizeBytes(DType dtype, const Shape& shape) {
+  int64_t bytes;
+  if (__builtin_mul_overflow(shape.num_elements(), DTypeSize(dtype), &bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat("a tensor of ", DTypeName(dtype), " ", shape.ToString(), " does not fit in memory"));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string Device::ToString() const { return absl::StrCat(kind == Kind::kCpu ? "CPU:" : "GPU:", index); }
+
+Tensor::Tensor() = default;
+
+Device Tensor::device() const { return buffer_ == nullptr ? Device{} : buffer_->device; }
+
+absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
+  RETURN_IF_ERROR(CheckStorable(dtype, shape));
+  if (device.kind != Device::Kind::kCpu) return absl::UnimplementedError(absl::StrCat("no memory on ", device.ToString(), ": this build computes on the CPU"));
+  ASSIGN_OR_RETURN(const int64_t bytes, SizeBytes(dtype, shape));
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  if (bytes == 0) return tensor;
+  const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  void* const data = std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
+  tensor.buffer_ = std::make_shared<Buffer>(data, device, nullptr);
+  tensor.data_ = data;
+  return tensor;
+}
+
+absl::StatusOr<Tensor> Tensor::Zeros(DType dtype, Shape shape) {
+  ASSIGN_OR_RETURN(Tensor tensor, Uninitialized(dtype, shape));
+  if (tensor.size_bytes() > 0) std::memset(tensor.fresh_data<char>(), 0, tensor.size_bytes());
+  return tensor;
+}
+
+absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data, Device device, std::function<void()> release) {
+  RETURN_IF_ERROR(CheckStorable(dtype, shape));
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  if (!release) release = [] {};
+  tensor.buffer_ = std::make_shared<Buffer>(const_cast<void*>(data), device, std::move(release));
+  tensor.data_ = data;
+  return tensor;
+}
+
+template <typename T>
+Tensor Tensor::Scalar(T value) { return *Copy<T>(Shape(), absl::MakeConstSpan(&value, 1)); }
+
+template <typename T>
+Tensor Tensor::Vector(absl::Span<const T> values) { return *Copy<T>(Shape{static_cast<int64_t>(values.size())}, values); }
+
+template <typename T>
+absl::StatusOr<Tensor> Tensor::Copy(Shape shape, absl::Span<const T> values) {
+  ASSIGN_OR_RETURN(Tensor tensor, Uninitialized(DTypeOf<T>::value, shape));
+  if (shape.num_elements() != static_cast<int64_t>(values.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " wants ", shape.num_elements(), " values, not ", values.size()));
+  }
+  if (!values.empty()) std::memcpy(tensor.fresh_data<T>(), values.data(), values.size() * sizeof(T));
+  return tensor;
+}
+
+absl::Status Tensor::CheckReadable(DType wanted) const {
+  if (dtype_ != wanted) return absl::InvalidArgumentError(absl::StrCat("the tensor is ", ToString(), "; wanted ", DTypeName(wanted)));
+  if (device().kind != Device::Kind::kCpu) return absl::InvalidArgumentError(absl::StrCat("the tensor is on ", device().ToString(), ": use To(Device()) first"));
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::StatusOr<T> Tensor::scalar() const {
+  ASSIGN_OR_RETURN(absl::Span<const T> all, values<T>());
+  if (all.size() != 1) return absl::InvalidArgumentError(absl::StrCat("wanted one element, not ", ToString()));
+  return all[0];
+}
+
+template <typename T>
+absl::StatusOr<absl::Span<const T>> Tensor::values() const {
+  RETURN_IF_ERROR(CheckReadable(DTypeOf<T>::value));
+  return absl::MakeConstSpan(data_as<T>(), shape_.num_elements());
+}
+
+absl::Status Tensor::MakeUnique() {
+  if (buffer_ == nullptr || (buffer_.use_count() == 1 && !buffer_->borrowed())) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Tensor copy, Uninitialized(dtype_, shape_));
+  if (copy.data_ != nullptr) std::memcpy(copy.fresh_data<char>(), data_, size_bytes());
+  *this = std::move(copy);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::StatusOr<absl::Span<T>> Tensor::mutable_values() {
+  RETURN_IF_ERROR(CheckReadable(DTypeOf<T>::value));
+  RETURN_IF_ERROR(MakeUnique());
+  return absl::MakeSpan(fresh_data<T>(), shape_.num_elements());
+}
+
+absl::StatusOr<Tensor> Tensor::To(Device device) const {
+  if (device == this->device()) return *this;
+  return absl::UnimplementedError(absl::StrCat("cannot move a tensor from ", this->device().ToString(), " to ", device.ToString(), ": this build computes on the CPU"));
+}
+
+absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
+  RETURN_IF_ERROR(shape.status());
+  const int64_t elements = shape_.num_elements();
+  std::array<int64_t, Shape::kMaxRank> dims{};
+  int64_t known = 1;
+  int inferred = -1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    dims[axis] = shape.dim(axis);
+    if (dims[axis] >= 0) {
+      known *= dims[axis];
+    } else if (inferred >= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("Reshape to ", shape.ToString(), ": only one dimension may be -1"));
+    } else {
+      inferred = axis;
+    }
+  }
+  if (inferred >= 0 && known > 0) dims[inferred] = elements / known;
+  const Shape wanted = inferred >= 0 ? Shape(absl::MakeConstSpan(dims.data(), shape.rank())) : shape;
+  if (wanted.num_elements() != elements) {
+    return absl::InvalidArgumentError(absl::StrCat("Reshape: ", shape_.ToString(), " has ", elements, " elements, ", shape.ToString(), " another number"));
+  }
+  Tensor result = *this;
+  result.shape_ = wanted;
+  return result;
+}
+
+absl::StatusOr<Tensor> Tensor::Rows(int64_t begin, int64_t end) const {
+  if (shape_.rank() == 0) return absl::InvalidArgumentError("Rows of a scalar");
+  if (begin < 0 || end < begin || end > shape_.dim(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("rows [", begin, ", ", end, ") of ", shape_.ToString()));
+  }
+  Tensor result = *this;
+  result.shape_ = shape_.WithRows(end - begin);
+  if (data_ != nullptr) result.data_ = static_cast<const char*>(data_) + begin * shape_.row_elements() * DTypeSize(dtype_);
+  return result;
+}
+
+std::string Tensor::ToString() const { return absl::StrCat(DTypeName(dtype_), " ", shape_.ToString()); }
+
+bool BitwiseEqual(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (a.device().kind != Device::Kind::kCpu || b.device().kind != Device::Kind::kCpu) return false;
+  return a.size_bytes() == 0 || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+absl::Status Validate(const IndexedSlices& slices) {
+  if (slices.num_rows < 0) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices of ", slices.num_rows, " rows"));
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
+  if (slices.ids.shape().rank() != 1 || slices.rows.shape().rank() < 1 || slices.rows.shape().dim(0) != slices.ids.shape().dim(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: ids ", slices.ids.ToString(), " and rows ", slices.rows.ToString(), " do not fit: want [n] and [n, ...]"));
+  }
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= slices.num_rows) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: id ", id, " is outside [0, ", slices.num_rows, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const SparseIds& sparse) {
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, sparse.ids.values<int64_t>());
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> splits, sparse.row_splits.values<int64_t>());
+  if (sparse.ids.shape().rank() != 1 || sparse.row_splits.shape().rank() != 1 || splits.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("SparseIds: ids ", sparse.ids.ToString(), " and row_splits ", sparse.row_splits.ToString(), ": want [n] and [batch + 1]"));
+  }
+  bool rising = splits.front() == 0 && splits.back() == static_cast<int64_t>(ids.size());
+  for (size_t i = 1; i < splits.size(); ++i) rising = rising && splits[i - 1] <= splits[i];
+  if (!rising) return absl::InvalidArgumentError(absl::StrCat("SparseIds: row_splits must rise from 0 to ", ids.size(), ", the number of ids"));
+  if (sparse.weights && (sparse.weights->dtype() != DType::kFloat32 || sparse.weights->shape() != sparse.ids.shape())) {
+    return absl::InvalidArgumentError(absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ", sparse.ids.ToString(), ": want float32, as many"));
+  }
+  return absl::OkStatus();
+}
+
+#define DIVVY_INSTANTIATE(T)                                                          \
+  template Tensor Tensor::Scalar<T>(T);                                               \
+  template Tensor Tensor::Vector<T>(absl::Span<const T>);                             \
+  template absl::StatusOr<Tensor> Tensor::Copy<T>(Shape, absl::Span<const T>);        \
+  template absl::StatusOr<T> Tensor::scalar<T>() const;                               \
+  template absl::StatusOr<absl::Span<const T>> Tensor::values<T>() const;             \
+  template absl::StatusOr<absl::Span<T>> Tensor::mutable_values<T>();
+DIVVY_INSTANTIATE(bool)
+DIVVY_INSTANTIATE(int8_t)
+DIVVY_INSTANTIATE(uint8_t)
+DIVVY_INSTANTIATE(int32_t)
+DIVVY_INSTANTIATE(int64_t)
+DIVVY_INSTANTIATE(Half)
+DIVVY_INSTANTIATE(BFloat16)
+DIVVY_INSTANTIATE(float)
+DIVVY_INSTANTIATE(double)
+#undef DIVVY_INSTANTIATE
+
+}  // namespace divvy
