@@ -1,0 +1,43 @@
+// Rules of the protocol that a test may switch off, to show that the simulation notices when they are missing.
+//
+// In what ships, RuleHolds is a constant and costs nothing. In the testonly build of the cores (-DDIVVY_BREAKABLE, made by
+// divvy_core_library as `x_breakable`) it reads a switch. The switches are globals of the process: one simulation at a time.
+//
+//   if (RuleHolds(Rule::kDedupe) && applied_.Contains(step)) return AlreadyApplied();
+#ifndef DIVVY_BASE_BREAKABLE_H_
+#define DIVVY_BASE_BREAKABLE_H_
+
+#ifdef DIVVY_BREAKABLE
+#include <atomic>
+#include <cstddef>
+#endif
+
+namespace divvy {
+
+enum class Rule {
+  kDedupe,                 // a ps applies a commit that it has applied before no second time
+  kSessionCheck,           // a ps refuses what comes from a session that is fenced or unknown
+  kWaitForFence,           // a step is dispatched again only when every ps has fenced its former session
+  kOpenContainsInFlight,   // the horizon's list of open steps names the steps in flight
+};
+inline constexpr int kNumRules = 4;
+
+#ifdef DIVVY_BREAKABLE
+
+namespace internal {
+inline std::atomic<bool> rule_broken[kNumRules] = {};
+}  // namespace internal
+
+// Thread-safe.
+inline bool RuleHolds(Rule rule) { return !internal::rule_broken[static_cast<size_t>(rule)].load(std::memory_order_relaxed); }
+inline void SetRuleBroken(Rule rule, bool broken) { internal::rule_broken[static_cast<size_t>(rule)].store(broken, std::memory_order_relaxed); }
+
+#else
+
+constexpr bool RuleHolds(Rule) { return true; }
+
+#endif
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_BREAKABLE_H_

@@ -1,0 +1,41 @@
+"""Macros of the project."""
+
+def divvy_core_library(name, core_deps = [], deps = [], testonly = None, **kwargs):
+    """A library of the cores, in two builds.
+
+    `name` is what ships. `name`_breakable is the same sources with
+    -DDIVVY_BREAKABLE: rules of the protocol can be switched off at run time
+    (base/breakable.h), so that the simulation can be shown to notice. Both
+    define the same symbols, so a program links one or the other, never both:
+    a target that depends on a breakable library must reach every core library
+    through its breakable variant.
+
+    Args:
+      name: target name.
+      core_deps: deps made by this macro too. The breakable variant depends on
+        their breakable variants.
+      deps: other deps, the same in both.
+      testonly: for the plain variant; the breakable one always is.
+      **kwargs: passed on to both cc_library (srcs, hdrs, visibility, ...).
+    """
+    copts = kwargs.pop("copts", [])
+    native.cc_library(
+        name = name,
+        copts = copts,
+        testonly = testonly,
+        deps = core_deps + deps,
+        **kwargs
+    )
+    native.cc_library(
+        name = name + "_breakable",
+        copts = copts + ["-DDIVVY_BREAKABLE"],
+        testonly = True,
+        deps = [_breakable(dep) for dep in core_deps] + deps,
+        **kwargs
+    )
+
+def _breakable(label):
+    """//a/b -> //a/b:b_breakable, //a:b -> //a:b_breakable, :b -> :b_breakable."""
+    if label.startswith("//") and ":" not in label:
+        return label + ":" + label.split("/")[-1] + "_breakable"
+    return label + "_breakable"
