@@ -1,0 +1,82 @@
+// Operations on Vars.
+//
+// Broadcasting is NumPy's: shapes are aligned at the right, 1 stretches, the gradient sums over what was stretched; operands share one dtype (only a C++
+// scalar adapts). Arithmetic takes float32 and float64; what only moves or casts elements takes any dtype. An operand that does not fit gives a failed Var
+// with InvalidArgument that names the operation and the shapes. Batches may be empty. Used on the tape's thread; nothing here blocks, but for the fetch of
+// operands that are pending.
+#ifndef DIVVY_OPS_OPS_H_
+#define DIVVY_OPS_OPS_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "ops/var.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace divvy {
+
+Var operator+(const Var& a, const Var& b);
+Var operator-(const Var& a, const Var& b);
+Var operator*(const Var& a, const Var& b);
+Var operator/(const Var& a, const Var& b);
+Var operator-(const Var& a);
+
+// Elementwise.
+Var Exp(const Var& x);
+Var Log(const Var& x);
+Var Sqrt(const Var& x);
+Var Square(const Var& x);
+Var Maximum(const Var& a, const Var& b);   // the gradient goes to the larger one, to `a` where they are equal
+Var Relu(const Var& x);                    // gradient 0 at 0
+Var Sigmoid(const Var& x);
+Var Tanh(const Var& x);
+Var Softmax(const Var& x);   // over the last axis; rank >= 1
+
+enum class Transpose { kNo, kYes };
+// [m, k] x [k, n] -> [m, n], each operand as it stands or transposed; rank 3: the same leading dimension on both, no broadcasting; rank 1 is refused.
+Var MatMul(const Var& a, const Var& b, Transpose a_transposed = Transpose::kNo, Transpose b_transposed = Transpose::kNo);
+
+// Which axes a reduction runs over: none (kNoAxis: it leaves a value as it is; across replicas only), one, or several; negative counts from the end.
+class Axes {
+ public:
+  Axes(std::nullopt_t) {}
+  Axes(int axis) : values_{axis} {}
+  Axes(std::initializer_list<int> axes) : values_(axes) {}
+  const std::vector<int>& values() const { return values_; }   // as given: empty for kNoAxis
+
+ private:
+  std::vector<int> values_;
+};
+inline constexpr std::nullopt_t kNoAxis = std::nullopt;
+
+// Reduced axes are dropped; without `axes`, all are. An axis outside [-rank, rank) or named twice is InvalidArgument. The mean of no elements is NaN.
+Var ReduceSum(const Var& x);
+Var ReduceSum(const Var& x, const Axes& axes);
+Var ReduceMean(const Var& x);
+Var ReduceMean(const Var& x, const Axes& axes);
+
+Var Reshape(const Var& x, const Shape& shape);         // one dimension may be -1; shares the buffer
+Var Concat(absl::Span<const Var> parts, int axis);     // one dtype; the same shape but for `axis`, which may be negative
+// Any dtype to any other. Floating to integer truncates toward 0, saturates, and takes NaN to 0; anything to bool is "not 0". The gradient flows
+// between floating types only.
+Var Cast(const Var& x, DType dtype);
+Var StopGradient(const Var& x);
+Var Range(int64_t n);                                  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
+
+// Losses are per example: who averages decides how partial batches weigh. Computed in a stable form: no logit overflows. Labels are constants: no gradient
+// flows into them, but for SquaredError's.
+// logits [batch, classes], labels [batch] of any integer dtype, or [batch, classes] of probabilities -> [batch]. InvalidArgument: a label outside
+// [0, classes); the message has the label, its example and the number of classes.
+Var SoftmaxCrossEntropy(const Var& logits, const Var& labels);
+// Both of one shape, [batch] or [batch, 1] (or any other) -> that shape; labels in [0, 1], any numeric dtype.
+Var SigmoidCrossEntropy(const Var& logits, const Var& labels);
+// (prediction - label)^2. Both of one shape -> that shape; labels of any numeric dtype.
+Var SquaredError(const Var& predictions, const Var& labels);
+
+}  // namespace divvy
+
+#endif  // DIVVY_OPS_OPS_H_

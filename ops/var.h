@@ -1,0 +1,48 @@
+// A value in a computation.
+#ifndef DIVVY_OPS_VAR_H_
+#define DIVVY_OPS_VAR_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tensor/nest.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+namespace internal {
+struct VarNode;
+}  // namespace internal
+
+// A value in a computation: a constant, or something that a GradientTape knows the derivative of. Errors travel: an operation on a failed Var is failed,
+// with the first reason (operation, shapes). So expressions stay expressions, and one check at the end (Gradient, Value) suffices.
+// A handle, cheap to copy. Used on its tape's thread; REQUIRES: the tape outlives it.
+// A variable that was only asked for is *pending*: shape, status and Value fetch it, and all else that is pending on its tape, and block meanwhile.
+class Var {
+ public:
+  Var(Tensor constant);
+  Var(const Nest& leaf);   // failed if it holds no tensor
+  Var(float scalar);       // takes the dtype of what it meets
+
+  const Shape& shape() const;   // rank 0 if failed
+  DType dtype() const;          // float32 if failed
+  absl::Status status() const;
+  absl::StatusOr<Tensor> Value() const;
+
+  // For operations, which are written with ops/recording.h.
+  explicit Var(std::shared_ptr<internal::VarNode> node) : node_(std::move(node)) {}
+  const std::shared_ptr<internal::VarNode>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<internal::VarNode> node_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_OPS_VAR_H_
