@@ -1,0 +1,43 @@
+// What a worker does about a parameter server's refusal: one decision for pulls and commits.
+#ifndef DIVVY_WORKER_CORE_PS_ANSWER_H_
+#define DIVVY_WORKER_CORE_PS_ANSWER_H_
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cluster/backoff.h"
+#include "cluster/error.h"
+
+namespace divvy {
+
+enum class PsAnswer : uint8_t {
+  kDone,          // it was carried out
+  kSendAgain,     // the way failed, or the ps cannot yet: the same request again, after a wait
+  kSessionOver,   // this worker's right to speak has ended: it drops everything and waits for Attach
+  kRefused,       // the request itself is wrong: cannot happen, for all that could be refused was checked before
+};
+
+// Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail for it, and a pull waits.
+inline PsAnswer JudgePsAnswer(const absl::Status& status) {
+  if (status.ok()) return PsAnswer::kDone;
+  switch (ReasonOf(status)) {
+    case Reason::kSessionFenced:
+    case Reason::kStepClosed:
+    case Reason::kStaleEpoch:
+    case Reason::kSecondCoordinator: return PsAnswer::kSessionOver;
+    case Reason::kUnknownShard:
+    case Reason::kBadCommit:
+    case Reason::kInvalid: return PsAnswer::kRefused;
+    default: return PsAnswer::kSendAgain;
+  }
+}
+
+// How long to wait before sending again: what the ps asked for, else the backoff's.
+inline absl::Duration WaitBefore(const absl::Status& status, Backoff& backoff) {
+  const absl::Duration asked = DetailOf(status).retry_after;
+  const absl::Duration own = backoff.Next();
+  return asked > absl::ZeroDuration() ? asked : own;
+}
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_CORE_PS_ANSWER_H_

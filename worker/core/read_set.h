@@ -1,0 +1,42 @@
+// What a step will read, learnt from what it read the last time, so that its first pull can leave before it asks.
+#ifndef DIVVY_WORKER_CORE_READ_SET_H_
+#define DIVVY_WORKER_CORE_READ_SET_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace divvy {
+
+// The variables each step function read whole in its last good run, for one version of the layout: under another it is learnt anew. A prediction costs
+// memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
+class ReadSets {
+ public:
+  // In name order; empty where nothing is known.
+  std::vector<std::string> Predict(absl::string_view function, uint64_t layout_version) const {
+    const auto found = by_function_.find(function);
+    if (found == by_function_.end() || found->second.layout_version != layout_version) return {};
+    return {found->second.variables.begin(), found->second.variables.end()};
+  }
+
+  // What was not read this time is dropped.
+  void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole) {
+    by_function_[std::string(function)] = {layout_version, std::move(read_whole)};
+  }
+
+ private:
+  struct Learnt {
+    uint64_t layout_version = 0;
+    std::set<std::string> variables;
+  };
+  std::map<std::string, Learnt, std::less<>> by_function_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_CORE_READ_SET_H_

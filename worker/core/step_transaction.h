@@ -1,0 +1,143 @@
+// A step's view of the variables: what it pulls, and what it stages.
+#ifndef DIVVY_WORKER_CORE_STEP_TRANSACTION_H_
+#define DIVVY_WORKER_CORE_STEP_TRANSACTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/outbox.h"
+#include "cluster/backoff.h"
+#include "cluster/clients.h"
+#include "cluster/messages.h"
+#include "cluster/transfer_plan.h"
+#include "worker/core/step_runner.h"
+
+namespace divvy {
+
+// How a session reaches the parameter servers. Immutable.
+struct SessionLinks {
+  struct Ps {
+    std::shared_ptr<ParameterClient> client;
+    Incarnation incarnation;
+  };
+  Fence fence;   // of every request; `target` is filled in
+  std::map<int, Ps> ps;
+
+  Fence FenceFor(int index) const;   // REQUIRES: ps has it
+};
+
+// Waits for a ps: which, and since when.
+struct PsWait {
+  int ps = 0;
+  absl::Duration since;   // on the Clock
+};
+
+// What a step leaves when its function has returned.
+struct StepRecord {
+  std::vector<StagedWrite> writes;            // in order
+  std::set<std::string> read_whole;           // variables that the function asked for whole
+  std::map<ShardKey, uint64_t> pulled;        // the version of each shard when it was first read
+};
+
+// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before.
+class WorkerTransaction : public StepTransaction, public std::enable_shared_from_this<WorkerTransaction> {
+ public:
+  struct Options {
+    std::shared_ptr<const SessionLinks> links;
+    std::shared_ptr<const Layout> layout;
+    bool read_only = false;
+    bool check_numerics = false;
+    uint64_t seed = 0;                          // of the jitter of its waits
+    std::function<void()> on_session_over;      // a ps said so. Called without a lock, perhaps more than once
+  };
+  // REQUIRES: executor and clock outlive the transaction and all its tasks.
+  WorkerTransaction(Options options, Executor& executor, Clock& clock);
+
+  std::shared_ptr<const Layout> layout() const override { return options_.layout; }
+  void Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) override;
+  absl::Status Stage(StagedWrite write) override;
+  bool cancelled() const override;
+
+  // Begins to pull these variables whole; unknown ones are left out.
+  void Prefetch(const std::vector<std::string>& variables);
+  // The step is over: what it did. Every later call is refused, every Pull under way is answered FailedPrecondition.
+  StepRecord Finish();
+  // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after Finish. Not under the core's lock: completions run.
+  void Cancel();
+  // The ps waited for longest, if any.
+  std::optional<PsWait> waiting() const;
+
+ private:
+  enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
+  struct Waiter {   // one Pull
+    std::vector<VariableRead> reads;
+    std::vector<std::vector<StagedWrite>> own;   // of each read: the writes it must see
+    std::vector<Tensor> base;
+    size_t missing = 0;
+    Callback<std::vector<Tensor>> done;
+  };
+  struct Place {   // where a value goes
+    uint64_t waiter = 0;
+    size_t index = 0;
+  };
+  struct Whole {   // a variable that is read whole
+    std::optional<Tensor> value;
+    std::vector<Place> wanted_by;
+  };
+  struct Fetch {   // one message to each ps concerned
+    std::vector<VariableRead> reads;
+    std::vector<std::optional<Place>> places;   // of each read; nullopt: a whole variable, kept in whole_
+    PullPlan plan;
+    std::map<int, PullReply> replies;
+    struct Asked {
+      absl::Duration since;
+      Backoff backoff;
+    };
+    std::map<int, Asked> asked;                 // not answered yet
+  };
+
+  absl::Status CheckOpen() const DIVVY_REQUIRES(mu_);
+  absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
+  void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  void Begin(Fetch fetch) DIVVY_REQUIRES(mu_);
+  void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
+  void SendAgain(uint64_t fetch, int ps);
+  void OnReply(uint64_t fetch, int ps, absl::StatusOr<PullReply> reply);
+  void RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) DIVVY_REQUIRES(mu_);
+  void Complete(uint64_t fetch) DIVVY_REQUIRES(mu_);
+  void FailFetch(uint64_t fetch, const absl::Status& status) DIVVY_REQUIRES(mu_);
+  void Deliver(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
+  void FinishWaiter(uint64_t waiter) DIVVY_REQUIRES(mu_);
+  void Answer(uint64_t waiter, absl::StatusOr<std::vector<Tensor>> result) DIVVY_REQUIRES(mu_);
+  void Close(Phase phase, const absl::Status& status) DIVVY_REQUIRES(mu_);
+
+  const Options options_;
+  Executor& executor_;
+  Clock& clock_;
+  Outbox outbox_;
+  mutable Mutex mu_;
+  Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
+  uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
+  std::map<uint64_t, Waiter> waiters_ DIVVY_GUARDED_BY(mu_);
+  std::map<uint64_t, Fetch> fetches_ DIVVY_GUARDED_BY(mu_);
+  std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
+  std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);   // staged writes by variable
+  StepRecord record_ DIVVY_GUARDED_BY(mu_);
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_CORE_STEP_TRANSACTION_H_

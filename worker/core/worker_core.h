@@ -1,0 +1,226 @@
+// The worker without a network: takes steps from the coordinator, runs them, and sends what they staged to the parameter servers, once.
+//
+// An event-driven state machine (docs/architecture.md; protocol sections 5, 7, 9): each method takes an event, changes state under one lock, never waits,
+// and what follows from it is carried out when the lock is free again, in the order decided. Step bodies and data, which may block, lie behind StepRunner
+// and InputOpener.
+//
+//   state of the session                    state of the step
+//     DETACHED   registers every 2 s          RUNNING      the function runs, reads and stages
+//     IDLE, or a step is live                 NEEDS SLOTS  it is over; an optimizer's slots are being made
+//     SILENT     nothing heard for 5 s:       COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
+//                starts nothing, registers                 cannot fail, be cancelled or be given up
+//
+// Steps of a session run one after another: a step sees the finished writes of those before it. Its report is never sent while a commit is unanswered.
+#ifndef DIVVY_WORKER_CORE_WORKER_CORE_H_
+#define DIVVY_WORKER_CORE_WORKER_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/outbox.h"
+#include "cluster/backoff.h"
+#include "cluster/clients.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+#include "worker/core/read_set.h"
+#include "worker/core/step_runner.h"
+#include "worker/core/step_transaction.h"
+
+namespace divvy {
+
+struct WorkerOptions {
+  int index = 0;                                          // of the task
+  Incarnation incarnation;                                // of this process life; not 0
+  std::string address;                                    // where the coordinator can dial it; not empty
+  int replicas = 1;                                       // GPUs, or 1
+  bool check_numerics = false;                            // a step that stages a value that is not finite fails
+  int64_t max_value_bytes = 16 << 20;                     // of what a step returns
+  uint64_t seed = 1;                                      // of the jitter of its waits
+  absl::Duration register_every = absl::Seconds(2);       // while no session lives
+  absl::Duration coordinator_silence = absl::Seconds(5);  // nothing heard for so long: no new step is begun
+  absl::Duration orphan_timeout = absl::Hours(1);         // nothing heard for so long: exit 138
+  absl::Duration drain_timeout = absl::Seconds(10);       // what a shutdown waits for commits under way
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// What a worker is doing, for status pages and tests.
+struct WorkerSnapshot {
+  enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kCommitting };
+  bool attached = false;
+  bool silent = false;                   // attached, but the coordinator has not been heard for coordinator_silence
+  bool connected = false;                // a Steps stream is open
+  Epoch epoch;
+  SessionId session;                     // the live one, if attached
+  uint64_t layout_version = 0;
+  Step step = Step::kNone;
+  std::optional<EntryId> live;           // the step that is running or committing
+  std::vector<EntryId> queued;           // in order
+  std::vector<int> unanswered;           // ps that have not answered the live step's commit
+  std::set<ResourceId> resources;
+  size_t unacknowledged = 0;             // messages of the Steps stream
+  int64_t reported = 0;                  // steps, in this life
+};
+
+class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
+ public:
+  // Begins to register, where `coordinator` is not null (it must be where the coordinator does not know the address already, and else does no harm).
+  // `on_shutdown` is called once, with the exit code: the job is over, or nobody has asked for this worker for orphan_timeout. InvalidArgument: bad options.
+  // REQUIRES: the references and `coordinator` outlive the core and all its tasks.
+  static absl::StatusOr<std::shared_ptr<WorkerCore>> Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
+                                                           Dialer& dialer, CoordinatorClient* coordinator, std::function<void(int exit_code)> on_shutdown);
+  ~WorkerCore() override;
+  WorkerCore(const WorkerCore&) = delete;
+
+  // ---- from the coordinator; thread-safe, any number at once, each may come twice, late or never. `done` is called once, perhaps before the call returns ----
+
+  // Begins the session `request.fence.session`. What an older one left is dropped: steps, commits under way (they are fenced at every ps before this is
+  // sent), iterators. The same request again changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where the session
+  // is older than the newest, or was ended here.
+  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done);
+  // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then calls on_shutdown. Answered at once.
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
+  // A connection of the Steps stream. It belongs to the session that its first frame names; one of a session that is not alive is closed.
+  std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override;
+
+  // ---- from its own process ----
+
+  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_shutdown with 143.
+  void Drain();
+  // Forgets all timers, completions and connections, without a word: nothing is answered any more. For a process about to end, and for the simulation's kill.
+  void Abandon();
+
+  WorkerSnapshot Inspect() const;
+  // Of all state that a message can change: a message that is refused or has been seen before leaves it as it is.
+  uint64_t StateHash() const;
+
+ private:
+  // One commit of the live step, to one ps.
+  struct Commit {
+    CommitRequest request;
+    Backoff backoff;
+    absl::Duration since;                // when it was first sent
+    std::optional<absl::Status> answer;  // OK, or a refusal
+  };
+  struct LiveStep {
+    Dispatch dispatch;
+    std::shared_ptr<WorkerTransaction> transaction;
+    WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
+    bool cancelled = false;
+    Nest value;
+    StepRecord record;
+    std::map<int, Commit> commits;       // by ps
+    uint64_t staleness = 0;
+  };
+  struct Session {
+    explicit Session(SessionId id) : stream(id) {}
+    std::shared_ptr<const SessionLinks> links;
+    std::shared_ptr<const Layout> layout;
+    uint64_t job_seed = 0;
+    int num_workers = 1;
+    ResumableStream<FromWorker, ToWorker> stream;
+    std::optional<uint64_t> connection;  // that carries the stream
+    uint64_t unanswered_messages = 0;    // received since something was sent
+    absl::Duration last_heard;
+    std::deque<Dispatch> queue;
+    std::optional<LiveStep> live;
+    std::set<ResourceId> resources;
+  };
+  class Listener;
+
+  WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer, CoordinatorClient* coordinator,
+             std::function<void(int)> on_shutdown);
+
+  // worker_core.cc: life and sessions
+  void Tick();
+  void ScheduleTick() DIVVY_REQUIRES(mu_);
+  void RegisterIfWanted() DIVVY_REQUIRES(mu_);
+  void OnRegistered(absl::StatusOr<RegisterReply> reply);
+  absl::Status CheckAttach(const WorkerAttachRequest& request) const DIVVY_REQUIRES(mu_);
+  void BeginSession(WorkerAttachRequest request) DIVVY_REQUIRES(mu_);
+  void EndSession() DIVVY_REQUIRES(mu_);
+  void OnSessionOver(const std::weak_ptr<Session>& session);
+  void EndIfDrained() DIVVY_REQUIRES(mu_);
+  void End(int exit_code) DIVVY_REQUIRES(mu_);
+  bool Silent() const DIVVY_REQUIRES(mu_);
+
+  // worker_core.cc: the Steps stream
+  void OnFrame(uint64_t connection, StreamFrame<ToWorker> frame);
+  void OnBroken(uint64_t connection);
+  bool BindConnection(uint64_t connection, const StreamFrame<ToWorker>& frame) DIVVY_REQUIRES(mu_);
+  void Disconnect(uint64_t connection) DIVVY_REQUIRES(mu_);
+  void Send(FromWorker message) DIVVY_REQUIRES(mu_);
+  void SendFrame(StreamFrame<FromWorker> frame) DIVVY_REQUIRES(mu_);
+
+  // worker_core.cc: what the coordinator says on it
+  void Handle(LayoutUpdate message) DIVVY_REQUIRES(mu_);
+  void Handle(Dispatch message) DIVVY_REQUIRES(mu_);
+  void Handle(CancelSteps message) DIVVY_REQUIRES(mu_);
+  void Handle(MakeResource message) DIVVY_REQUIRES(mu_);
+  void Handle(DropResource message) DIVVY_REQUIRES(mu_);
+  void Handle(Ping message) DIVVY_REQUIRES(mu_);
+  void OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<std::optional<int64_t>> elements);
+
+  // live_step.cc: from dispatch to report
+  void StartNext() DIVVY_REQUIRES(mu_);
+  void StartStep(Dispatch dispatch) DIVVY_REQUIRES(mu_);
+  void CancelLive() DIVVY_REQUIRES(mu_);
+  void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, absl::StatusOr<Nest> result);
+  void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
+  void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
+  std::vector<std::pair<std::string, Optimizer>> MissingSlots() const DIVVY_REQUIRES(mu_);
+  void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
+  void BeginCommit() DIVVY_REQUIRES(mu_);
+  void SendCommit(int ps) DIVVY_REQUIRES(mu_);
+  void SendCommitAgain(const std::weak_ptr<Session>& session, EntryId step, int ps);
+  void OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps, absl::StatusOr<CommitReply> reply);
+  void MeasureStaleness(const Commit& commit, const CommitReply& reply) DIVVY_REQUIRES(mu_);
+  void EndCommitIfAnswered() DIVVY_REQUIRES(mu_);
+  void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_);
+  // The live step if it is this one of this session, else null: what comes late for another is dropped.
+  LiveStep* Live(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
+
+  const WorkerOptions options_;
+  Executor& executor_;
+  Clock& clock_;
+  StepRunner& runner_;
+  InputOpener& inputs_;
+  Dialer& dialer_;
+  CoordinatorClient* const coordinator_;
+
+  Outbox outbox_;
+  mutable Mutex mu_;   // before a WorkerTransaction's
+  std::function<void(int)> on_shutdown_ DIVVY_GUARDED_BY(mu_);
+  bool over_ DIVVY_GUARDED_BY(mu_) = false;
+  std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);   // of a Shutdown that waits for a commit
+  absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);
+  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
+  Fence known_ DIVVY_GUARDED_BY(mu_);                        // job, newest epoch with its coordinator, newest session in it
+  std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);   // null: detached
+  std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);
+  uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
+  ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
+  absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);        // with the coordinator, of any kind
+  absl::Duration next_register_ DIVVY_GUARDED_BY(mu_);
+  bool registering_ DIVVY_GUARDED_BY(mu_) = false;
+  Backoff register_backoff_ DIVVY_GUARDED_BY(mu_);
+  int64_t reported_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_CORE_WORKER_CORE_H_
