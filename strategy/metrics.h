@@ -1,0 +1,68 @@
+// Statistics that steps return.
+#ifndef DIVVY_STRATEGY_METRICS_H_
+#define DIVVY_STRATEGY_METRICS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ops/var.h"
+#include "tensor/nest.h"
+
+namespace divvy {
+
+// A statistic that may be merged in any order: over replicas, steps, workers. A step that returns Metrics is reported without further code: the live
+// line and the logs show their means over the last report interval. Merged once for each step, however often it was tried. A value type.
+// What is kept are sums, so Strategy::Reduce(kSum) of Metrics merges them, too.
+class Metric {
+ public:
+  static Metric Mean(double total, double count);
+  double value() const;   // 0 where there is nothing to tell (no elements; an Auc of one class), as Keras has it
+  double count() const;   // of examples or elements
+  absl::Status Merge(const Metric& other);   // InvalidArgument: another kind
+
+ private:
+  friend struct NestCodec<Metric>;
+  friend absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels);
+  friend absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
+  enum class Kind : uint8_t { kMean, kRmse, kAuc };
+  Metric(Kind kind, std::vector<double> sums) : kind_(kind), sums_(std::move(sums)) {}
+  static const char* KindName(Kind kind);
+  static size_t NumSums(Kind kind);
+
+  Kind kind_;
+  std::vector<double> sums_;   // kMean: total, count. kRmse: squares, count. kAuc: negatives, then positives, by bucket
+};
+using Metrics = std::map<std::string, Metric>;
+
+// Adds `from` to `into`; names that `into` lacks are taken over. InvalidArgument: another kind under the same name; `into` is unchanged.
+absl::Status Merge(const Metrics& from, Metrics& into);
+
+// The first error, with its name.
+absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metric>>& metrics);
+
+// Each may fetch what is pending, and block. Values of any numeric dtype. InvalidArgument: shapes that do not fit; or the reason of a failed Var.
+absl::StatusOr<Metric> MeanOf(const Var& values);   // over all elements
+// logits [batch, classes], labels [batch] of class numbers or [batch, classes] of probabilities: the greatest (the first of equals) counts. Or both [batch] or
+// [batch, 1]: yes above logit 0, labels above 0.5.
+absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels);
+// Area under the ROC curve, both [batch] or [batch, 1]; labels above 0.5 are positive. 4096 buckets of the probability, ties within one count half.
+absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels);
+// Root of the mean square, over all elements; the same number of elements.
+absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
+// [batch, candidates], candidates >= batch; the right one of row i is candidate i. It is found if fewer than k score higher. InvalidArgument: k < 1.
+absl::StatusOr<Metric> RecallAt(int k, const Var& scores);
+
+template <>
+struct NestCodec<Metric> {   // {"kind": text, "sums": float64 [n]}
+  static Nest Encode(const Metric& metric);
+  static absl::StatusOr<Metric> Decode(const Nest& nest);
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_METRICS_H_

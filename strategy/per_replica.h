@@ -1,0 +1,50 @@
+// Values that differ by replica, and the small types of collectives.
+#ifndef DIVVY_STRATEGY_PER_REPLICA_H_
+#define DIVVY_STRATEGY_PER_REPLICA_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "tensor/nest.h"
+
+namespace divvy {
+
+enum class ReduceOp : uint8_t { kSum, kMean };
+// "SUM", "mean": any case. InvalidArgument: another text (TensorFlow takes what is no text at all for SUM).
+absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
+absl::string_view ReduceOpName(ReduceOp op);   // "SUM"
+
+// Accepted by collectives as TensorFlow's programs give them; the reduction within one worker needs none of them.
+struct CommunicationOptions {
+  int64_t bytes_per_pack = 0;   // negative: InvalidArgument
+  absl::Duration timeout = absl::InfiniteDuration();
+  enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
+};
+
+struct ValueContext {
+  int replica_id_in_sync_group = 0;
+  int num_replicas_in_sync = 1;
+};
+
+// One value for each replica of a worker, in replica order. T is any copyable type; it never leaves the process.
+template <typename T>
+class PerReplica {
+ public:
+  using value_type = T;
+  explicit PerReplica(std::vector<T> values) : values_(std::move(values)) {}   // REQUIRES: not empty
+  int size() const { return static_cast<int>(values_.size()); }
+  typename std::vector<T>::const_reference operator[](int replica_id) const { return values_[replica_id]; }   // REQUIRES: in [0, size())
+  const std::vector<T>& values() const { return values_; }
+
+ private:
+  std::vector<T> values_;
+};
+using DistributedValues = PerReplica<Nest>;
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_PER_REPLICA_H_

@@ -1,0 +1,38 @@
+// A program: what runs on the coordinator.
+#ifndef DIVVY_STRATEGY_PROGRAM_H_
+#define DIVVY_STRATEGY_PROGRAM_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "strategy/coordinator.h"
+#include "strategy/strategy_options.h"
+
+namespace divvy {
+
+// Runs on the coordinator; when it returns, what is still queued is joined, and the cluster is told that the job is done.
+using TrainFunction = absl::Status(Coordinator& coordinator);
+
+// The symbol's name holds the API's number (bump it with each change of a public header): a library built against another one fails in dlopen (RTLD_NOW),
+// before any of its code runs.
+extern "C" const char divvy_program_api_1;
+
+// One in a program, at namespace scope: registers itself and does nothing else.
+struct Program {
+  explicit Program(TrainFunction* train, StrategyOptions options = runner::ParameterServerStrategy(), const char& api = divvy_program_api_1);
+};
+
+struct RegisteredProgram {
+  TrainFunction* train = nullptr;
+  StrategyOptions options;
+};
+
+// The one program of this process. FailedPrecondition: there is none, or more than one. InvalidArgument: its options cannot be used.
+absl::StatusOr<const RegisteredProgram*> FindProgram();
+
+}  // namespace divvy
+
+#define DIVVY_PROGRAM(...) static const ::divvy::Program divvy_program(__VA_ARGS__)
+
+#endif  // DIVVY_STRATEGY_PROGRAM_H_

@@ -1,0 +1,41 @@
+// Arithmetic across replicas. Pure functions; results are on the CPU.
+#ifndef DIVVY_STRATEGY_REDUCE_H_
+#define DIVVY_STRATEGY_REDUCE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ops/ops.h"
+#include "strategy/per_replica.h"
+#include "tensor/nest.h"
+#include "tensor/tensor.h"
+
+namespace divvy::internal {
+
+// What becomes of a leaf that is dense on one replica and IndexedSlices on another (TensorFlow: reduce makes it dense, all_reduce refuses).
+enum class Mixed : uint8_t { kMakeDense, kRefuse };
+
+// Leaf by leaf, one nest for each replica (source: tf.distribute's reduce and all_reduce).
+//   kNoAxis      elementwise, shapes agree. IndexedSlices: ids and rows one after another in replica order, duplicates kept; kMean divides the rows.
+//   with axes    over the axes of each replica's value, then over the replicas. kMean divides by the number of all elements, so partial batches weigh right
+//                (it is no mean of means); NaN where there are none. IndexedSlices are made dense first.
+// Texts must agree and stay as they are. InvalidArgument, naming the two replicas where they disagree: structure, dtype or shape; an axis outside
+// [-rank, rank) or named twice; bool; kMean of integers ("cast first": TensorFlow would give float64). REQUIRES: at least one value.
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed = Mixed::kMakeDense);
+
+// The values one after another along `axis`. InvalidArgument: rank 0, an axis outside [-rank, rank), or another dtype, rank or other dimension.
+absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> values, int axis);
+
+// Elements [begin, end) of `axis`: what GatherTensors' derivative needs. InvalidArgument: as GatherTensors, or not 0 <= begin <= end <= dim(axis).
+absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end);
+
+// [num_rows, ...], rows with the same id added up.
+absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices);
+
+// Every tensor in it moved.
+absl::StatusOr<Nest> MoveTo(const Nest& value, Device device);
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_STRATEGY_REDUCE_H_

@@ -1,0 +1,200 @@
+// Step functions: what runs on the workers, known by name in every process.
+#ifndef DIVVY_STRATEGY_STEP_H_
+#define DIVVY_STRATEGY_STEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "strategy/per_replica.h"
+#include "strategy/strategy.h"
+#include "tensor/nest.h"
+
+namespace divvy {
+
+// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle: copies are the same iterator. When the last handle on the
+// coordinator is gone, the workers close it; steps that name it and still wait or run keep it until they end.
+class Iterator {
+ public:
+  explicit Iterator(PerWorkerHandle handle) : handle_(std::make_shared<const PerWorkerHandle>(handle)) {}
+  // For the coordinator: the pointer's deleter closes the iterator.
+  explicit Iterator(std::shared_ptr<const PerWorkerHandle> handle) : handle_(std::move(handle)) {}
+  uint64_t id() const { return handle_->id; }
+  PerWorkerHandle handle() const { return *handle_; }
+
+ private:
+  std::shared_ptr<const PerWorkerHandle> handle_;
+};
+
+template <>
+struct NestCodec<Iterator> {
+  static Nest Encode(const Iterator& iterator) { return Nest(iterator.handle()); }
+  static absl::StatusOr<Iterator> Decode(const Nest& nest) {
+    ASSIGN_OR_RETURN(PerWorkerHandle handle, nest.handle());
+    return Iterator(handle);
+  }
+};
+
+// What a worker lends to one running attempt of a step. Implemented by worker/core, by a fake in tests; outlives the attempt. Thread-safe.
+class StepEnvironment {
+ public:
+  virtual ~StepEnvironment() = default;
+  // One made for this attempt: its parts hold the step's transaction, number and seed, and the worker's LocalObjects.
+  virtual Strategy& strategy() = 0;
+  virtual int worker_index() const = 0;
+  // The next elements of the iterator that `handle` names on this worker, one for each replica, with EmptyBatchLike where too few are left; nullopt: none is
+  // left. May block while data is read. Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
+  virtual absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) = 0;
+  virtual bool cancelled() const = 0;
+};
+
+// The API of a step function, on its worker, in cross-replica context. Used on the step's thread.
+class WorkerContext {
+ public:
+  explicit WorkerContext(StepEnvironment& environment) : environment_(environment) {}
+  WorkerContext(const WorkerContext&) = delete;
+  WorkerContext& operator=(const WorkerContext&) = delete;
+
+  Strategy& strategy() { return environment_.strategy(); }
+  int worker_index() const { return environment_.worker_index(); }
+  int64_t step() const { return environment_.strategy().parts().step; }    // number of the step; the same on every attempt
+  uint64_t seed() const { return environment_.strategy().parts().seed; }   // from (job, step); the same on every attempt
+
+  // An element for each replica: with too few left, empty batches; with none, OutOfRange (RunEpoch expects it). May block.
+  absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
+  absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator) { return environment_.Next(iterator.handle()); }
+
+  // An object kept between steps by this worker, made at first use. Gone when the worker is: never put state of the model in it. Another T under the same key
+  // is another object.
+  template <typename T>
+  T& Local(absl::string_view key, std::function<std::unique_ptr<T>()> make) {
+    return environment_.strategy().parts().locals->Get<T>(absl::StrCat("worker/", key), make);
+  }
+
+  // For long steps: whether the result no longer matters. Return Cancelled soon.
+  bool cancelled() const { return environment_.cancelled(); }
+
+ private:
+  StepEnvironment& environment_;
+};
+
+// kReadOnly: takes no step number, writes are FailedPrecondition; for evaluation.
+enum class StepKind : uint8_t { kTraining, kReadOnly };
+
+// What is known of a step function in this process.
+struct RegisteredStep {
+  std::string name;
+  StepKind kind = StepKind::kTraining;
+  int num_args = 0;         // besides the WorkerContext
+  std::string signature;    // of its types; equal in processes built from the same source by the same compiler. To compare, not to read
+  std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;   // args: a list
+};
+
+// The steps of this process. Thread-safe. Filled before `main` by the constructors of Step; lives forever.
+class StepRegistry {
+ public:
+  // Never fails: a double name is kept for Validate.
+  static void Add(RegisteredStep step);
+  // Null: no such step. Valid forever.
+  static const RegisteredStep* Find(absl::string_view name);
+  // NotFound: lists the steps there are.
+  static absl::StatusOr<const RegisteredStep*> Get(absl::string_view name);
+  // In name order; of a double name the first.
+  static std::vector<const RegisteredStep*> All();
+  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, all at once.
+  static absl::Status Validate();
+};
+
+// Runs one attempt on the calling thread, in the scope of environment.strategy(). Blocks as the function does. A function that throws is Unknown with what().
+absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment, const Nest& args);
+
+// What too few elements are filled up with: `batch` with no examples (every tensor with 0 rows, row_splits of sparse ids {0}).
+// InvalidArgument: a tensor of rank 0, which has no rows: batch the dataset first.
+absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch);
+
+namespace internal {
+
+template <typename R, typename... Args>
+RegisteredStep MakeRegisteredStep(absl::string_view name, StepKind kind, std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest&)> body) {
+  return {std::string(name), kind, static_cast<int>(sizeof...(Args)), typeid(R(std::decay_t<Args>...)).name(), std::move(body)};
+}
+
+// `call(args...)` with the arguments decoded.
+template <typename... Args, typename Call>
+absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
+  ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<std::decay_t<Args>...>>::Decode(args)));
+  return std::apply(call, std::move(decoded));
+}
+
+}  // namespace internal
+
+// A step function, known by name in every process. Define it `const` at namespace scope, once:
+//     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) { ... }
+//     const Step kTrain("train", TrainStep);
+// The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS A TRANSACTION: what it stages is applied once if it
+// returns OK, not at all if it fails. It may run more than once, elsewhere: let it depend on its arguments, its data, variables and seed() alone, and keep no
+// state outside Variables. Globals set by Train exist on the coordinator alone. Two functions under one name, or workers that do not know the same steps,
+// are refused at start.
+template <typename Signature>
+class Step;
+
+template <typename R, typename... Args>
+class Step<R(Args...)> {
+ public:
+  using Result = R;
+  Step(absl::string_view name, absl::StatusOr<R> (*function)(WorkerContext&, Args...), StepKind kind = StepKind::kTraining) : name_(name), kind_(kind) {
+    StepRegistry::Add(internal::MakeRegisteredStep<R, Args...>(name, kind, [function](WorkerContext& worker, const Nest& args) {
+      return internal::CallDecoded<Args...>(args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
+        ASSIGN_OR_RETURN(R result, function(worker, decoded...));
+        return NestCodec<R>::Encode(result);
+      });
+    }));
+  }
+  absl::string_view name() const { return name_; }
+  StepKind kind() const { return kind_; }
+
+ private:
+  std::string name_;
+  StepKind kind_;
+};
+
+template <typename... Args>
+class Step<void(Args...)> {
+ public:
+  using Result = void;
+  Step(absl::string_view name, absl::Status (*function)(WorkerContext&, Args...), StepKind kind = StepKind::kTraining) : name_(name), kind_(kind) {
+    StepRegistry::Add(internal::MakeRegisteredStep<void, Args...>(name, kind, [function](WorkerContext& worker, const Nest& args) {
+      return internal::CallDecoded<Args...>(args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
+        RETURN_IF_ERROR(function(worker, decoded...));
+        return Nest();
+      });
+    }));
+  }
+  absl::string_view name() const { return name_; }
+  StepKind kind() const { return kind_; }
+
+ private:
+  std::string name_;
+  StepKind kind_;
+};
+
+template <typename R, typename... Args>
+Step(absl::string_view, absl::StatusOr<R> (*)(WorkerContext&, Args...), StepKind = StepKind::kTraining) -> Step<R(Args...)>;
+template <typename... Args>
+Step(absl::string_view, absl::Status (*)(WorkerContext&, Args...), StepKind = StepKind::kTraining) -> Step<void(Args...)>;
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_STEP_H_

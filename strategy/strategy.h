@@ -1,0 +1,250 @@
+// TensorFlow's tf.distribute.Strategy: the replicas of one worker, and the variables they share.
+#ifndef DIVVY_STRATEGY_STRATEGY_H_
+#define DIVVY_STRATEGY_STRATEGY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/executor.h"
+#include "cluster/cluster_resolver.h"
+#include "ops/ops.h"
+#include "strategy/context.h"
+#include "strategy/local_objects.h"
+#include "strategy/per_replica.h"
+#include "strategy/reduce.h"
+#include "strategy/strategy_options.h"
+#include "strategy/variable.h"
+#include "tensor/nest.h"
+
+namespace divvy {
+
+// What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one for the job.
+struct StrategyParts {
+  std::shared_ptr<VariableStore> store;                // null: no variables (the default strategy)
+  Executor* executor = nullptr;                        // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the strategy
+  std::shared_ptr<const ClusterResolver> resolver;     // null: none
+  std::vector<Device> replica_devices = {Device{}};    // where each replica computes. REQUIRES: not empty
+  int64_t step = 0;                                    // number of the step; the same on every attempt
+  uint64_t seed = 0;                                   // from (job, step); the same on every attempt
+  std::shared_ptr<LocalObjects> locals;                // of the worker; null: the strategy's own
+};
+
+namespace internal {
+
+template <typename T>
+struct ComponentOf {
+  using type = T;
+  static const T& Get(const T& value, int) { return value; }
+  static int Size(const T&) { return -1; }
+};
+template <typename T>
+struct ComponentOf<PerReplica<T>> {
+  using type = T;
+  static decltype(auto) Get(const PerReplica<T>& value, int replica) { return value[replica]; }
+  static int Size(const PerReplica<T>& value) { return value.size(); }
+};
+
+// StatusOr<T> -> T, Status -> monostate. Another result does not compile.
+template <typename T>
+struct Fallible;
+template <typename T>
+struct Fallible<absl::StatusOr<T>> {
+  using type = T;
+};
+template <>
+struct Fallible<absl::Status> {
+  using type = std::monostate;
+};
+template <typename F, typename... Args>
+using ReplicaResultT = typename Fallible<std::invoke_result_t<F&, ReplicaContext&, const typename ComponentOf<Args>::type&...>>::type;
+
+inline absl::Status Keep(absl::Status status, std::optional<std::monostate>& kept) {
+  kept.emplace();
+  return status;
+}
+template <typename T>
+absl::Status Keep(absl::StatusOr<T> result, std::optional<T>& kept) {
+  if (!result.ok()) return std::move(result).status();
+  kept.emplace(*std::move(result));
+  return absl::OkStatus();
+}
+template <typename T>
+PerReplica<T> AllOf(std::vector<std::optional<T>> values) {   // REQUIRES: each has a value
+  std::vector<T> all;
+  for (std::optional<T>& value : values) all.push_back(*std::move(value));
+  return PerReplica<T>(std::move(all));
+}
+template <typename T>
+std::vector<Nest> EncodeAll(const PerReplica<T>& values) {
+  std::vector<Nest> nests;
+  for (int i = 0; i < values.size(); ++i) nests.push_back(NestCodec<T>::Encode(values[i]));
+  return nests;
+}
+
+}  // namespace internal
+
+// What Run gives for each replica: R of a function that returns StatusOr<R>; monostate for Status.
+template <typename F, typename... Args>
+using ReplicaResult = internal::ReplicaResultT<F, Args...>;
+
+// Makes a strategy current on this thread while it lives. Movable; ends on the thread it began on.
+class StrategyScope {
+ public:
+  // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with this.
+  absl::Status status() const { return status_; }
+
+ private:
+  friend class Strategy;
+  explicit StrategyScope(internal::Context context) : status_(context.error), entry_(std::move(context)) {}
+  absl::Status status_;
+  internal::ContextEntry entry_;
+};
+
+class Strategy;
+
+// What tf.distribute calls strategy.extended. As Strategy; lives in it.
+class StrategyExtended {
+ public:
+  std::vector<Device> worker_devices() const;             // of this worker, one for each replica, in replica order
+  std::vector<std::string> parameter_devices() const;     // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
+  template <typename T>
+  absl::StatusOr<T> ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination);
+  // One after another; the first error ends it.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> BatchReduceTo(ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values);
+  // tf's extended.update(var, fn) with the functions a ps has: no code travels. A tensor is assigned (kUpdate), added or subtracted whole, IndexedSlices are
+  // scattered. InvalidArgument: another op on a tensor, or another kind of value.
+  absl::Status Update(const Variable& variable, Variable::Scatter op, const Nest& value);
+
+ private:
+  friend class Strategy;
+  explicit StrategyExtended(Strategy& strategy) : strategy_(strategy) {}
+  Strategy& strategy_;
+};
+
+// TensorFlow's Strategy. Thread-safe. Calls made from the wrong context (a Run inside a replica) are FailedPrecondition and name the call to use.
+class Strategy {
+ public:
+  explicit Strategy(StrategyParts parts);
+  virtual ~Strategy();
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  // get_strategy(): that of this thread's innermost context, else the default no-op strategy: one replica on the CPU, no variables.
+  static Strategy& Current();
+
+  int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }   // GPUs of one worker, or 1: not workers x GPUs
+  const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }              // null for the default strategy
+  StrategyExtended& extended() { return extended_; }
+
+  // Makes this strategy current on this thread while the scope lives. An illegal entry (from a replica, another strategy's scope) gives a scope
+  // whose status() is the error, and every call made inside it fails with that error.
+  StrategyScope Scope();
+
+  // = divvy::CreateVariable inside Scope(). Blocks. AlreadyExists: name taken. A restarted program gets the variable it had; another spec:
+  // FailedPrecondition.
+  absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
+  absl::StatusOr<Variable> FindVariable(absl::string_view name) const;   // NotFound lists near names
+
+  // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on this thread, each other on one of its own; blocks until all
+  // have ended. A failing replica fails those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica argument gives each its
+  // component, others are passed as they are. fn is called by several threads at once. InvalidArgument: a PerReplica of another number of replicas.
+  template <typename F, typename... Args>
+  absl::StatusOr<PerReplica<ReplicaResult<F, Args...>>> Run(F&& fn, const Args&... args) {
+    using Result = ReplicaResult<F, Args...>;
+    RETURN_IF_ERROR(CheckRun({internal::ComponentOf<Args>::Size(args)...}));
+    std::vector<std::optional<Result>> results(num_replicas_in_sync());
+    RETURN_IF_ERROR(RunReplicas([&](ReplicaContext& replica, int id) {
+      return internal::Keep(fn(replica, internal::ComponentOf<Args>::Get(args, id)...), results[id]);
+    }));
+    return internal::AllOf(std::move(results));
+  }
+
+  // axis: kNoAxis reduces over replicas only. With an axis, kMean divides by the number of elements, so partial batches weigh right. T travels as a Nest
+  // (NestCodec); rules and errors: internal::ReduceNests.
+  template <typename T>
+  absl::StatusOr<T> Reduce(ReduceOp op, const PerReplica<T>& value, const Axes& axes) {
+    RETURN_IF_ERROR(CheckValues("Reduce", "replica.AllReduce", value.size()));
+    if (value.size() == 1 && axes.values().empty()) return value[0];
+    ASSIGN_OR_RETURN(Nest reduced, internal::ReduceNests(op, internal::EncodeAll(value), axes));
+    return NestCodec<T>::Decode(reduced);
+  }
+  // Not distributed: as it is, kSum too; with axes, as one copy per replica (as TensorFlow's parameter server strategy).
+  absl::StatusOr<Nest> Reduce(ReduceOp op, const Nest& value, const Axes& axes);
+
+  // Concatenated in replica order. Errors: internal::GatherTensors.
+  absl::StatusOr<Tensor> Gather(const PerReplica<Tensor>& value, int axis);
+  absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);   // not distributed: as it is
+
+  template <typename T>
+  std::vector<T> LocalResults(const PerReplica<T>& value) {
+    return value.values();
+  }
+  template <typename T>
+  std::vector<T> LocalResults(const T& value) {   // a plain value or variable: a vector of one
+    return {value};
+  }
+
+  // value_fn(ValueContext) for each replica, in order, on this thread.
+  template <typename F>
+  absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(F&& value_fn) {
+    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeValuesFromFunction", "the replica's own value"));
+    std::vector<std::invoke_result_t<F&, ValueContext>> values;
+    for (int i = 0; i < num_replicas_in_sync(); ++i) values.push_back(value_fn(ValueContext{i, num_replicas_in_sync()}));
+    return PerReplica(std::move(values));
+  }
+
+  // For implementers.
+  const StrategyParts& parts() const { return parts_; }
+  // FailedPrecondition: the default strategy, or a strategy without variables.
+  absl::StatusOr<std::shared_ptr<VariableStore>> store(absl::string_view call) const;
+
+ private:
+  friend class StrategyExtended;
+  using ReplicaBody = std::function<absl::Status(ReplicaContext& replica, int id)>;
+  absl::Status CheckRun(std::vector<int> sizes) const;   // of the arguments; -1: not distributed
+  absl::Status CheckValues(absl::string_view call, absl::string_view instead, int size) const;
+  absl::Status RunReplicas(const ReplicaBody& body);
+
+  StrategyParts parts_;
+  StrategyExtended extended_;
+};
+
+// In the scope that this thread is in. FailedPrecondition outside a scope: "enter strategy.Scope() first".
+absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
+
+namespace internal {
+Strategy& DefaultStrategy();   // never destroyed
+}
+
+template <typename T>
+absl::StatusOr<T> StrategyExtended::ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination) {
+  ASSIGN_OR_RETURN(T reduced, strategy_.Reduce(op, value, kNoAxis));
+  ASSIGN_OR_RETURN(Nest moved, internal::MoveTo(NestCodec<T>::Encode(reduced), destination));
+  return NestCodec<T>::Decode(moved);
+}
+
+template <typename T>
+absl::StatusOr<std::vector<T>> StrategyExtended::BatchReduceTo(ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values) {
+  std::vector<T> reduced;
+  for (const auto& [value, destination] : values) {
+    ASSIGN_OR_RETURN(T one, ReduceTo(op, value, destination));
+    reduced.push_back(std::move(one));
+  }
+  return reduced;
+}
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_STRATEGY_H_

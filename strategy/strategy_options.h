@@ -1,0 +1,30 @@
+// How a job cuts and places its variables.
+#ifndef DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
+#define DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "partitioners/partitioner.h"
+
+namespace divvy {
+
+// Workers are asynchronous: a step reads whatever is there.
+struct StrategyOptions {
+  std::function<Partitioner(int num_ps)> partitioner;   // asked once the cluster is known; empty: variables are not cut
+  enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
+  absl::Status problem = {};                            // why these options cannot be used: what starting with them returns
+};
+
+namespace runner {
+
+// tensorflow_gnn's runner.ParameterServerStrategy: variables are cut by MinSizePartitioner with as many shards as parameter servers at most. None: its
+// default size (256 KiB). Below 1: starting is InvalidArgument; 0 is not "default".
+StrategyOptions ParameterServerStrategy(std::optional<int64_t> min_shard_bytes = {});
+
+}  // namespace runner
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_STRATEGY_OPTIONS_H_

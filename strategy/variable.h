@@ -1,0 +1,71 @@
+// A variable on the parameter servers.
+#ifndef DIVVY_STRATEGY_VARIABLE_H_
+#define DIVVY_STRATEGY_VARIABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "strategy/variable_store.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+// Thread-safe handle. What a call means depends on where it is made:
+//   coordinator, or scope            at once, all shards; returns when applied
+//   step function (cross-replica)    staged: part of the step's one commit; reads see the step's own assigns
+//   replica function                 assigns of several replicas meet and are first combined by the spec's aggregation (kNone: InvalidArgument); scatters count
+//                                    each, in the order the replicas come (so kUpdate of one row by two replicas keeps either)
+// A handle that came from elsewhere works on the step's behalf inside a step. Shapes are checked whole before anything is sent. All calls may block. A ps that
+// is away is waited for, up to --ps_timeout, then Unavailable.
+class Variable {
+ public:
+  // For Strategy and its implementers. REQUIRES: neither is null.
+  Variable(std::shared_ptr<VariableStore> store, std::shared_ptr<const VariableInfo> info) : store_(std::move(store)), info_(std::move(info)) {}
+
+  const VariableSpec& spec() const { return info_->spec; }
+  absl::Span<const int64_t> shard_offsets() const { return info_->shard_offsets; }   // [num_shards + 1] first rows
+  operator absl::string_view() const { return info_->spec.name; }
+
+  absl::StatusOr<Tensor> Read() const;
+  // Rows start, start + step, ... before stop, by Python's rules in full (TensorFlow's containers differ where start lies outside and |step| > 1). Only these
+  // rows travel. InvalidArgument: step 0, or rank 0.
+  absl::StatusOr<Tensor> Slice(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step = 1) const;
+  // tf's sparse_read, but in the order asked: ids.shape + row shape. `ids` is int64 or int32. InvalidArgument: an id outside the variable.
+  absl::StatusOr<Tensor> Rows(const Tensor& ids) const;
+
+  // InvalidArgument: another dtype or shape (nothing is broadcast).
+  absl::Status Assign(const Tensor& value) const;
+  absl::Status AssignAdd(const Tensor& value) const;
+  absl::Status AssignSub(const Tensor& value) const;
+
+  // kUpdate keeps the last of several rows for one id, the others apply each.
+  enum class Scatter { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
+  // InvalidArgument: another dtype or row shape, an id outside, or a num_rows that is not the variable's.
+  absl::Status ScatterRows(Scatter op, const IndexedSlices& rows) const;
+
+ private:
+  absl::StatusOr<std::shared_ptr<VariableStore>> StoreHere() const;
+  absl::StatusOr<Tensor> ReadRows(std::optional<Tensor> ids) const;
+  absl::Status WriteDense(WriteOp op, const Tensor& value) const;
+  absl::Status CombineAndWrite(class ReplicaContext& replica, VariableStore& store, WriteOp op, const Tensor& value) const;
+
+  std::shared_ptr<VariableStore> store_;
+  std::shared_ptr<const VariableInfo> info_;
+};
+
+namespace internal {
+
+// The rows that Python's [start:stop:step] names in a sequence of `size`. REQUIRES: step != 0.
+std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size);
+
+}  // namespace internal
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_VARIABLE_H_
