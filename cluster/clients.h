@@ -1,0 +1,87 @@
+// How a role is reached from another: the seams behind which lie gRPC, the in-process clients of embedded mode, and the simulated network.
+//
+// All calls: thread-safe, never block. `done` is called exactly once, on the Executor, never from within the call and never under a lock of the caller's
+// choosing; by the call's deadline at the latest (DeadlineExceeded). A request may arrive although its call failed, late, or twice: receivers are made for it.
+// Failures of the way (Unavailable, DeadlineExceeded) carry no ErrorDetail; refusals by the receiver do. Nobody retries here: the cores do.
+#ifndef DIVVY_CLUSTER_CLIENTS_H_
+#define DIVVY_CLUSTER_CLIENTS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+
+namespace divvy {
+
+template <typename Reply>
+using Callback = std::function<void(absl::StatusOr<Reply>)>;
+
+// A parameter server at one address. Pull and Commit have no deadline of their own but the progress of their stream: a broken stream answers Unavailable.
+class ParameterClient {
+ public:
+  virtual ~ParameterClient() = default;
+  virtual void Attach(PsAttachRequest request, Callback<PsAttachReply> done) = 0;
+  virtual void Load(LoadRequest request, Callback<LoadReply> done) = 0;
+  virtual void Sync(SyncRequest request, Callback<SyncReply> done) = 0;
+  virtual void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) = 0;
+  virtual void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) = 0;
+  virtual void Pull(PullRequest request, Callback<PullReply> done) = 0;
+  virtual void Commit(CommitRequest request, Callback<CommitReply> done) = 0;
+  virtual void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) = 0;
+};
+
+// One connection of a Steps stream, from one end: carries frames out, in order. Thread-safe.
+template <typename Out>
+class StreamConnection {
+ public:
+  virtual ~StreamConnection() = default;
+  virtual void Send(StreamFrame<Out> frame) = 0;
+  virtual void Close() = 0;   // the other side sees OnBroken; ours sees nothing more
+};
+
+// What comes in on a connection, in order, one call at a time.
+template <typename In>
+class StreamListener {
+ public:
+  virtual ~StreamListener() = default;
+  virtual void OnFrame(StreamFrame<In> frame) = 0;
+  virtual void OnBroken() = 0;   // once, the last call: the connection is gone, also where it never came to be
+};
+
+// A worker at one address.
+class WorkerClient {
+ public:
+  virtual ~WorkerClient() = default;
+  virtual void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) = 0;
+  virtual void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) = 0;
+  // Opens a connection of the Steps stream. `listener` is told what comes.
+  virtual std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) = 0;
+};
+
+// A worker's side of OpenSteps, called by its server: `connection` leads back to the coordinator. Returns who listens to what the coordinator sends.
+class StepsAcceptor {
+ public:
+  virtual ~StepsAcceptor() = default;
+  virtual std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) = 0;
+};
+
+class CoordinatorClient {
+ public:
+  virtual ~CoordinatorClient() = default;
+  virtual void Register(RegisterRequest request, Callback<RegisterReply> done) = 0;
+};
+
+// Makes clients. Thread-safe; opens nothing: a wrong address shows in the first call.
+class Dialer {
+ public:
+  virtual ~Dialer() = default;
+  virtual std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) = 0;
+  virtual std::shared_ptr<WorkerClient> Worker(const std::string& address) = 0;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_CLUSTER_CLIENTS_H_

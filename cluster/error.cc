@@ -1,0 +1,145 @@
+#include "cluster/error.h"
+
+#include <string>
+
+#include "absl/strings/cord.h"
+
+namespace divvy {
+namespace {
+
+constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
+
+// The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
+// a Cord holds in place.
+constexpr size_t kReasonAt = 0, kJobAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15, kRetryAfterAt = 23, kEncodedBytes = 31;
+
+void Put(uint64_t value, size_t at, size_t bytes, std::string& out) {
+  for (size_t i = 0; i < bytes; ++i) out[at + i] = static_cast<char>(value >> (8 * i));
+}
+
+uint64_t Get(absl::string_view in, size_t at, size_t bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(static_cast<uint8_t>(in[at + i])) << (8 * i);
+  return value;
+}
+
+std::string Encode(const ErrorDetail& detail) {
+  std::string out(kEncodedBytes, '\0');
+  Put(static_cast<uint8_t>(detail.reason), kReasonAt, 1, out);
+  Put(static_cast<uint8_t>(detail.job), kJobAt, 1, out);
+  Put(detail.user ? 1 : 0, kUserAt, 1, out);
+  Put(static_cast<uint32_t>(detail.index), kIndexAt, 4, out);
+  Put(detail.epoch.value(), kEpochAt, 8, out);
+  Put(detail.entry.value(), kEntryAt, 8, out);
+  Put(static_cast<uint64_t>(absl::ToInt64Nanoseconds(detail.retry_after)), kRetryAfterAt, 8, out);
+  out.resize(out.find_last_not_of('\0') + 1);
+  return out;
+}
+
+// Any bytes: what cannot be a detail is none.
+ErrorDetail Decode(std::string in) {
+  ErrorDetail detail;
+  if (in.size() > kEncodedBytes) return detail;
+  in.resize(kEncodedBytes, '\0');
+  const uint64_t reason = Get(in, kReasonAt, 1), job = Get(in, kJobAt, 1), user = Get(in, kUserAt, 1);
+  if (reason > static_cast<uint64_t>(Reason::kJobOver) || job > static_cast<uint64_t>(JobName::kWorker) || user > 1) return detail;
+  detail.reason = static_cast<Reason>(reason);
+  detail.job = static_cast<JobName>(job);
+  detail.user = user == 1;
+  detail.index = static_cast<int32_t>(Get(in, kIndexAt, 4));
+  detail.epoch = Epoch(Get(in, kEpochAt, 8));
+  detail.entry = EntryId(Get(in, kEntryAt, 8));
+  detail.retry_after = absl::Nanoseconds(static_cast<int64_t>(Get(in, kRetryAfterAt, 8)));
+  return detail;
+}
+
+struct ReasonRow {
+  absl::string_view name;
+  absl::StatusCode code;
+};
+
+ReasonRow RowOf(Reason reason) {
+  switch (reason) {
+    case Reason::kNone: return {"NONE", absl::StatusCode::kUnknown};
+    case Reason::kVersionMismatch: return {"VERSION_MISMATCH", absl::StatusCode::kFailedPrecondition};
+    case Reason::kWrongJob: return {"WRONG_JOB", absl::StatusCode::kFailedPrecondition};
+    case Reason::kWrongIncarnation: return {"WRONG_INCARNATION", absl::StatusCode::kAborted};
+    case Reason::kStaleEpoch: return {"STALE_EPOCH", absl::StatusCode::kFailedPrecondition};
+    case Reason::kNotAttached: return {"NOT_ATTACHED", absl::StatusCode::kUnavailable};
+    case Reason::kSecondCoordinator: return {"SECOND_COORDINATOR", absl::StatusCode::kFailedPrecondition};
+    case Reason::kNotReady: return {"NOT_READY", absl::StatusCode::kUnavailable};
+    case Reason::kInvalid: return {"INVALID", absl::StatusCode::kInvalidArgument};
+    case Reason::kSessionFenced: return {"SESSION_FENCED", absl::StatusCode::kAborted};
+    case Reason::kStepClosed: return {"STEP_CLOSED", absl::StatusCode::kAborted};
+    case Reason::kUnknownShard: return {"UNKNOWN_SHARD", absl::StatusCode::kInternal};
+    case Reason::kBadCommit: return {"BAD_COMMIT", absl::StatusCode::kInternal};
+    case Reason::kOverloaded: return {"OVERLOADED", absl::StatusCode::kResourceExhausted};
+    case Reason::kMemoryLimit: return {"MEMORY_LIMIT", absl::StatusCode::kResourceExhausted};
+    case Reason::kWorkerLost: return {"WORKER_LOST", absl::StatusCode::kUnavailable};
+    case Reason::kPsLost: return {"PS_LOST", absl::StatusCode::kUnavailable};
+    case Reason::kStepGaveUp: return {"STEP_GAVE_UP", absl::StatusCode::kUnavailable};
+    case Reason::kBatchCancelled: return {"BATCH_CANCELLED", absl::StatusCode::kCancelled};
+    case Reason::kInputAborted: return {"INPUT_ABORTED", absl::StatusCode::kAborted};
+    case Reason::kEndOfData: return {"END_OF_DATA", absl::StatusCode::kOutOfRange};
+    case Reason::kJobOver: return {"JOB_OVER", absl::StatusCode::kCancelled};
+  }
+  return {"UNKNOWN", absl::StatusCode::kUnknown};
+}
+
+void Attach(const ErrorDetail& detail, absl::Status& status) { status.SetPayload(kTypeUrl, absl::Cord(Encode(detail))); }
+
+}  // namespace
+
+absl::string_view ReasonName(Reason reason) { return RowOf(reason).name; }
+
+absl::string_view JobNameText(JobName job) {
+  switch (job) {
+    case JobName::kNone: return "";
+    case JobName::kChief: return "chief";
+    case JobName::kPs: return "ps";
+    case JobName::kWorker: return "worker";
+  }
+  return "";
+}
+
+absl::Status MakeError(const ErrorDetail& detail, absl::string_view message) {
+  absl::Status status(RowOf(detail.reason).code, message);
+  Attach(detail, status);
+  return status;
+}
+
+absl::Status MakeError(Reason reason, absl::string_view message) {
+  ErrorDetail detail;
+  detail.reason = reason;
+  return MakeError(detail, message);
+}
+
+ErrorDetail DetailOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kTypeUrl);
+  return payload ? Decode(std::string(*payload)) : ErrorDetail();
+}
+
+absl::Status MarkUser(const absl::Status& status) {
+  if (status.ok()) return status;
+  ErrorDetail detail = DetailOf(status);
+  detail.user = true;
+  absl::Status marked = status;
+  Attach(detail, marked);
+  return marked;
+}
+
+bool IsTransient(const absl::Status& status) {
+  const ErrorDetail detail = DetailOf(status);
+  if (detail.user) return false;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded: return true;
+    case absl::StatusCode::kAborted: return detail.reason == Reason::kNone;
+    case absl::StatusCode::kResourceExhausted: return detail.reason == Reason::kOverloaded;
+    default: return false;
+  }
+}
+
+absl::Status EndOfData(absl::string_view message) { return MakeError(Reason::kEndOfData, message); }
+
+}  // namespace divvy

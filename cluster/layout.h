@@ -1,0 +1,70 @@
+// Where the rows of every variable live.
+#ifndef DIVVY_CLUSTER_LAYOUT_H_
+#define DIVVY_CLUSTER_LAYOUT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cluster/ids.h"
+#include "cluster/variable_spec.h"
+
+namespace divvy {
+
+// One variable as the coordinator cut and placed it. `spec.initializer` and `spec.partitioner` mean nothing any more and are left empty.
+struct VariableLayout {
+  VariableId id;
+  VariableSpec spec;
+  std::vector<int64_t> offsets;   // [shards + 1] first rows, by the div rule; {0, 1} for rank 0
+  std::vector<int> ps;            // [shards] the parameter server of each
+  std::vector<SlotSpec> slots;    // slot number i + 1 is slots[i]; of every optimizer used so far
+  std::vector<std::string> slot_optimizers;   // [slots] the optimizer each belongs to, "Adam"
+
+  int num_shards() const { return static_cast<int>(ps.size()); }
+  int64_t rows() const { return offsets.back(); }
+  // The shape of shard `part` of the variable itself. REQUIRES: 0 <= part < num_shards().
+  Shape ShardShape(int part) const;
+  // The shard that holds `row`. REQUIRES: 0 <= row < rows().
+  int PartOf(int64_t row) const;
+  // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if they were never made. Empty for one without slots.
+  std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
+  std::string SlotName(int slot_index) const;   // "<variable>/<optimizer>/<slot>"
+  int64_t value_bytes() const;
+  int64_t slot_bytes() const;
+};
+
+// All variables of a job. Immutable: each change makes the next version. Shared by pointer.
+class Layout {
+ public:
+  static std::shared_ptr<const Layout> Empty();
+
+  uint64_t version() const { return version_; }
+  // Of everything that two processes must agree on, in id order; equal layouts have equal hashes in every process.
+  uint64_t hash() const { return hash_; }
+  const std::map<VariableId, VariableLayout>& variables() const { return variables_; }
+  // Null: no such variable. Valid while this layout lives.
+  const VariableLayout* Find(absl::string_view name) const;
+  const VariableLayout* Find(VariableId id) const;
+  // NotFound: lists the names nearest to `name`.
+  absl::Status UnknownVariable(absl::string_view name) const;
+
+  // The next version, with `variable` added or (same id) replaced.
+  std::shared_ptr<const Layout> With(VariableLayout variable) const;
+  std::shared_ptr<const Layout> Without(VariableId id) const;
+
+ private:
+  std::shared_ptr<const Layout> Next(std::map<VariableId, VariableLayout> variables) const;
+  uint64_t version_ = 0;
+  uint64_t hash_ = 0;
+  std::map<VariableId, VariableLayout> variables_;
+  std::map<std::string, VariableId, std::less<>> by_name_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_CLUSTER_LAYOUT_H_
