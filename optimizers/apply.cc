@@ -1,0 +1,110 @@
+#include "optimizers/apply.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "optimizers/kernels.h"
+
+namespace divvy {
+namespace {
+
+using internal::Run;
+
+float* ValuesAt(const SlotView& slot, int64_t element) { return slot.values.empty() ? nullptr : slot.values.data() + element; }
+
+Run RunAt(const ParameterBlock& block, int64_t row, int64_t rows, const float* gradient) {
+  const int64_t element = row * block.width;
+  return {block.values.data() + element, gradient, ValuesAt(block.slots[0], element), ValuesAt(block.slots[1], element), rows * block.width};
+}
+
+void ApplyRun(const OptimizerStep& step, const Run& run) {
+  switch (step.kind) {
+    case OptimizerKind::kSgd: return internal::SgdRun(step, run);
+    case OptimizerKind::kMomentum: return internal::MomentumRun(step, run);
+    case OptimizerKind::kAdagrad: return internal::AdagradRun(step, run);
+    case OptimizerKind::kFtrl: return internal::FtrlRun(step, run);
+    case OptimizerKind::kAdam: return;   // needs the t of its rows: AdamDense, AdamSparse
+  }
+}
+
+void Count(int32_t& t) {
+  if (t < std::numeric_limits<int32_t>::max()) ++t;
+}
+
+// Consecutive rows with one t are one run. Mostly that is the whole block.
+void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const float* gradient) {
+  internal::AdamRate rate(step);
+  const absl::Span<int32_t> t = block.slots[2].counts;
+  const int64_t rows = block.rows();
+  for (int64_t begin = 0, end; begin < rows; begin = end) {
+    end = std::find_if(t.begin() + begin, t.begin() + rows, [before = t[begin]](int32_t other) { return other != before; }) - t.begin();
+    std::for_each(t.begin() + begin, t.begin() + end, Count);
+    internal::AdamRun(step, rate.At(t[begin]), RunAt(block, begin, end - begin, gradient + begin * block.width));
+  }
+}
+
+void AdamSparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient, int64_t first_row) {
+  internal::AdamRate rate(step);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t row = rows[i] - first_row;
+    int32_t& t = block.slots[2].counts[row];
+    Count(t);
+    internal::AdamRun(step, rate.At(t), RunAt(block, row, 1, gradient + i * block.width));
+  }
+}
+
+absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot, SlotSpec::Kind kind) {
+  const bool values = kind == SlotSpec::Kind::kValues;
+  const size_t wanted = values ? block.values.size() : static_cast<size_t>(block.rows());
+  const size_t got = values ? block.slots[slot].values.size() : block.slots[slot].counts.size();
+  if (got == wanted) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(OptimizerName(optimizer), " was given ", got, " elements of slot ", slot, " for a block that needs ", wanted));
+}
+
+}  // namespace
+
+absl::Status CheckBlock(OptimizerKind kind, const ParameterBlock& block) {
+  if (block.width < 0 || (block.width > 0 && block.values.size() % block.width != 0)) {
+    return absl::InternalError(absl::StrCat("a block of ", block.values.size(), " elements is not made of rows of ", block.width));
+  }
+  const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(kind);
+  for (size_t slot = 0; slot < kinds.size(); ++slot) {
+    if (absl::Status status = CheckSlot(kind, block, slot, kinds[slot]); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void ApplyDense(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const float> gradient) {
+  if (step.kind == OptimizerKind::kAdam) return AdamDense(step, block, gradient.data());
+  ApplyRun(step, RunAt(block, 0, block.rows(), gradient.data()));
+}
+
+void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient, int64_t first_row) {
+  if (step.kind == OptimizerKind::kAdam) return AdamSparse(step, block, rows, gradient.data(), first_row);
+  for (size_t i = 0; i < rows.size(); ++i) ApplyRun(step, RunAt(block, rows[i] - first_row, 1, gradient.data() + i * block.width));
+}
+
+SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows, int64_t width) {
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end()) {
+    return {{ids.begin(), ids.end()}, {rows.begin(), rows.end()}};
+  }
+  std::vector<int64_t> order(ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
+  SummedRows summed;
+  for (const int64_t at : order) {
+    const float* row = rows.data() + at * width;
+    if (summed.ids.empty() || summed.ids.back() != ids[at]) {
+      summed.ids.push_back(ids[at]);
+      summed.rows.insert(summed.rows.end(), row, row + width);
+    } else {
+      std::transform(row, row + width, summed.rows.end() - width, summed.rows.end() - width, [](float addend, float sum) { return sum + addend; });
+    }
+  }
+  return summed;
+}
+
+}  // namespace divvy

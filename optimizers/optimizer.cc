@@ -1,0 +1,170 @@
+#include "optimizers/optimizer.h"
+
+#include <cmath>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+using SlotKind = SlotSpec::Kind;
+
+std::vector<SlotSpec> Slots(const Sgd&) { return {}; }
+std::vector<SlotSpec> Slots(const Momentum&) { return {{"momentum"}}; }
+std::vector<SlotSpec> Slots(const Adagrad& adagrad) { return {{"accumulator", SlotKind::kValues, adagrad.initial_accumulator}}; }
+std::vector<SlotSpec> Slots(const Adam&) { return {{"m"}, {"v"}, {"t", SlotKind::kRowCounts}}; }
+std::vector<SlotSpec> Slots(const Ftrl& ftrl) { return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}}; }
+
+// The options of each optimizer, but for its learning rate and initial slots, as the scalars that travel.
+OptimizerStep Scalars(const Sgd&) { return {}; }
+
+OptimizerStep Scalars(const Momentum& momentum) {
+  OptimizerStep step;
+  step.momentum = momentum.momentum;
+  step.nesterov = momentum.nesterov;
+  return step;
+}
+
+OptimizerStep Scalars(const Adagrad& adagrad) {
+  OptimizerStep step;
+  step.epsilon = adagrad.epsilon;
+  return step;
+}
+
+OptimizerStep Scalars(const Adam& adam) {
+  OptimizerStep step;
+  step.beta1 = adam.beta1;
+  step.beta2 = adam.beta2;
+  step.epsilon = adam.epsilon;
+  step.weight_decay = adam.weight_decay;
+  return step;
+}
+
+OptimizerStep Scalars(const Ftrl& ftrl) {
+  OptimizerStep step;
+  step.l1 = ftrl.l1;
+  step.l2 = ftrl.l2;
+  step.learning_rate_power = ftrl.learning_rate_power;
+  step.beta = ftrl.beta;
+  step.l2_shrinkage = ftrl.l2_shrinkage;
+  return step;
+}
+
+OptimizerStep ScalarsOf(const Optimizer& optimizer) {
+  OptimizerStep step = std::visit([](const auto& options) { return Scalars(options); }, optimizer);
+  step.kind = KindOf(optimizer);
+  return step;
+}
+
+// Scalars that lie outside their range, one sentence.
+class RangeCheck {
+ public:
+  explicit RangeCheck(absl::string_view optimizer) : optimizer_(optimizer) {}
+  RangeCheck& NotNegative(absl::string_view field, float value) { return Check(field, value, value >= 0, "at least 0"); }
+  RangeCheck& NotPositive(absl::string_view field, float value) { return Check(field, value, value <= 0, "at most 0"); }
+  RangeCheck& Fraction(absl::string_view field, float value) { return Check(field, value, value >= 0 && value < 1, "in [0, 1)"); }
+  RangeCheck& UpToOne(absl::string_view field, float value) { return Check(field, value, value >= 0 && value <= 1, "in [0, 1]"); }
+  absl::Status status() const { return status_; }
+
+ private:
+  RangeCheck& Check(absl::string_view field, float value, bool holds, absl::string_view range) {
+    if (std::isfinite(value) && holds) return *this;
+    status_.Update(absl::InvalidArgumentError(absl::StrCat(optimizer_, ": ", field, " is ", value, "; give a finite number ", range)));
+    return *this;
+  }
+  absl::string_view optimizer_;
+  absl::Status status_;
+};
+
+absl::Status CheckScalars(const OptimizerStep& step) {
+  RangeCheck check(OptimizerName(step.kind));
+  switch (step.kind) {
+    case OptimizerKind::kSgd: return absl::OkStatus();
+    case OptimizerKind::kMomentum: return check.UpToOne("momentum", step.momentum).status();
+    case OptimizerKind::kAdagrad: return check.NotNegative("epsilon", step.epsilon).status();
+    case OptimizerKind::kAdam:
+      check.Fraction("beta1", step.beta1).Fraction("beta2", step.beta2);
+      return check.NotNegative("epsilon", step.epsilon).NotNegative("weight_decay", step.weight_decay).status();
+    case OptimizerKind::kFtrl:
+      check.NotNegative("l1", step.l1).NotNegative("l2", step.l2).NotPositive("learning_rate_power", step.learning_rate_power);
+      return check.NotNegative("beta", step.beta).NotNegative("l2_shrinkage", step.l2_shrinkage).status();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer kind ", static_cast<int>(step.kind), "; this server is older than its caller"));
+}
+
+}  // namespace
+
+OptimizerKind KindOf(const Optimizer& optimizer) { return static_cast<OptimizerKind>(optimizer.index()); }
+
+absl::string_view OptimizerName(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd: return "Sgd";
+    case OptimizerKind::kMomentum: return "Momentum";
+    case OptimizerKind::kAdagrad: return "Adagrad";
+    case OptimizerKind::kAdam: return "Adam";
+    case OptimizerKind::kFtrl: return "Ftrl";
+  }
+  return "unknown optimizer";
+}
+
+absl::Status Validate(const Optimizer& optimizer) {
+  const LearningRate& rate = std::visit([](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
+  if (const absl::Status status = Validate(rate); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(optimizer), ": ", status.message()));
+  }
+  RangeCheck initial(OptimizerName(optimizer));
+  for (const SlotSpec& slot : SlotsOf(optimizer)) initial.NotNegative("initial_accumulator", slot.initial_value);
+  RETURN_IF_ERROR(initial.status());
+  return CheckScalars(ScalarsOf(optimizer));
+}
+
+Shape SlotSpec::ShapeFor(const Shape& parameter) const {
+  if (kind == Kind::kValues || parameter.rank() == 0) return parameter;
+  return Shape{parameter.dim(0)};
+}
+
+std::vector<SlotSpec> SlotsOf(const Optimizer& optimizer) {
+  return std::visit([](const auto& options) { return Slots(options); }, optimizer);
+}
+
+std::vector<SlotSpec::Kind> SlotKindsOf(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd: return {};
+    case OptimizerKind::kMomentum: return {SlotKind::kValues};
+    case OptimizerKind::kAdagrad: return {SlotKind::kValues};
+    case OptimizerKind::kAdam: return {SlotKind::kValues, SlotKind::kValues, SlotKind::kRowCounts};
+    case OptimizerKind::kFtrl: return {SlotKind::kValues, SlotKind::kValues};
+  }
+  return {};
+}
+
+bool operator==(const OptimizerStep& a, const OptimizerStep& b) {
+  const auto tied = [](const OptimizerStep& s) {
+    return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2, s.weight_decay, s.l1, s.l2, s.learning_rate_power, s.beta,
+                    s.l2_shrinkage);
+  };
+  return tied(a) == tied(b);
+}
+
+OptimizerStep StepOf(const Optimizer& optimizer, int64_t ordinal, double learning_rate_scale) {
+  const LearningRate& rate = std::visit([](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
+  OptimizerStep step = ScalarsOf(optimizer);
+  step.learning_rate = static_cast<float>(LearningRateAt(rate, ordinal) * learning_rate_scale);
+  return step;
+}
+
+absl::Status Validate(const OptimizerStep& step) {
+  RETURN_IF_ERROR(CheckScalars(step));
+  if (!std::isfinite(step.learning_rate)) {
+    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(step.kind), ": the learning rate is ", step.learning_rate, "; give a finite number"));
+  }
+  // Ftrl divides by it.
+  if (step.kind == OptimizerKind::kFtrl && step.learning_rate <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("Ftrl: the learning rate is ", step.learning_rate, "; give one above 0"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace divvy

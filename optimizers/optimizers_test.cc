@@ -1,0 +1,421 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/random.h"
+#include "gtest/gtest.h"
+#include "optimizers/apply.h"
+#include "optimizers/denormals.h"
+#include "optimizers/learning_rate.h"
+#include "optimizers/optimizer.h"
+
+namespace divvy {
+namespace {
+
+// ---- learning rates ----------------------------------------------------------------------------------------------------------------------------------
+
+TEST(LearningRateTest, ConstantIsTheSameAtEveryStep) {
+  EXPECT_EQ(LearningRateAt(0.25, 0), 0.25);
+  EXPECT_EQ(LearningRateAt(0.25, 1'000'000'000'000), 0.25);
+}
+
+TEST(LearningRateTest, ExponentialDecayHalvesEveryDecaySteps) {
+  EXPECT_DOUBLE_EQ(LearningRateAt(ExponentialDecay{0.1, 10, 0.5}, 0), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRateAt(ExponentialDecay{0.1, 10, 0.5}, 5), 0.1 * std::sqrt(0.5));
+  EXPECT_DOUBLE_EQ(LearningRateAt(ExponentialDecay{0.1, 10, 0.5}, 20), 0.025);
+  EXPECT_DOUBLE_EQ(LearningRateAt(ExponentialDecay{0.1, 10, 0.5, /*staircase=*/true}, 19), 0.05);
+}
+
+TEST(LearningRateTest, InverseTimeDecayDividesByTheTime) {
+  EXPECT_DOUBLE_EQ(LearningRateAt(InverseTimeDecay{0.1, 10, 0.5}, 5), 0.1 / 1.25);
+  EXPECT_DOUBLE_EQ(LearningRateAt(InverseTimeDecay{0.1, 10, 0.5, /*staircase=*/true}, 25), 0.05);
+}
+
+TEST(LearningRateTest, PolynomialDecayEndsAtItsFinalRate) {
+  const PolynomialDecay decay{0.1, 20, 0.01, 2};
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 0), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 10), 0.09 * 0.25 + 0.01);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 20), 0.01);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 1000), 0.01);
+}
+
+TEST(LearningRateTest, CosineDecayFallsToItsFinalFraction) {
+  const CosineDecay decay{0.2, 30, 0.1};
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 0), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 15), 0.11);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 30), 0.02);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 31), 0.02);
+}
+
+TEST(LearningRateTest, CosineWarmUpIsAStraightLineFromZero) {
+  const CosineDecay decay{0.2, 30, 0, /*warmup_steps=*/10};
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 0), 0);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 5), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 10), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 25), 0.1);
+}
+
+TEST(LearningRateTest, CosineWarmUpToATargetIsThatOfKeras) {
+  const CosineDecay decay{0.1, 30, 0, /*warmup_steps=*/10, /*warmup_target=*/0.3};
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 0), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 5), 0.2);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 10), 0.3);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 25), 0.15);
+}
+
+TEST(LearningRateTest, APieceIncludesItsUpperBoundary) {
+  const PiecewiseConstant pieces{{5, 10}, {1, 0.5, 0.1}};
+  EXPECT_EQ(LearningRateAt(pieces, 0), 1);
+  EXPECT_EQ(LearningRateAt(pieces, 5), 1);
+  EXPECT_EQ(LearningRateAt(pieces, 6), 0.5);
+  EXPECT_EQ(LearningRateAt(pieces, 10), 0.5);
+  EXPECT_EQ(LearningRateAt(pieces, 11), 0.1);
+}
+
+TEST(LearningRateTest, RefusesWhatCannotBeEvaluated) {
+  const std::tuple<LearningRate, std::string> cases[] = {
+      {NAN, "the rate is nan"},
+      {ExponentialDecay{0.1, 0, 0.5}, "decay_steps is 0; give at least 1"},
+      {ExponentialDecay{INFINITY, 1, 0.5}, "initial is inf"},
+      {ExponentialDecay{0.1, 1, NAN}, "rate is nan"},
+      {InverseTimeDecay{0.1, -1, 0.5}, "decay_steps is -1"},
+      {PolynomialDecay{0.1, 0}, "decay_steps is 0"},
+      {PolynomialDecay{0.1, 1, NAN}, "final_rate is nan"},
+      {PolynomialDecay{0.1, 1, 0, NAN}, "power is nan"},
+      {CosineDecay{0.1, 0}, "decay_steps is 0"},
+      {CosineDecay{0.1, 1, 0, -1}, "warmup_steps is -1"},
+      {CosineDecay{0.1, 1, 0, 1, NAN}, "warmup_target is nan"},
+      {PiecewiseConstant{{1}, {1}}, "1 boundaries need 2 values, not 1"},
+      {PiecewiseConstant{{2, 2}, {1, 1, 1}}, "boundaries must rise"},
+      {PiecewiseConstant{{}, {NAN}}, "a value is nan"},
+  };
+  for (const auto& [rate, problem] : cases) {
+    const absl::Status status = Validate(rate);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(status.message()).find(problem), std::string::npos) << status;
+  }
+  EXPECT_TRUE(Validate(LearningRate(PiecewiseConstant{{}, {1}})).ok());
+}
+
+// ---- options, slots, scalars -------------------------------------------------------------------------------------------------------------------------
+
+TEST(OptimizerTest, SlotsAreThoseOfKerasAndAdamsCount) {
+  EXPECT_TRUE(SlotsOf(Sgd{0.1}).empty());
+  EXPECT_EQ(SlotsOf(Momentum{0.1}), std::vector<SlotSpec>({{"momentum"}}));
+  EXPECT_EQ(SlotsOf(Adagrad{0.1, 0.5f}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.5f}}));
+  EXPECT_EQ(SlotsOf(Adam{0.1}), std::vector<SlotSpec>({{"m"}, {"v"}, {"t", SlotSpec::Kind::kRowCounts}}));
+  EXPECT_EQ(SlotsOf(Ftrl{0.1}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.1f}, {"linear"}}));
+}
+
+TEST(OptimizerTest, SlotKindsAreThoseOfItsSlots) {
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(Ftrl{0.1})}) {
+    std::vector<SlotSpec::Kind> kinds;
+    for (const SlotSpec& slot : SlotsOf(optimizer)) kinds.push_back(slot.kind);
+    EXPECT_EQ(SlotKindsOf(KindOf(optimizer)), kinds) << OptimizerName(optimizer);
+  }
+}
+
+TEST(OptimizerTest, SlotShapesFollowTheParameter) {
+  const SlotSpec m{"m"}, t{"t", SlotSpec::Kind::kRowCounts};
+  EXPECT_EQ(m.ShapeFor({4, 3, 2}), Shape({4, 3, 2}));
+  EXPECT_EQ(t.ShapeFor({4, 3, 2}), Shape({4}));
+  EXPECT_EQ(t.ShapeFor({}), Shape());
+  EXPECT_EQ(m.dtype(), DType::kFloat32);
+  EXPECT_EQ(t.dtype(), DType::kInt32);
+}
+
+TEST(OptimizerTest, AStepHoldsTheRateOfItsOrdinalTimesTheScale) {
+  const OptimizerStep step = StepOf(Adam{PiecewiseConstant{{3}, {0.5, 0.25}}, 0.8f, 0.9f, 1e-3f, 0.02f}, /*ordinal=*/4, /*learning_rate_scale=*/2);
+  OptimizerStep expected;
+  expected.kind = OptimizerKind::kAdam;
+  expected.learning_rate = 0.5f;
+  expected.beta1 = 0.8f;
+  expected.beta2 = 0.9f;
+  expected.epsilon = 1e-3f;
+  expected.weight_decay = 0.02f;
+  EXPECT_EQ(step, expected);
+  EXPECT_NE(step, StepOf(Sgd{0.5}, 0));
+}
+
+TEST(OptimizerTest, RefusesOptionsOutOfRangeAndNamesThem) {
+  const std::tuple<Optimizer, std::string> cases[] = {
+      {Sgd{NAN}, "Sgd: learning rate: the rate is nan"},
+      {Momentum{0.1, 1.5f}, "Momentum: momentum is 1.5; give a finite number in [0, 1]"},
+      {Adagrad{0.1, -1}, "Adagrad: initial_accumulator is -1; give a finite number at least 0"},
+      {Adagrad{0.1, 0.1f, -1}, "Adagrad: epsilon is -1"},
+      {Adam{0.1, 1}, "Adam: beta1 is 1; give a finite number in [0, 1)"},
+      {Adam{0.1, 0.9f, -0.1f}, "Adam: beta2 is -0.1"},
+      {Adam{0.1, 0.9f, 0.99f, NAN}, "Adam: epsilon is nan"},
+      {Adam{0.1, 0.9f, 0.99f, 0, -1}, "Adam: weight_decay is -1"},
+      {Ftrl{0.1, -1}, "Ftrl: l1 is -1"},
+      {Ftrl{0.1, 0, -1}, "Ftrl: l2 is -1"},
+      {Ftrl{0.1, 0, 0, 0.5f}, "Ftrl: learning_rate_power is 0.5; give a finite number at most 0"},
+      {Ftrl{0.1, 0, 0, -0.5f, INFINITY}, "Ftrl: initial_accumulator is inf"},
+      {Ftrl{0.1, 0, 0, -0.5f, 0, -1}, "Ftrl: beta is -1"},
+      {Ftrl{0.1, 0, 0, -0.5f, 0, 0, -1}, "Ftrl: l2_shrinkage is -1"},
+      {Adam{ExponentialDecay{1, 0, 1}}, "Adam: learning rate: decay_steps is 0"},
+  };
+  for (const auto& [optimizer, problem] : cases) {
+    const absl::Status status = Validate(optimizer);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(status.message()).find(problem), std::string::npos) << status << " for " << problem;
+  }
+}
+
+TEST(OptimizerStepTest, IsCheckedWhereItArrives) {
+  EXPECT_TRUE(Validate(StepOf(Adam{0.1}, 0)).ok());
+  OptimizerStep unknown;
+  unknown.kind = static_cast<OptimizerKind>(99);
+  EXPECT_EQ(Validate(unknown).message(), "unknown optimizer kind 99; this server is older than its caller");
+  OptimizerStep infinite = StepOf(Sgd{0.1}, 0);
+  infinite.learning_rate = INFINITY;
+  EXPECT_EQ(Validate(infinite).message(), "Sgd: the learning rate is inf; give a finite number");
+  EXPECT_EQ(Validate(StepOf(Ftrl{PiecewiseConstant{{0}, {1, 0}}}, 5)).message(), "Ftrl: the learning rate is 0; give one above 0");
+}
+
+// ---- arithmetic --------------------------------------------------------------------------------------------------------------------------------------
+
+// A parameter with its slots, in memory of its own.
+struct Parameter {
+  Parameter(const Optimizer& optimizer, std::vector<float> initial, int64_t width) : values(std::move(initial)), width(width) {
+    for (const SlotSpec& slot : SlotsOf(optimizer)) {
+      const bool floats = slot.kind == SlotSpec::Kind::kValues;
+      float_slots.push_back(std::vector<float>(floats ? values.size() : 0, slot.initial_value));
+      count_slots.push_back(std::vector<int32_t>(floats ? 0 : values.size() / width));
+    }
+  }
+  ParameterBlock Rows(int64_t first, int64_t count) {
+    ParameterBlock block;
+    block.values = absl::MakeSpan(values).subspan(first * width, count * width);
+    block.width = width;
+    for (size_t i = 0; i < float_slots.size(); ++i) {
+      if (!float_slots[i].empty()) block.slots[i].values = absl::MakeSpan(float_slots[i]).subspan(first * width, count * width);
+      if (!count_slots[i].empty()) block.slots[i].counts = absl::MakeSpan(count_slots[i]).subspan(first, count);
+    }
+    return block;
+  }
+  ParameterBlock All() { return Rows(0, values.size() / width); }
+  friend bool operator==(const Parameter& a, const Parameter& b) {
+    return a.values == b.values && a.float_slots == b.float_slots && a.count_slots == b.count_slots;
+  }
+
+  std::vector<float> values;
+  int64_t width;
+  std::vector<std::vector<float>> float_slots;
+  std::vector<std::vector<int32_t>> count_slots;
+};
+
+std::vector<Optimizer> AllOptimizers() {
+  return {Sgd{0.1}, Momentum{0.1}, Momentum{0.1, 0.9f, true}, Adagrad{0.1}, Adam{0.1}, Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f},
+          Ftrl{0.1, 0.02f, 0.05f}, Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
+}
+
+std::vector<float> Numbers(Random& random, size_t count) {
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = static_cast<float>(random.Uniform() * 2 - 1);
+  return numbers;
+}
+
+TEST(SgdTest, TakesAStepAgainstTheGradient) {
+  Parameter w(Sgd{0.5}, {1, 2}, 1);
+  ApplyDense(StepOf(Sgd{0.5}, 0), w.All(), {2, -4});
+  EXPECT_EQ(w.values, std::vector<float>({0, 4}));
+}
+
+TEST(MomentumTest, KeepsPartOfTheLastStep) {
+  const Momentum momentum{0.5, 0.5f};
+  Parameter w(momentum, {0}, 1);
+  ApplyDense(StepOf(momentum, 0), w.All(), {2});
+  EXPECT_EQ(w.values[0], -1);
+  ApplyDense(StepOf(momentum, 1), w.All(), {2});
+  EXPECT_EQ(w.float_slots[0][0], -1.5f);
+  EXPECT_EQ(w.values[0], -2.5f);
+}
+
+TEST(MomentumTest, NesterovLooksAhead) {
+  const Momentum momentum{0.5, 0.5f, /*nesterov=*/true};
+  Parameter w(momentum, {0}, 1);
+  ApplyDense(StepOf(momentum, 0), w.All(), {2});
+  EXPECT_EQ(w.float_slots[0][0], -1);
+  EXPECT_EQ(w.values[0], -1.5f);
+}
+
+TEST(AdagradTest, DividesByTheRootOfTheSumOfSquares) {
+  const Adagrad adagrad{1.0, 0, 0};
+  Parameter w(adagrad, {0}, 1);
+  ApplyDense(StepOf(adagrad, 0), w.All(), {3});
+  EXPECT_EQ(w.values[0], -1);
+  ApplyDense(StepOf(adagrad, 1), w.All(), {4});
+  EXPECT_EQ(w.float_slots[0][0], 25);
+  EXPECT_FLOAT_EQ(w.values[0], -1.8f);
+}
+
+TEST(AdamTest, TheFirstStepHasTheSizeOfTheLearningRate) {
+  Parameter w(Adam{0.1}, {1, 1}, 2);
+  ApplyDense(StepOf(Adam{0.1}, 0), w.All(), {1e-2f, -100});
+  EXPECT_NEAR(w.values[0], 0.9f, 1e-4);
+  EXPECT_NEAR(w.values[1], 1.1f, 1e-6);
+  EXPECT_EQ(w.count_slots[2], std::vector<int32_t>({1}));
+}
+
+TEST(AdamTest, WeightDecayShrinksTheOldParameter) {
+  const Adam adam{0.5, 0.9f, 0.999f, 1e-7f, /*weight_decay=*/0.1f};
+  Parameter w(adam, {2}, 1);
+  ApplyDense(StepOf(adam, 0), w.All(), {0});
+  EXPECT_FLOAT_EQ(w.values[0], 1.9f);
+}
+
+TEST(AdamTest, EachRowCountsItsOwnGradients) {
+  Parameter w(Adam{0.1}, {1, 1, 1}, 1);
+  const OptimizerStep step = StepOf(Adam{0.1}, 0);
+  ApplySparse(step, w.All(), {1}, {1});
+  ApplyDense(step, w.All(), {1, 1, 1});
+  ApplySparse(step, w.All(), {0, 1}, {1, 1});
+  EXPECT_EQ(w.count_slots[2], std::vector<int32_t>({2, 3, 1}));
+  // Two gradients of row 0 and one of row 2, whatever happened to row 1 meanwhile.
+  Parameter alone(Adam{0.1}, {1}, 1);
+  ApplyDense(step, alone.All(), {1});
+  EXPECT_EQ(w.values[2], alone.values[0]);
+  ApplyDense(step, alone.All(), {1});
+  EXPECT_EQ(w.values[0], alone.values[0]);
+}
+
+TEST(AdamTest, TheCountSaturates) {
+  const int32_t most = std::numeric_limits<int32_t>::max();
+  Parameter w(Adam{0.1}, {1, 1}, 1);
+  w.count_slots[2] = {most - 1, most};
+  ApplyDense(StepOf(Adam{0.1}, 0), w.All(), {1, 1});
+  ApplySparse(StepOf(Adam{0.1}, 0), w.All(), {0, 1}, {1, 1});
+  EXPECT_EQ(w.count_slots[2], std::vector<int32_t>({most, most}));
+  EXPECT_TRUE(std::isfinite(w.values[0]));
+}
+
+TEST(FtrlTest, L1HoldsSmallCoefficientsAtZero) {
+  const Ftrl ftrl{1.0, /*l1=*/1, 0, -0.5f, /*initial_accumulator=*/1};
+  Parameter w(ftrl, {0, 0}, 2);
+  ApplyDense(StepOf(ftrl, 0), w.All(), {0.5f, -std::sqrt(3.0f)});
+  EXPECT_EQ(w.values[0], 0);
+  EXPECT_FLOAT_EQ(w.values[1], (std::sqrt(3.0f) - 1) / 2);   // (1 - sqrt 3) / -(sqrt(1 + 3))
+}
+
+TEST(FtrlTest, AnyPowerAgreesWithTheSquareRootNearIt) {
+  const Ftrl half{0.1, 0.02f, 0.05f, -0.5f}, nearly{0.1, 0.02f, 0.05f, -0.500001f};
+  Parameter a(half, {0.5f, -1, 2}, 1), b(nearly, {0.5f, -1, 2}, 1);
+  for (int step = 0; step < 5; ++step) {
+    ApplyDense(StepOf(half, step), a.All(), {1, -0.5f, 0.25f});
+    ApplyDense(StepOf(nearly, step), b.All(), {1, -0.5f, 0.25f});
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(a.values[i], b.values[i], 1e-4);
+}
+
+TEST(ApplyTest, BlocksOfAnySizeGiveTheSameBits) {
+  const uint64_t seed = 31;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    const std::vector<float> initial = Numbers(random, 37 * 3);
+    Parameter whole(optimizer, initial, 3), cut(optimizer, initial, 3);
+    for (int ordinal = 0; ordinal < 5; ++ordinal) {
+      const OptimizerStep step = StepOf(optimizer, ordinal);
+      const std::vector<float> gradient = Numbers(random, initial.size());
+      ApplyDense(step, whole.All(), gradient);
+      for (int64_t first = 0, rows; first < 37; first += rows) {
+        rows = std::min<int64_t>(1 + random.Below(8), 37 - first);
+        ApplyDense(step, cut.Rows(first, rows), absl::MakeConstSpan(gradient).subspan(first * 3, rows * 3));
+      }
+    }
+    EXPECT_TRUE(whole == cut) << OptimizerName(optimizer);
+  }
+}
+
+TEST(ApplyTest, SparseIsDenseOnTheRowsNamedAndLeavesTheOthersAlone) {
+  const uint64_t seed = 32;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    const std::vector<float> initial = Numbers(random, 6 * 2);
+    Parameter sparse(optimizer, initial, 2), dense(optimizer, initial, 2);
+    for (int ordinal = 0; ordinal < 5; ++ordinal) {
+      const OptimizerStep step = StepOf(optimizer, ordinal);
+      const std::vector<float> gradient = Numbers(random, 4);
+      ApplySparse(step, sparse.Rows(1, 5), {12, 14}, gradient, /*first_row=*/11);   // rows 2 and 4
+      ApplyDense(step, dense.Rows(2, 1), absl::MakeConstSpan(gradient).first(2));
+      ApplyDense(step, dense.Rows(4, 1), absl::MakeConstSpan(gradient).last(2));
+    }
+    EXPECT_TRUE(sparse == dense) << OptimizerName(optimizer);
+    EXPECT_EQ(sparse.values[0], initial[0]);
+  }
+}
+
+TEST(ApplyTest, AnEmptyBlockIsNoTrouble) {
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    Parameter none(optimizer, {}, 2);
+    ApplyDense(StepOf(optimizer, 0), none.All(), {});
+    ApplySparse(StepOf(optimizer, 0), none.All(), {}, {});
+    ParameterBlock flat;   // rows without elements
+    flat.width = 0;
+    ApplyDense(StepOf(optimizer, 0), flat, {});
+  }
+}
+
+TEST(CheckBlockTest, FindsSlotsOfTheWrongSize) {
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    Parameter w(optimizer, {1, 2, 3, 4}, 2);
+    EXPECT_TRUE(CheckBlock(KindOf(optimizer), w.All()).ok());
+    if (SlotsOf(optimizer).empty()) continue;
+    ParameterBlock block = w.All();
+    block.slots[0].values = block.slots[0].values.first(3);
+    EXPECT_EQ(CheckBlock(KindOf(optimizer), block).code(), absl::StatusCode::kInternal);
+  }
+  Parameter adam(Adam{0.1}, {1, 2, 3, 4}, 2);
+  ParameterBlock block = adam.All();
+  block.slots[2].counts = {};
+  EXPECT_EQ(CheckBlock(OptimizerKind::kAdam, block).message(), "Adam was given 0 elements of slot 2 for a block that needs 2");
+  block.width = 3;
+  EXPECT_EQ(CheckBlock(OptimizerKind::kAdam, block).message(), "a block of 4 elements is not made of rows of 3");
+}
+
+TEST(SumDuplicatesTest, SumsRowsOfOneIdAndSortsThem) {
+  const SummedRows summed = SumDuplicates({5, 1, 5, 0, 1, 5}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, 2);
+  EXPECT_EQ(summed.ids, std::vector<int64_t>({0, 1, 5}));
+  EXPECT_EQ(summed.rows, std::vector<float>({4, 40, 7, 70, 10, 100}));
+}
+
+TEST(SumDuplicatesTest, AddsOccurrencesInTheOrderGiven) {
+  // (1e8 + -1e8) + 1, not 1e8 + (-1e8 + 1), which is 0 in float32.
+  EXPECT_EQ(SumDuplicates({3, 3, 3}, {1e8f, -1e8f, 1}, 1).rows, std::vector<float>({1}));
+}
+
+TEST(SumDuplicatesTest, RisingIdsAreLeftAsTheyAre) {
+  const SummedRows summed = SumDuplicates({1, 4, 9}, {1, 2, 3}, 1);
+  EXPECT_EQ(summed.ids, std::vector<int64_t>({1, 4, 9}));
+  EXPECT_EQ(summed.rows, std::vector<float>({1, 2, 3}));
+  EXPECT_TRUE(SumDuplicates({}, {}, 4).ids.empty());
+}
+
+TEST(SumDuplicatesTest, KeepsIdsOfRowsWithoutElements) { EXPECT_EQ(SumDuplicates({2, 1, 2}, {}, 0).ids, std::vector<int64_t>({1, 2})); }
+
+#ifdef __SSE__
+TEST(FlushDenormalsTest, LastsAsLongAsItsScope) {
+  // volatile: computed when run, not by the compiler.
+  volatile float least = std::numeric_limits<float>::min();
+  volatile float half = 0.5f;
+  EXPECT_GT(least * half, 0);
+  {
+    const FlushDenormals outer;
+    EXPECT_EQ(least * half, 0);
+    { const FlushDenormals inner; }
+    EXPECT_EQ(least * half, 0);
+    volatile float denormal = std::numeric_limits<float>::denorm_min();
+    volatile float big = 0x1.0p100f;
+    EXPECT_EQ(denormal * big, 0);
+  }
+  EXPECT_GT(least * half, 0);
+}
+#endif
+
+}  // namespace
+}  // namespace divvy
