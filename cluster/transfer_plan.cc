@@ -1,0 +1,242 @@
+#include "cluster/transfer_plan.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "optimizers/apply.h"
+
+namespace divvy {
+namespace {
+
+// The shape of one row behind leading dimensions `outer`.
+Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable) {
+  std::vector<int64_t> dims(outer.begin(), outer.end());
+  for (int axis = 1; axis < variable.rank(); ++axis) dims.push_back(variable.dim(axis));
+  return Shape(absl::MakeConstSpan(dims));
+}
+
+int64_t RowBytes(const VariableSpec& spec) { return spec.shape.row_elements() * DTypeSize(spec.dtype); }
+
+Tensor Int64Vector(const std::vector<int64_t>& values) { return Tensor::Vector<int64_t>(absl::MakeConstSpan(values)); }
+
+// Rows `positions` of `rows`, packed.
+Tensor PackRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable, int64_t row_bytes) {
+  Tensor packed = *Tensor::Uninitialized(rows.dtype(), RowsShape({static_cast<int64_t>(positions.size())}, variable));
+  char* out = packed.fresh_data<char>();
+  const char* const in = rows.data_as<char>();
+  for (size_t i = 0; i < positions.size() && row_bytes > 0; ++i) std::memcpy(out + i * row_bytes, in + positions[i] * row_bytes, row_bytes);
+  return packed;
+}
+
+absl::Status CheckIds(const VariableLayout& variable, const Tensor& ids) {
+  if (variable.spec.shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\" is a scalar: it has no rows"));
+  ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
+  for (const int64_t id : values) {
+    if (id >= 0 && id < variable.rows()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\": id ", id, " is outside [0, ", variable.rows(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WrongShape(const VariableLayout& variable, const StagedWrite& write, absl::string_view wanted) {
+  return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", variable.spec.name, "\" (", DTypeName(variable.spec.dtype), " ",
+                                                 variable.spec.shape.ToString(), "): the value is ", write.value.ToString(), "; wanted ", wanted));
+}
+
+absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& write) {
+  if (variable.spec.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\" is ", DTypeName(variable.spec.dtype), ": only float32 variables take gradients"));
+  }
+  if (!write.optimizer && !variable.spec.optimizer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", variable.spec.name, "\" has no optimizer: name one in its VariableSpec, or give one to ApplyGradients"));
+  }
+  return absl::OkStatus();
+}
+
+// Ids and rows that fall into each shard of a variable, ids made local.
+struct Bucket {
+  std::vector<int64_t> local_ids, positions;
+};
+std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const int64_t> ids) {
+  std::map<int, Bucket> buckets;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int part = variable.PartOf(ids[i]);
+    Bucket& bucket = buckets[part];
+    bucket.local_ids.push_back(ids[i] - variable.offsets[part]);
+    bucket.positions.push_back(static_cast<int64_t>(i));
+  }
+  return buckets;
+}
+
+class CommitPlanner {
+ public:
+  CommitPlanner(const Layout& layout, int64_t ordinal, double learning_rate_scale) : layout_(layout), ordinal_(ordinal), scale_(learning_rate_scale) {}
+
+  void Add(const StagedWrite& write) {
+    const VariableLayout& variable = *layout_.Find(write.variable);
+    CommitPart common;
+    common.op = write.op;
+    if (write.op == WriteOp::kGradient) {
+      const Optimizer& optimizer = OptimizerOf(layout_, write);
+      common.optimizer = StepOf(optimizer, ordinal_, scale_);
+      common.slots = *variable.SlotsFor(optimizer);
+    }
+    if (write.ids) {
+      AddSparse(variable, write, common);
+    } else {
+      AddDense(variable, write, common);
+    }
+  }
+
+  std::map<int, std::vector<CommitPart>> Take() { return std::move(commits_); }
+
+ private:
+  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
+    for (int part = 0; part < variable.num_shards(); ++part) {
+      CommitPart commit = common;
+      commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+      commit.values = variable.spec.shape.rank() == 0 ? write.value : *write.value.Rows(variable.offsets[part], variable.offsets[part + 1]);
+      commits_[variable.ps[part]].push_back(std::move(commit));
+    }
+  }
+
+  void AddSparse(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
+    Tensor ids = *write.ids, rows = write.value;
+    if (write.op == WriteOp::kGradient) {
+      SummedRows summed = SumDuplicates(*ids.values<int64_t>(), *rows.values<float>(), variable.spec.shape.row_elements());
+      ids = Int64Vector(summed.ids);
+      rows = *Tensor::Copy<float>(RowsShape(ids.shape().dims(), variable.spec.shape), summed.rows);
+    }
+    for (const auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
+      CommitPart commit = common;
+      commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+      commit.rows = Int64Vector(bucket.local_ids);
+      commit.values = PackRows(rows, bucket.positions, variable.spec.shape, RowBytes(variable.spec));
+      commits_[variable.ps[part]].push_back(std::move(commit));
+    }
+  }
+
+  const Layout& layout_;
+  const int64_t ordinal_;
+  const double scale_;
+  std::map<int, std::vector<CommitPart>> commits_;
+};
+
+}  // namespace
+
+absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
+  const VariableLayout* variable = layout.Find(write.variable);
+  if (variable == nullptr) return layout.UnknownVariable(write.variable);
+  const VariableSpec& spec = variable->spec;
+  if (write.op == WriteOp::kGradient) RETURN_IF_ERROR(CheckGradient(*variable, write));
+  const bool scatter = write.op >= WriteOp::kScatterUpdate && write.op <= WriteOp::kScatterMax;
+  if (scatter && !write.ids) return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\" needs ids"));
+  if (!write.ids) {
+    if (write.value.dtype() == spec.dtype && write.value.shape() == spec.shape) return absl::OkStatus();
+    return WrongShape(*variable, write, "the same dtype and shape as the variable (nothing is broadcast)");
+  }
+  if (write.ids->dtype() != DType::kInt64 || write.ids->shape().rank() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\": ids are ", write.ids->ToString(), "; wanted int64 [n]"));
+  }
+  RETURN_IF_ERROR(CheckIds(*variable, *write.ids));
+  const Shape wanted = RowsShape(write.ids->shape().dims(), spec.shape);
+  if (write.value.dtype() == spec.dtype && write.value.shape() == wanted) return absl::OkStatus();
+  return WrongShape(*variable, write, absl::StrCat(DTypeName(spec.dtype), " ", wanted.ToString(), ", a row for each id"));
+}
+
+absl::Status CheckRead(const Layout& layout, const VariableRead& read) {
+  const VariableLayout* variable = layout.Find(read.variable);
+  if (variable == nullptr) return layout.UnknownVariable(read.variable);
+  return read.ids ? CheckIds(*variable, *read.ids) : absl::OkStatus();
+}
+
+const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write) {
+  return write.optimizer ? *write.optimizer : *layout.Find(write.variable)->spec.optimizer;
+}
+
+std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale) {
+  CommitPlanner planner(layout, ordinal, learning_rate_scale);
+  for (const StagedWrite& write : writes) planner.Add(write);
+  return planner.Take();
+}
+
+PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
+  for (const VariableRead& read : reads) {
+    const VariableLayout& variable = *layout.Find(read.variable);
+    if (read.ids) {
+      AddRows(variable, *read.ids);
+    } else {
+      AddWhole(variable);
+    }
+  }
+}
+
+size_t PullPlan::AddPart(int ps, PullPart part) {
+  parts_[ps].push_back(std::move(part));
+  return parts_[ps].size() - 1;
+}
+
+void PullPlan::AddWhole(const VariableLayout& variable) {
+  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, true};
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    const int ps = variable.ps[part];
+    target.pieces.push_back({ps, AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt}), variable.offsets[part], {}});
+  }
+  targets_.push_back(std::move(target));
+}
+
+void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
+  Target target{variable.spec.dtype, RowsShape(ids.shape().dims(), variable.spec.shape), RowBytes(variable.spec), {}, false};
+  for (auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
+    const int ps = variable.ps[part];
+    const size_t index = AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids)});
+    target.pieces.push_back({ps, index, 0, std::move(bucket.positions)});
+  }
+  targets_.push_back(std::move(target));
+}
+
+absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>& replies, Tensor& result) const {
+  for (const Piece& piece : target.pieces) {
+    const auto reply = replies.find(piece.ps);
+    if (reply == replies.end() || piece.part >= reply->second.parts.size()) return absl::InvalidArgumentError("a pull was answered in part");
+    const Tensor& values = reply->second.parts[piece.part].values;
+    if (values.dtype() != target.dtype) return absl::InvalidArgumentError(absl::StrCat("a pull was answered with ", values.ToString()));
+    const char* const in = values.data_as<char>();
+    char* const out = result.fresh_data<char>();
+    if (target.whole) {
+      const int64_t first_byte = piece.first_row * target.row_bytes;
+      if (first_byte + values.size_bytes() > result.size_bytes()) return absl::InvalidArgumentError("a pull was answered with too many rows");
+      if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());
+    } else {
+      if (values.size_bytes() != static_cast<int64_t>(piece.positions.size()) * target.row_bytes) {
+        return absl::InvalidArgumentError("a pull was answered with another number of rows");
+      }
+      for (size_t i = 0; i < piece.positions.size() && target.row_bytes > 0; ++i) {
+        std::memcpy(out + piece.positions[i] * target.row_bytes, in + i * target.row_bytes, target.row_bytes);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(const std::map<int, PullReply>& replies) const {
+  std::vector<Tensor> results;
+  for (const Target& target : targets_) {
+    if (target.whole && target.pieces.size() == 1) {   // the only shard is the variable: no copy
+      const auto reply = replies.find(target.pieces[0].ps);
+      if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return absl::InvalidArgumentError("a pull was answered in part");
+      ASSIGN_OR_RETURN(Tensor value, reply->second.parts[target.pieces[0].part].values.Reshape(target.shape));
+      results.push_back(std::move(value));
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(target.dtype, target.shape));
+    RETURN_IF_ERROR(Fill(target, replies, result));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace divvy

@@ -1,0 +1,82 @@
+// From variables to shards and back: what a read or a set of writes means for each parameter server. Pure functions of the layout.
+#ifndef DIVVY_CLUSTER_TRANSFER_PLAN_H_
+#define DIVVY_CLUSTER_TRANSFER_PLAN_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cluster/layout.h"
+#include "cluster/messages.h"
+
+namespace divvy {
+
+// A whole variable, or the rows at `ids` (int64, any shape; global, repeats allowed).
+struct VariableRead {
+  std::string variable;
+  std::optional<Tensor> ids;
+};
+
+// One write to a variable: `value` is whole (assign, add, sub, dense gradient) or the rows at `ids` (int64 [n], global): scatters, sparse gradients.
+struct StagedWrite {
+  std::string variable;
+  WriteOp op = WriteOp::kAssign;
+  Tensor value;
+  std::optional<Tensor> ids;
+  std::optional<Optimizer> optimizer;   // of a gradient: instead of the variable's own
+};
+
+// Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
+// variable that is not float32 or has no optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
+absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
+absl::Status CheckRead(const Layout& layout, const VariableRead& read);
+
+// The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite is OK, op is kGradient.
+const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
+
+// What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard that no row falls into is not asked. The learning rate is
+// evaluated at `ordinal` and scaled. REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
+std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
+
+// One pull for each ps, and how the answers become the values asked for.
+class PullPlan {
+ public:
+  PullPlan() = default;
+  // REQUIRES: CheckRead is OK for each.
+  PullPlan(const Layout& layout, absl::Span<const VariableRead> reads);
+
+  const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }   // by ps
+  // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape + row shape, in the order asked.
+  // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not fit.
+  absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
+
+ private:
+  struct Piece {   // of one read: where a part's rows go
+    int ps = 0;
+    size_t part = 0;                  // index into parts_[ps]
+    int64_t first_row = 0;            // whole reads: of the result
+    std::vector<int64_t> positions;   // row reads: result row of each row of the part
+  };
+  struct Target {
+    DType dtype;
+    Shape shape;
+    int64_t row_bytes = 0;
+    std::vector<Piece> pieces;
+    bool whole = true;
+  };
+  void AddWhole(const VariableLayout& variable);
+  void AddRows(const VariableLayout& variable, const Tensor& ids);
+  size_t AddPart(int ps, PullPart part);
+  absl::Status Fill(const Target& target, const std::map<int, PullReply>& replies, Tensor& result) const;
+
+  std::map<int, std::vector<PullPart>> parts_;
+  std::vector<Target> targets_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_CLUSTER_TRANSFER_PLAN_H_

@@ -1,0 +1,244 @@
+#include "coordinator/core/blocking_coordinator.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// A value that a completion brings and a thread waits for.
+template <typename T>
+class Completion {
+ public:
+  void Set(T value) {
+    MutexLock lock(mu_);
+    value_ = std::move(value);
+    arrived_.NotifyAll();
+  }
+  // Nullopt: not within `timeout`. The value stays.
+  std::optional<T> Wait(absl::Duration timeout = absl::InfiniteDuration()) {
+    MutexLock lock(mu_);
+    arrived_.WaitFor(mu_, timeout, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return value_.has_value(); });
+    return value_;
+  }
+  std::optional<T> Peek() { return Wait(absl::ZeroDuration()); }
+
+ private:
+  Mutex mu_;
+  CondVar arrived_;
+  std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
+};
+
+// Calls `start` with a completion, and waits for what it is given.
+template <typename T, typename Start>
+T WaitFor(Start start) {
+  auto completion = std::make_shared<Completion<T>>();
+  start([completion](T value) { completion->Set(std::move(value)); });
+  return *completion->Wait();
+}
+
+class ScheduledResult : public internal::RemoteResult {
+ public:
+  void Set(absl::StatusOr<Nest> result) { result_.Set(std::move(result)); }
+  RemoteState state() const override {
+    const auto result = result_.Peek();
+    if (!result) return RemoteState::kNotReady;
+    if (result->ok()) return RemoteState::kReady;
+    return ReasonOf(result->status()) == Reason::kBatchCancelled ? RemoteState::kCancelled : RemoteState::kFailed;
+  }
+  absl::StatusOr<Nest> Fetch(absl::Duration timeout) const override {
+    const auto result = result_.Wait(timeout);
+    if (!result) return absl::DeadlineExceededError("the step has not finished yet: fetch again");
+    return *result;
+  }
+
+ private:
+  mutable Completion<absl::StatusOr<Nest>> result_;
+};
+
+VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
+
+constexpr int64_t kBlockBytes = 16 << 20;   // of initial values sent at a time
+
+}  // namespace
+
+// ---- variables ----
+
+absl::StatusOr<VariableInfo> DirectVariableStore::Find(absl::string_view name) const {
+  const std::shared_ptr<const Layout> layout = core_->layout();
+  const VariableLayout* variable = layout->Find(name);
+  if (variable == nullptr) return layout->UnknownVariable(name);
+  return InfoOf(*variable);
+}
+
+absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec) {
+  RETURN_IF_ERROR(Validate(spec));
+  VariableSpec created = spec;
+  if (!EvaluatedPerRow(spec.initializer)) created.initializer = Zeros();
+  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, std::move(done)); }));
+  if (!EvaluatedPerRow(spec.initializer)) RETURN_IF_ERROR(SendInitialValue(spec, core_->job_seed()));
+  return Find(spec.name);
+}
+
+// The value of an initializer that a ps cannot evaluate, made here and sent block by block.
+absl::Status DirectVariableStore::SendInitialValue(const VariableSpec& spec, uint64_t job_seed) {
+  const InitializerContext context{job_seed, spec.name, spec.shape};
+  const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
+  const bool in_blocks = std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0;
+  const int64_t row_bytes = std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
+  const int64_t block = in_blocks ? std::max<int64_t>(1, kBlockBytes / row_bytes) : rows;
+  for (int64_t first = 0; first < rows; first += block) {
+    const int64_t count = std::min(block, rows - first);
+    StagedWrite write;
+    write.variable = spec.name;
+    ASSIGN_OR_RETURN(write.value, InitialRows(spec.initializer, context, spec.dtype, first, count));
+    if (count < rows) {
+      std::vector<int64_t> ids(count);
+      for (int64_t i = 0; i < count; ++i) ids[i] = first + i;
+      write.op = WriteOp::kScatterUpdate;
+      write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
+    }
+    RETURN_IF_ERROR(Write({std::move(write)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
+  std::vector<VariableRead> reads;
+  for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+  auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](Callback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
+  RETURN_IF_ERROR(values.status());
+  const std::shared_ptr<const Layout> layout = core_->layout();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].value = std::move((*values)[i]);
+    requests[i].num_rows = layout->Find(requests[i].name)->rows();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
+  return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
+}
+
+// ---- the coordinator ----
+
+BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver,
+                                         int replicas, ProgressSink* sink)
+    : core_(std::move(core)), sink_(sink) {
+  StrategyParts parts;
+  parts.store = std::make_shared<DirectVariableStore>(core_);
+  parts.executor = &executor;
+  parts.resolver = std::move(resolver);
+  strategy_ = std::make_shared<Strategy>(std::move(parts));
+}
+
+absl::Status BlockingCoordinator::WaitUntilReady() {
+  return WaitFor<absl::Status>([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
+}
+
+absl::Status BlockingCoordinator::TakeLateError() {
+  MutexLock lock(mu_);
+  return std::exchange(late_error_, absl::OkStatus());
+}
+
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(absl::string_view name, StepKind kind, Nest args) {
+  RETURN_IF_ERROR(TakeLateError());
+  RETURN_IF_ERROR(StepRegistry::Get(name).status());
+  StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
+  auto result = std::make_shared<ScheduledResult>();
+  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback accepted) {
+    core_->Schedule(std::move(request), [result](absl::StatusOr<Nest> value) { result->Set(std::move(value)); }, std::move(accepted));
+  }));
+  return std::shared_ptr<const internal::RemoteResult>(std::move(result));
+}
+
+absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
+  RETURN_IF_ERROR(TakeLateError());
+  struct Waiter {
+    Mutex mu;
+    CondVar arrived;
+    std::optional<absl::Status> status DIVVY_GUARDED_BY(mu);
+    bool gone DIVVY_GUARDED_BY(mu) = false;
+  };
+  auto waiter = std::make_shared<Waiter>();
+  core_->Join([this, core = core_, waiter](absl::Status status) {
+    MutexLock lock(waiter->mu);
+    if (waiter->gone && !status.ok()) {
+      MutexLock late(mu_);
+      if (late_error_.ok()) late_error_ = status;
+    }
+    waiter->status = std::move(status);
+    waiter->arrived.NotifyAll();
+  });
+  MutexLock lock(waiter->mu);
+  if (waiter->arrived.WaitFor(waiter->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return waiter->status.has_value(); })) return *waiter->status;
+  waiter->gone = true;
+  return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
+}
+
+absl::StatusOr<bool> BlockingCoordinator::Done() {
+  RETURN_IF_ERROR(TakeLateError());
+  return WaitFor<absl::StatusOr<bool>>([&](Callback<bool> done) { core_->Done(std::move(done)); });
+}
+
+absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(const BoundDataSource& source) {
+  ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(source.name()));
+  const bool leased = options.policy == AutoShardPolicy::kLease;
+  return PerWorkerDataset([core = core_, name = std::string(source.name()), args = source.args(), leased] {
+    const ResourceId id = core->MakeIterator(name, args, leased);
+    return Iterator(std::shared_ptr<const PerWorkerHandle>(new PerWorkerHandle{id.value()}, [core, id](const PerWorkerHandle* handle) {
+      delete handle;
+      core->DropIterator(id);
+    }));
+  });
+}
+
+absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& loop) {
+  RETURN_IF_ERROR(TakeLateError());
+  RETURN_IF_ERROR(StepRegistry::Get(loop.step).status());
+  ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(loop.data.name()));
+  RunRequest request;
+  request.step = {loop.step, Nest(loop.args), loop.kind == StepKind::kReadOnly};
+  request.source = std::string(loop.data.name());
+  request.source_args = loop.data.args();
+  request.leased = options.policy == AutoShardPolicy::kLease;
+  request.last_step = loop.last_step;
+  if (sink_ != nullptr) sink_->OnLoopBegin(*core_->layout());
+  struct Merged {
+    Metrics metrics;       // touched by completions, one at a time, and after the last of them here
+    absl::Status error;
+  };
+  auto merged = std::make_shared<Merged>();
+  const auto merge = [merged, sink = sink_](const Nest& value) {
+    const absl::StatusOr<Metrics> metrics = NestCodec<Metrics>::Decode(value);
+    if (metrics.ok() && sink != nullptr) sink->OnStep(*metrics);
+    merged->error.Update(metrics.ok() ? MergeMetrics(merged->metrics, *metrics) : metrics.status());
+  };
+  const absl::Status status = WaitFor<absl::Status>([&](StatusCallback done) { core_->Run(std::move(request), merge, std::move(done)); });
+  if (sink_ != nullptr) sink_->OnLoopEnd();
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(merged->error);
+  return merged->metrics;
+}
+
+absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {
+  if (run.empty()) return absl::InvalidArgumentError("Report: the run has no name");
+  if (sink_ != nullptr) sink_->OnReport(std::string(run), step, metrics);
+  return absl::OkStatus();
+}
+
+void BlockingCoordinator::SetGoal(int64_t epochs) {
+  if (sink_ != nullptr) sink_->OnGoal(epochs);
+}
+
+absl::Status BlockingCoordinator::Finish(absl::Status result) {
+  if (result.ok()) result = Join(absl::InfiniteDuration());
+  const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(result.ok() ? 0 : 1, std::move(done)); });
+  return result.ok() ? ended : result;
+}
+
+}  // namespace divvy

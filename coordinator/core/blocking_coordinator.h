@@ -1,0 +1,72 @@
+// The Coordinator of the API over the core: adds waiting, and nothing else.
+#ifndef DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
+#define DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "cluster/cluster_resolver.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/progress_sink.h"
+#include "strategy/coordinator.h"
+#include "strategy/variable_store.h"
+
+namespace divvy {
+
+// Variables as the program reaches them: each call waits for the core's answer. Thread-safe.
+class DirectVariableStore : public VariableStore {
+ public:
+  explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
+  absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
+  absl::Status Read(absl::Span<ReadRequest> requests) override;
+  absl::Status Write(std::vector<StagedWrite> writes) override;
+
+ private:
+  absl::Status SendInitialValue(const VariableSpec& spec, uint64_t job_seed);
+  const std::shared_ptr<CoordinatorCore> core_;
+};
+
+// Thread-safe. The calls block as strategy/coordinator.h says; none may be made from a task of the core's Executor.
+class BlockingCoordinator : public Coordinator {
+ public:
+  // `replicas` of each worker, for the strategy's figures. `sink` may be null. REQUIRES: `executor` and `sink` outlive this.
+  BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas, ProgressSink* sink);
+
+  // Blocks until the cluster takes steps, or has failed.
+  absl::Status WaitUntilReady();
+
+  Strategy& strategy() override { return *strategy_; }
+  absl::Status Join(absl::Duration timeout) override;
+  absl::StatusOr<bool> Done() override;
+  int64_t epoch() const override { return core_->epoch(); }
+  int64_t step() const override { return core_->step(); }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override;
+  void SetLearningRateScale(double scale) override { core_->SetLearningRateScale(scale); }
+  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
+  void SetGoal(int64_t epochs) override;
+
+  // Ends the job, as after Train returned `result`: joins what is queued (if it is OK), tells every task. Returns what the job ended with.
+  absl::Status Finish(absl::Status result);
+
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override;
+  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override;
+
+ private:
+  // An error that a Join raised after its caller had stopped waiting: the next call returns it.
+  absl::Status TakeLateError();
+
+  const std::shared_ptr<CoordinatorCore> core_;
+  ProgressSink* const sink_;
+  std::shared_ptr<Strategy> strategy_;
+  Mutex mu_;
+  absl::Status late_error_ DIVVY_GUARDED_BY(mu_);
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_

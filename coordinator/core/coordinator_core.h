@@ -1,0 +1,438 @@
+// The coordinator without a network: which steps exist, who runs them, and when they have happened once and for all.
+//
+// An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16): each method takes an event, changes state under one lock, never waits, and answers
+// through completions that run on the Executor's threads after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
+//
+// This version keeps no checkpoints (durability `checkpoint`): a lost parameter server, or a half applied step that no run can complete, ends the job with
+// Unavailable (Reason::kPsLost), and every later call gives that error again.
+//
+// The parts: lifecycle.cc (attach, load, sync, the end), workers.cc (sessions, Steps streams, fences), steps.cc (queue, dispatch, reports, cancellation),
+// variables.cc (layout changes, direct reads and writes).
+#ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
+#define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/outbox.h"
+#include "cluster/backoff.h"
+#include "cluster/clients.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+#include "cluster/transfer_plan.h"
+#include "coordinator/core/lease_book.h"
+#include "coordinator/core/step_rules.h"
+#include "coordinator/core/store.h"
+
+namespace divvy {
+
+using StatusCallback = std::function<void(absl::Status)>;
+
+enum class Placement : uint8_t { kRoundRobin, kBalanced };
+
+struct CoordinatorOptions {
+  Incarnation incarnation;                                // of this process life; not 0
+  uint64_t job_seed = 1;                                  // initial values, shuffles and dropout follow from it
+  std::vector<std::string> ps_addresses;                  // of ps 0, 1, ...
+  std::map<int, std::string> worker_addresses;            // of those known in advance; others are learnt by Register
+  int min_workers = 1;                                    // the job begins when so many are known
+  int queue_ahead = 2;                                    // steps that wait at a worker beside those it runs, so that dispatch costs nothing
+  int64_t max_queued_steps = 262'144;                     // Schedule waits beyond
+  int max_step_attempts = 10;
+  absl::Duration step_deadline = absl::Minutes(10);       // of one attempt; time blocked on a ps is not counted
+  absl::Duration ps_timeout = absl::Minutes(10);          // a ps that does not answer for so long fails the job
+  absl::Duration worker_silence = absl::Seconds(5);       // a worker that says nothing for so long is lost
+  absl::Duration reconnect_limit = absl::Seconds(1);      // a broken Steps stream that is not back by then: lost
+  std::function<Partitioner(int num_ps)> partitioner;     // empty: variables are not cut
+  Placement placement = Placement::kRoundRobin;
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// A closure: a registered step function and its arguments.
+struct StepRequest {
+  std::string function;
+  Nest args;                              // iterators are PerWorkerHandle leaves
+  bool read_only = false;                 // has no ordinal, writes nothing
+};
+
+// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
+struct RunRequest {
+  StepRequest step;                       // args without the iterator
+  std::string source;                     // of the data
+  Nest source_args;
+  bool leased = true;
+  std::optional<int64_t> last_step;       // go on, pass after pass, until so many training steps are finished
+};
+
+// What a coordinator is doing, for the live line and status pages.
+struct CoordinatorSnapshot {
+  enum class Phase : uint8_t { kAttaching, kLoading, kRunning, kEnding, kOver, kFailed };
+  Phase phase = Phase::kAttaching;
+  Epoch epoch_id;
+  int64_t finished_steps = 0;             // training steps
+  int64_t finished_reads = 0;             // read-only steps
+  int64_t queued = 0, in_flight = 0;
+  int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
+  uint64_t max_staleness = 0;             // greatest seen since the last snapshot
+  struct Progress {                       // of the running RunRequest
+    bool read_only = false;
+    int64_t pass = 0;                     // RunEpochs of training steps completed before it
+    int64_t done = 0;                     // steps of this pass finished
+    std::optional<int64_t> total;         // of this pass, where known
+  };
+  std::optional<Progress> progress;
+  struct Wait {
+    std::string text;                     // "ps 1 (10.0.0.9:2222): connection refused"
+    absl::Duration since;
+  };
+  std::vector<Wait> waits;                // longest first
+};
+
+class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
+ public:
+  // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options; or the store's error. May block (the store).
+  // REQUIRES: the references outlive the core and all its tasks.
+  static absl::StatusOr<std::shared_ptr<CoordinatorCore>> Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store);
+
+  // ---- from the cluster ----
+  void Register(RegisterRequest request, Callback<RegisterReply> done);
+
+  // ---- from the program: thread-safe, any number at once; `done` is called once ----
+
+  // When the cluster is ready for steps, or the error that ended the job.
+  void WhenRunning(StatusCallback done);
+  // Makes the variable with the slots of its optimizer. AlreadyExists: the name is taken. InvalidArgument: spec or partitioner. ResourceExhausted: a ps has
+  // no memory for it; nothing is left behind. REQUIRES: EvaluatedPerRow(spec.initializer).
+  void CreateVariable(VariableSpec spec, StatusCallback done);
+  std::shared_ptr<const Layout> layout() const;
+  // The values as they stand, of all requests in one message to each ps; waits for a ps that is away. NotFound, InvalidArgument: bad requests.
+  void Read(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done);
+  // Applied when `done` is called: after all that the program has seen finished, before every step dispatched later. Once, on every ps it touches.
+  void Write(std::vector<StagedWrite> writes, StatusCallback done);
+
+  // `accepted` when the step is queued: at once, unless max_queued_steps wait, or with the error of an earlier step (then it is not queued).
+  // `result` when it has finished (its value), failed, or was cancelled (Reason::kBatchCancelled).
+  void Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted);
+  // When nothing is queued and nothing in flight, or the error of a step.
+  void Join(StatusCallback done);
+  // Whether nothing is queued or in flight; or the error of a step, after its batch has been cancelled.
+  void Done(Callback<bool> done);
+  // Runs the loop. `value` is called for each finished step, in the order of finishing, the last before `done`.
+  void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
+
+  // An iterator over the data, from its beginning, on every worker; a worker that comes back makes it again.
+  ResourceId MakeIterator(std::string source, Nest args, bool leased);
+  // Steps that are queued or running keep it until they end.
+  void DropIterator(ResourceId iterator);
+
+  uint64_t job_seed() const { return options_.job_seed; }
+  int64_t epoch() const;   // RunEpochs of training steps completed
+  int64_t step() const;    // training steps finished
+  void SetLearningRateScale(double scale);
+
+  // Ends the job: all parameter servers confirm that they are what they were, the store says how it ended, workers and ps are told to exit with `exit_code`.
+  // REQUIRES: joined. The program makes no further calls.
+  void EndJob(int exit_code, StatusCallback done);
+
+  CoordinatorSnapshot Snapshot();
+  // Forgets all completions and timers: no call is answered any more. For a process about to end, and for the simulation's kill.
+  void Abandon();
+
+  // For the simulation: ids in flight or queued with an id (what may still be applied), and those finished with their participants.
+  struct Inspection {
+    std::vector<EntryId> open;
+    std::map<EntryId, std::vector<int>> finished;                       // steps and direct writes, with the ps they committed to
+    std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
+    bool idle = false;
+    int unacknowledged = 0;                                             // the most of any Steps stream
+  };
+  Inspection Inspect() const;
+  void KeepHistory() { keep_history_ = true; }                          // before any step: Inspect tells what finished
+
+ private:
+  static constexpr uint64_t kIdBlock = uint64_t{1} << 20;   // entry ids made durable at a time
+  using Phase = CoordinatorSnapshot::Phase;
+  class StepsListener;
+
+  // ---- data ----
+  struct Ps {
+    int index = 0;
+    std::string address;
+    std::shared_ptr<ParameterClient> client;
+    Incarnation incarnation;
+    bool attached = false, ready = false;
+    uint64_t acked_seq = 0;
+    bool sync_outstanding = false, sync_wanted = false;
+    std::optional<absl::Duration> silent_since;   // Clock::Elapsed() of the first of the calls that failed since the last answer
+    std::string last_error;
+    Backoff backoff{0};
+  };
+  using WorkerStream = ResumableStream<ToWorker, FromWorker>;
+  struct Step;
+  struct Worker {
+    enum class State : uint8_t { kDialing, kJoining, kReady };
+    int index = 0;
+    std::string address;
+    std::shared_ptr<WorkerClient> client;
+    Incarnation incarnation;
+    int replicas = 1, slots = 1;
+    State state = State::kDialing;
+    bool attaching = false;                       // a call of Attach is under way
+    bool leaving = false;                         // drains: gets no more work
+    SessionId session;                            // valid from kJoining on
+    uint64_t join_seq = 0;                        // every ps knows the session when it acknowledged this Sync
+    std::unique_ptr<WorkerStream> stream;
+    std::shared_ptr<StreamConnection<ToWorker>> connection;
+    uint64_t connection_number = 0;               // tells the listener of this connection from those of older ones
+    std::optional<absl::Duration> broken_since;
+    absl::Duration last_heard;
+    std::vector<std::shared_ptr<Step>> in_flight; // in order of dispatch
+    absl::Duration run_time;                      // of the first of them, as far as not blocked on a ps
+    bool cancelled_late = false;                  // it was told to stop at its deadline
+    Pong pong;
+    std::set<ResourceId> ended;                   // iterators of its own whose data has ended
+    Backoff backoff{0};
+  };
+  struct RunState;
+  struct Step {
+    enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
+    StepRequest request;
+    std::vector<ResourceId> iterators;
+    Callback<Nest> result;
+    std::shared_ptr<RunState> run;                // null: scheduled by the program
+    EntryId id;                                   // 0 before the first dispatch
+    std::optional<int64_t> ordinal;
+    uint32_t attempt = 0;
+    std::vector<InputLease> leases;
+    double learning_rate_scale = 1;
+    State state = State::kQueued;
+    int worker = -1;                              // of the attempt in flight
+    std::map<int, int> applied;                   // StepFacts::applied
+  };
+  struct Iterator {
+    MakeResource make;
+    LeaseBook book;                               // leased ones
+    int64_t users = 0;                            // steps that are queued or open and name it
+    bool dropped = false;                         // goes when the last of them is closed
+  };
+  struct RunState {
+    RunRequest request;
+    std::function<void(Nest)> value;
+    StatusCallback done;
+    ResourceId iterator;
+    int64_t outstanding = 0;                      // steps made and not yet closed
+    int64_t finished_in_pass = 0, pass_base = 0;
+    bool stopped = false;                         // makes no more steps
+  };
+  struct FenceWait {
+    int worker = 0;
+    uint64_t seq = 0;
+    std::set<int> acked;                          // ps
+    std::vector<std::shared_ptr<Step>> steps;
+  };
+  struct LayoutJob {
+    // What to make, given the layout as it then is; nullopt: nothing. May fail.
+    struct Change {
+      VariableLayout variable;
+      std::map<int, std::vector<ShardSpec>> shards;   // by ps
+    };
+    std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
+    StatusCallback done;
+  };
+  struct LayoutWork {
+    LayoutJob::Change change;
+    std::shared_ptr<const Layout> next;
+    std::set<int> waiting;                        // ps that have not answered
+    absl::Status refusal;
+  };
+  struct DirectWrite {
+    EntryId id;
+    std::map<int, CommitRequest> commits;         // by ps; those not yet answered
+    std::vector<int> participants;
+    StatusCallback done;
+  };
+  struct DirectRead {
+    PullPlan plan;
+    std::map<int, PullRequest> requests;          // by ps; those not yet answered
+    std::map<int, PullReply> replies;
+    Callback<std::vector<Tensor>> done;
+  };
+
+  CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row);
+
+  // ---- lifecycle.cc ----
+  void Begin();
+  void AttachPs(int index) DIVVY_REQUIRES(mu_);
+  void OnPsAttached(int index, const PsAttachReply& reply);
+  void LoadPs(int index) DIVVY_REQUIRES(mu_);
+  void OnPsLoaded(int index);
+  void MaybeLoad() DIVVY_REQUIRES(mu_);
+  void StartRunning() DIVVY_REQUIRES(mu_);
+  // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
+  std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
+  void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  uint64_t WantSync() DIVVY_REQUIRES(mu_);   // sends the new state to every ps; returns the number that acknowledges it
+  void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnSynced(int index, absl::StatusOr<SyncReply> reply);
+  bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
+  void Tick();
+  void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
+  void FinishEnding() DIVVY_REQUIRES(mu_);
+  void ShutDownTasks() DIVVY_REQUIRES(mu_);
+  void OnShutDown() DIVVY_REQUIRES(mu_);
+  Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const DIVVY_REQUIRES(mu_);
+  Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
+  std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
+
+  // ---- workers.cc ----
+  Worker& KnownWorker(int index, const std::string& address) DIVVY_REQUIRES(mu_);
+  void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
+  void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
+  void OnWorkerAttached(int index, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
+  void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
+  void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
+  void OnBroken(int index, uint64_t connection);
+  void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
+  void Send(Worker& worker, ToWorker message) DIVVY_REQUIRES(mu_);
+  void SendToAll(const ToWorker& message) DIVVY_REQUIRES(mu_);
+  void AdmitJoined() DIVVY_REQUIRES(mu_);
+  void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
+  void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
+  void NoteFences(const Ps& ps, const SyncReply& reply) DIVVY_REQUIRES(mu_);
+  void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
+
+  // ---- steps.cc ----
+  void Pump() DIVVY_REQUIRES(mu_);
+  bool DispatchOne() DIVVY_REQUIRES(mu_);
+  Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
+  bool MayGiveId() const DIVVY_REQUIRES(mu_);
+  EntryId GiveId() DIVVY_REQUIRES(mu_);
+  bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
+  void SendStep(const std::shared_ptr<Step>& step, Worker& worker) DIVVY_REQUIRES(mu_);
+  std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
+  bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
+  void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
+  void Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
+  void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) DIVVY_REQUIRES(mu_);
+  void StoreError(absl::Status error) DIVVY_REQUIRES(mu_);
+  void StartCancelling() DIVVY_REQUIRES(mu_);
+  void MaybeRaise() DIVVY_REQUIRES(mu_);
+  void CompleteWaiters() DIVVY_REQUIRES(mu_);
+  void CompleteRuns() DIVVY_REQUIRES(mu_);
+  void BeginPass(RunState& run) DIVVY_REQUIRES(mu_);
+  bool Idle() const DIVVY_REQUIRES(mu_);
+  // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and returns true. `again` repeats the call, should another raise it.
+  bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
+  ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased) DIVVY_REQUIRES(mu_);
+  void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
+  void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
+
+  // ---- variables.cc ----
+  void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
+  void StartLayoutJob() DIVVY_REQUIRES(mu_);
+  void SendShards(int ps) DIVVY_REQUIRES(mu_);
+  void OnShards(int ps, absl::Status answer);
+  void FinishLayoutJob() DIVVY_REQUIRES(mu_);
+  void DeleteShards(int ps, DeleteShardsRequest request) DIVVY_REQUIRES(mu_);
+  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, VariableId id, const Layout& layout) DIVVY_REQUIRES(mu_);
+  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
+  std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
+  void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
+  void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
+  void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, absl::Status answer);
+  void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
+  void OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply);
+
+  // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
+  Task Guarded(std::function<void(CoordinatorCore&)> body);
+  void Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);
+
+  const CoordinatorOptions options_;
+  Executor& executor_;
+  Clock& clock_;
+  Dialer& dialer_;
+  Store& store_;
+
+  mutable Mutex mu_;
+  mutable Outbox outbox_;
+  bool abandoned_ DIVVY_GUARDED_BY(mu_) = false;
+  JobRow row_ DIVVY_GUARDED_BY(mu_);
+  Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kAttaching;
+  absl::Status job_error_ DIVVY_GUARDED_BY(mu_);                 // not OK: the job has failed
+  std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
+
+  std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
+  std::map<int, Worker> workers_ DIVVY_GUARDED_BY(mu_);
+  uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
+  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::vector<FenceWait> fences_ DIVVY_GUARDED_BY(mu_);
+  uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
+
+  std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_);
+  int next_placement_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);      // the first is under way
+  std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
+
+  uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
+  bool id_block_wanted_ DIVVY_GUARDED_BY(mu_) = false;
+  std::map<uint64_t, uint64_t> ids_at_sync_ DIVVY_GUARDED_BY(mu_);   // Sync number -> next_id_ it told
+  uint64_t ids_acked_ DIVVY_GUARDED_BY(mu_) = 1;                     // next_id_ that every ps has acknowledged
+  uint64_t ids_synced_ DIVVY_GUARDED_BY(mu_) = 1;                    // next_id_ at the last Sync sent
+  int64_t next_ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::deque<std::shared_ptr<Step>> queue_ DIVVY_GUARDED_BY(mu_);
+  std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);   // with an id, not closed
+  std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);   // for an id
+  int64_t in_flight_ DIVVY_GUARDED_BY(mu_) = 0;                                    // steps in flight or being fenced
+  double learning_rate_scale_ DIVVY_GUARDED_BY(mu_) = 1;
+
+  absl::Status error_ DIVVY_GUARDED_BY(mu_);                     // of the first step that failed, until a call raises it
+  bool cancelling_ DIVVY_GUARDED_BY(mu_) = false;
+  struct Raiser {
+    StatusCallback raise;
+    std::function<void()> again;
+  };
+  std::deque<Raiser> raisers_ DIVVY_GUARDED_BY(mu_);
+  struct WaitingSchedule {
+    StepRequest request;
+    Callback<Nest> result;
+    StatusCallback accepted;
+  };
+  std::deque<WaitingSchedule> waiting_schedules_ DIVVY_GUARDED_BY(mu_);
+  std::vector<StatusCallback> joins_ DIVVY_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<RunState>> runs_ DIVVY_GUARDED_BY(mu_);
+
+  std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
+  uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
+  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);  // of each source and its arguments begun
+
+  int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
+  uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
+
+  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);           // of EndJob
+  uint64_t ending_seq_ DIVVY_GUARDED_BY(mu_) = 0;
+  StatusCallback ending_done_ DIVVY_GUARDED_BY(mu_);
+  int shutdowns_waiting_ DIVVY_GUARDED_BY(mu_) = 0;
+  bool ps_told_ DIVVY_GUARDED_BY(mu_) = false;
+
+  bool keep_history_ = false;
+  Inspection history_ DIVVY_GUARDED_BY(mu_);
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_

@@ -1,0 +1,52 @@
+// Who reads which elements of a leased dataset: each position of a pass is given to one step, once.
+#ifndef DIVVY_COORDINATOR_CORE_LEASE_BOOK_H_
+#define DIVVY_COORDINATOR_CORE_LEASE_BOOK_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "cluster/ids.h"
+
+namespace divvy {
+
+// The positions of one pass. A worker is given them in chunks of `kChunk` steps, so that it reads forward; what it has not begun when it is lost goes first
+// to the others. Pure; not thread-safe.
+class LeaseBook {
+ public:
+  static constexpr int64_t kChunk = 64;   // steps: long enough to read forward, short enough that a pass ends on all workers at once
+
+  // The elements of the pass, where known: none from here on is given. Told again, the smallest stands.
+  void SetEnd(int64_t elements);
+  std::optional<int64_t> end() const { return end_; }
+
+  // Positions [first, first + count) for a step of `worker`; count is `per_step`, less at the very end. Nullopt: none are left.
+  // REQUIRES: per_step > 0, the same in all calls.
+  std::optional<std::pair<int64_t, int64_t>> Take(int worker, int64_t per_step);
+
+  // A step that was given these positions will never run: they are given again, before any other.
+  void GiveBack(int64_t first, int64_t count) { returned_.emplace(first, count); }
+
+  // `worker` is gone: what it had not begun of its chunk is for the others.
+  void WorkerGone(int worker);
+
+  // Whether Take would find nothing for any worker.
+  bool exhausted() const;
+
+ private:
+  struct Range {
+    int64_t first, count;
+  };
+  std::optional<std::pair<int64_t, int64_t>> TakeFrom(Range& range, int64_t per_step) const;
+
+  std::optional<int64_t> end_;
+  int64_t next_ = 0;                          // positions from here on are in no chunk
+  std::map<int, Range> chunks_;               // by worker: what is left of its chunk
+  std::map<int64_t, int64_t> returned_;       // first -> count
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_CORE_LEASE_BOOK_H_

@@ -1,0 +1,108 @@
+#include "coordinator/core/lease_book.h"
+
+#include <algorithm>
+#include <iostream>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using Range = std::pair<int64_t, int64_t>;
+
+TEST(LeaseBookTest, AWorkerReadsForwardWithinItsChunk) {
+  LeaseBook book;
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(0, 1), Range(1, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(64, 1));
+  EXPECT_EQ(book.Take(0, 1), Range(2, 1));
+}
+
+TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
+  LeaseBook book;
+  book.SetEnd(5);
+  EXPECT_EQ(book.Take(0, 2), Range(0, 2));
+  EXPECT_EQ(book.Take(0, 2), Range(2, 2));
+  EXPECT_EQ(book.Take(0, 2), Range(4, 1));
+  EXPECT_EQ(book.Take(0, 2), std::nullopt);
+  EXPECT_TRUE(book.exhausted());
+}
+
+TEST(LeaseBookTest, WhatALostWorkerHadNotBegunGoesFirst) {
+  LeaseBook book;
+  book.SetEnd(200);
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(64, 1));
+  book.WorkerGone(0);
+  EXPECT_EQ(book.Take(1, 1), Range(1, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(2, 1));
+}
+
+TEST(LeaseBookTest, WhatAStepGivesBackGoesFirst) {
+  LeaseBook book;
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(0, 1), Range(1, 1));
+  book.GiveBack(0, 1);
+  EXPECT_EQ(book.Take(1, 1), Range(0, 1));
+}
+
+TEST(LeaseBookTest, AnEmptyPassIsExhaustedAtOnce) {
+  LeaseBook book;
+  EXPECT_FALSE(book.exhausted());
+  book.SetEnd(0);
+  EXPECT_TRUE(book.exhausted());
+  EXPECT_EQ(book.Take(0, 1), std::nullopt);
+}
+
+TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
+  LeaseBook book;
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(64, 1));
+  book.SetEnd(64);
+  EXPECT_EQ(book.Take(1, 1), std::nullopt);
+  EXPECT_FALSE(book.exhausted());   // worker 0 has 63 to go
+  book.SetEnd(70);
+  EXPECT_EQ(*book.end(), 64);
+}
+
+TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    LeaseBook book;
+    const int64_t elements = random.Below(500), per_step = 1 + random.Below(3);
+    if (random.Chance(0.5)) book.SetEnd(elements);
+    std::multiset<int64_t> finished;
+    std::vector<Range> in_flight;
+    for (int i = 0; i < 5000 && !(book.exhausted() && in_flight.empty()); ++i) {
+      const int worker = random.Below(4);
+      if (random.Chance(0.02)) book.WorkerGone(worker);
+      if (random.Chance(0.6)) {
+        const auto taken = book.Take(worker, per_step);
+        if (taken && taken->first >= elements) {
+          book.SetEnd(elements);   // as a worker that read past the end reports
+        } else if (taken) {
+          in_flight.push_back(*taken);
+        }
+      } else if (!in_flight.empty()) {
+        const Range range = in_flight.back();
+        in_flight.pop_back();
+        if (random.Chance(0.1)) {
+          book.GiveBack(range.first, range.second);
+        } else {
+          for (int64_t p = range.first; p < std::min(range.first + range.second, elements); ++p) finished.insert(p);
+        }
+      }
+    }
+    ASSERT_EQ(static_cast<int64_t>(finished.size()), elements);
+    int64_t expected = 0;
+    for (const int64_t position : finished) EXPECT_EQ(position, expected++);
+  }
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,477 @@
+// Attach, load, sync, the watch on parameter servers, and the end of a job.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/breakable.h"
+#include "base/random.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kTick = absl::Seconds(1);
+
+std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64Seconds(duration), " s"); }
+
+}  // namespace
+
+absl::Status CoordinatorOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (incarnation == Incarnation()) problems.push_back("incarnation is 0");
+  if (ps_addresses.empty()) problems.push_back("there is no parameter server");
+  if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
+  if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
+  if (max_step_attempts < 1) problems.push_back(absl::StrCat("max_step_attempts is ", max_step_attempts, ", wanted at least 1"));
+  for (const absl::Duration timeout : {step_deadline, ps_timeout, worker_silence, reconnect_limit}) {
+    if (timeout <= absl::ZeroDuration()) problems.push_back("a timeout is not positive");
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("coordinator options: ", absl::StrJoin(problems, "; ")));
+}
+
+absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
+                                                                        Store& store) {
+  RETURN_IF_ERROR(options.Validate());
+  ASSIGN_OR_RETURN(JobRow row, store.Load());
+  if (row.state == JobRow::State::kNew) row.job = JobId(MixSeeds(options.incarnation.value(), options.job_seed));
+  row.state = JobRow::State::kRunning;
+  row.epoch = row.epoch.next();
+  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row));
+  core->Begin();
+  return core;
+}
+
+CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row)
+    : options_(std::move(options)), executor_(executor), clock_(clock), dialer_(dialer), store_(store), row_(row), layout_(Layout::Empty()) {
+  next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
+  row_.id_block_end += kIdBlock;
+  next_resource_ = (row_.epoch.value() << 32) + 1;   // so that no epoch makes an id of another's
+  for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
+    Ps ps;
+    ps.index = static_cast<int>(i);
+    ps.address = options_.ps_addresses[i];
+    ps.client = dialer_.ParameterServer(ps.address);
+    ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), i));
+    ps_.push_back(std::move(ps));
+  }
+}
+
+void CoordinatorCore::Begin() {
+  MutexLock lock(mu_);
+  // Epoch and id block are durable before anybody hears of them.
+  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      if (!stored.ok()) return core.FailJob(stored);
+      for (Ps& ps : core.ps_) core.AttachPs(ps.index);
+      for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
+      for (auto& [index, worker] : core.workers_) core.AttachWorker(worker);
+    })();
+    self->Tick();
+  });
+}
+
+Task CoordinatorCore::Guarded(std::function<void(CoordinatorCore&)> body) {
+  return [weak = weak_from_this(), body = std::move(body)] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    CoreLock lock(self->mu_, self->outbox_);
+    if (!self->abandoned_) body(*self);
+  };
+}
+
+void CoordinatorCore::Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) {
+  outbox_.Add([this, self = shared_from_this(), delay, task = Guarded(std::move(body))] { executor_.PostAfter(delay, task); });
+}
+
+Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
+  return Fence{row_.job, row_.epoch, options_.incarnation, session, target};
+}
+
+// ---- attach and load ----
+
+void CoordinatorCore::AttachPs(int index) {
+  Ps& ps = ps_[index];
+  if (ps.attached || phase_ == Phase::kFailed) return;
+  outbox_.Add([self = shared_from_this(), index, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
+    client->Attach(request, [weak = self->weak_from_this(), index](absl::StatusOr<PsAttachReply> reply) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      if (reply.ok()) return self->OnPsAttached(index, *reply);
+      self->Guarded([index, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (ReasonOf(error) == Reason::kWrongIncarnation && core.phase_ == Phase::kAttaching) core.ps_[index].incarnation = Incarnation();   // begins anew
+        if (const auto wait = core.OnPsFailure(core.ps_[index], error)) {
+          core.Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.AttachPs(index); });
+        }
+      })();
+    });
+  });
+}
+
+void CoordinatorCore::OnPsAttached(int index, const PsAttachReply& reply) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  Ps& ps = ps_[index];
+  if (ps.attached) return;
+  ps.attached = true;
+  ps.incarnation = reply.incarnation;
+  OnPsAnswer(ps);
+  MaybeLoad();
+}
+
+void CoordinatorCore::MaybeLoad() {
+  if (phase_ != Phase::kAttaching) return;
+  if (static_cast<int>(workers_.size()) < options_.min_workers) return;
+  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
+  phase_ = Phase::kLoading;
+  for (const Ps& ps : ps_) LoadPs(ps.index);
+}
+
+void CoordinatorCore::LoadPs(int index) {
+  const Ps& ps = ps_[index];
+  if (ps.ready || phase_ != Phase::kLoading) return;
+  LoadRequest request;
+  request.fence = FenceFor(ps.incarnation);
+  request.layout_version = layout_->version();
+  request.layout_hash = layout_->hash();
+  request.horizon = MakeHorizon();
+  outbox_.Add([self = shared_from_this(), index, client = ps.client, request] {
+    client->Load(request, [weak = self->weak_from_this(), index](absl::StatusOr<LoadReply> reply) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      if (reply.ok()) return self->OnPsLoaded(index);
+      self->Guarded([index, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (const auto wait = core.OnPsFailure(core.ps_[index], error)) {
+          core.Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
+        }
+      })();
+    });
+  });
+}
+
+void CoordinatorCore::OnPsLoaded(int index) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  ps_[index].ready = true;
+  OnPsAnswer(ps_[index]);
+  if (phase_ != Phase::kLoading || !std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;
+  row_.lineage = row_.epoch;
+  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+    if (const auto self = weak.lock()) {
+      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (!stored.ok()) return core.FailJob(stored);
+        core.StartRunning();
+      })();
+    }
+  });
+}
+
+void CoordinatorCore::StartRunning() {
+  if (phase_ != Phase::kLoading) return;
+  phase_ = Phase::kRunning;
+  WantSync();
+  for (auto& [index, worker] : workers_) AttachWorker(worker);
+  for (StatusCallback& done : when_running_) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  when_running_.clear();
+  if (!layout_jobs_.empty()) StartLayoutJob();
+  Pump();
+}
+
+void CoordinatorCore::WhenRunning(StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (!job_error_.ok()) {
+    outbox_.Add([done, error = job_error_] { done(error); });
+  } else if (phase_ == Phase::kAttaching || phase_ == Phase::kLoading) {
+    when_running_.push_back(std::move(done));
+  } else {
+    outbox_.Add([done] { done(absl::OkStatus()); });
+  }
+}
+
+void CoordinatorCore::Register(RegisterRequest request, Callback<RegisterReply> done) {
+  CoreLock lock(mu_, outbox_);
+  RegisterReply reply{row_.job, row_.epoch, exit_code_};
+  if (!abandoned_ && !exit_code_ && request.job == JobName::kPs && request.index >= 0 && request.index < static_cast<int>(ps_.size())) {
+    Ps& ps = ps_[request.index];
+    if (ps.attached && ps.incarnation != request.incarnation) PsLost(ps, "restarted");
+  } else if (!abandoned_ && !exit_code_ && request.job == JobName::kWorker && request.index >= 0) {
+    Worker& worker = KnownWorker(request.index, request.address);
+    if (worker.state != Worker::State::kDialing && worker.incarnation != request.incarnation) LoseWorker(worker, "it restarted");
+    MaybeLoad();
+    AttachWorker(worker);
+  }
+  outbox_.Add([done = std::move(done), reply] { done(reply); });
+}
+
+// ---- the watch on parameter servers ----
+
+std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::Status& error) {
+  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return std::nullopt;
+  const Reason reason = ReasonOf(error);
+  if (reason == Reason::kWrongIncarnation && phase_ != Phase::kAttaching) {
+    PsLost(ps, "restarted");
+    return std::nullopt;
+  }
+  if (!IsTransient(error) && reason != Reason::kWrongIncarnation) {
+    FailJob(error);
+    return std::nullopt;
+  }
+  const absl::Duration now = clock_.Elapsed();
+  if (!ps.silent_since) ps.silent_since = now;
+  ps.last_error = std::string(error.message());
+  return ps.backoff.Next();
+}
+
+void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
+  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone and this job keeps no checkpoints. ",
+                                                  "Start the program again.")));
+}
+
+uint64_t CoordinatorCore::WantSync() {
+  const uint64_t wanted = sync_seq_ + 1;
+  for (Ps& ps : ps_) SendSync(ps);
+  return wanted;
+}
+
+void CoordinatorCore::SendSync(Ps& ps) {
+  if (!ps.ready || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  if (ps.sync_outstanding) {
+    ps.sync_wanted = true;   // goes out when the one under way is answered
+    return;
+  }
+  ps.sync_outstanding = true;
+  SyncRequest request;
+  request.fence = FenceFor(ps.incarnation);
+  request.seq = ++sync_seq_;
+  request.horizon = MakeHorizon();
+  ids_at_sync_[request.seq] = next_id_;
+  ids_synced_ = next_id_;
+  for (const auto& [index, worker] : workers_) {
+    if (worker.state != Worker::State::kDialing) request.sessions.push_back(worker.session);
+  }
+  std::sort(request.sessions.begin(), request.sessions.end());
+  for (const FenceWait& fence : fences_) {
+    for (const auto& step : fence.steps) request.query.push_back(step->id);
+  }
+  outbox_.Add([self = shared_from_this(), index = ps.index, client = ps.client, request = std::move(request)] {
+    client->Sync(request, [weak = self->weak_from_this(), index](absl::StatusOr<SyncReply> reply) {
+      if (const auto self = weak.lock()) self->OnSynced(index, std::move(reply));
+    });
+  });
+}
+
+void CoordinatorCore::OnSynced(int index, absl::StatusOr<SyncReply> reply) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  Ps& ps = ps_[index];
+  ps.sync_outstanding = false;
+  if (!reply.ok()) {
+    if (const auto wait = OnPsFailure(ps, reply.status())) {
+      Later(*wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendSync(core.ps_[index]); });
+    }
+    return;
+  }
+  OnPsAnswer(ps);
+  ps.acked_seq = std::max(ps.acked_seq, reply->seq);
+  NoteFences(ps, *reply);
+  const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
+  for (auto told = ids_at_sync_.begin(); told != ids_at_sync_.end() && told->first <= acked; told = ids_at_sync_.erase(told)) ids_acked_ = told->second;
+  AdmitJoined();
+  if (ps.sync_wanted) {
+    ps.sync_wanted = false;
+    SendSync(ps);
+  }
+  if (phase_ == Phase::kEnding) FinishEnding();
+  Pump();
+}
+
+bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
+  return std::all_of(ps_.begin(), ps_.end(), [seq](const Ps& ps) { return ps.acked_seq >= seq; });
+}
+
+Horizon CoordinatorCore::MakeHorizon() const {
+  Horizon horizon;
+  horizon.next = EntryId(next_id_);
+  horizon.finished_steps = static_cast<uint64_t>(finished_steps_);
+  for (const auto& [id, step] : open_steps_) {
+    if (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight)) horizon.open.push_back(id);
+  }
+  for (const auto& [id, write] : open_writes_) horizon.open.push_back(id);
+  std::sort(horizon.open.begin(), horizon.open.end());
+  return horizon;
+}
+
+void CoordinatorCore::Tick() {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  const absl::Duration now = clock_.Elapsed();
+  for (Ps& ps : ps_) {
+    if (ps.silent_since && now - *ps.silent_since > options_.ps_timeout) {
+      return PsLost(ps, absl::StrCat("did not answer for ", Seconds(now - *ps.silent_since), " (", ps.last_error, ")"));
+    }
+  }
+  if (phase_ == Phase::kRunning || phase_ == Phase::kEnding) WantSync();
+  for (auto& [index, worker] : workers_) CheckWorker(worker, now);
+  Pump();
+  Later(kTick, [weak = weak_from_this()](CoordinatorCore& core) {
+    core.outbox_.Add([weak] {
+      if (const auto self = weak.lock()) self->Tick();
+    });
+  });
+}
+
+// ---- the end ----
+
+void CoordinatorCore::FailJob(absl::Status error) {
+  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  phase_ = Phase::kFailed;
+  job_error_ = std::move(error);
+  const auto fail = [this](StatusCallback& done) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (done) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
+  };
+  for (StatusCallback& done : when_running_) fail(done);
+  for (StatusCallback& done : joins_) fail(done);
+  for (Raiser& raiser : raisers_) fail(raiser.raise);
+  for (WaitingSchedule& waiting : waiting_schedules_) fail(waiting.accepted);
+  for (const auto& run : runs_) fail(run->done);
+  for (LayoutJob& job : layout_jobs_) fail(job.done);
+  for (auto& [id, write] : open_writes_) fail(write->done);
+  for (auto& write : waiting_writes_) fail(write->done);
+  fail(ending_done_);
+  std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
+  for (const auto& [id, step] : open_steps_) steps.push_back(step);
+  for (const auto& step : steps) {
+    if (step->state == Step::State::kClosed) continue;
+    step->state = Step::State::kClosed;
+    if (step->result) outbox_.Add([result = std::move(step->result), error = job_error_] { result(error); });
+  }
+  when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
+  open_writes_.clear(), waiting_writes_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
+  in_flight_ = 0;
+}
+
+void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (!job_error_.ok()) return outbox_.Add([done, error = job_error_] { done(error); });
+  phase_ = Phase::kEnding;
+  exit_code_ = exit_code;
+  ending_done_ = std::move(done);
+  ending_seq_ = WantSync();   // a ps lost unseen since the last step finished is found here
+}
+
+void CoordinatorCore::FinishEnding() {
+  if (ending_seq_ == 0 || !AllAcknowledged(ending_seq_)) return;
+  ending_seq_ = 0;
+  row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
+  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+    if (const auto self = weak.lock()) {
+      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (!stored.ok()) return core.FailJob(stored);
+        core.ShutDownTasks();
+      })();
+    }
+  });
+}
+
+void CoordinatorCore::ShutDownTasks() {
+  // Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and one that does not come through learns the end by Register.
+  const auto told = [weak = weak_from_this()](absl::StatusOr<ShutdownReply>) {
+    if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnShutDown(); })();
+  };
+  if (!ps_told_) {
+    for (const auto& [index, worker] : workers_) {
+      if (worker.state == Worker::State::kDialing) continue;
+      ++shutdowns_waiting_;
+      outbox_.Add([told, client = worker.client, request = ShutdownRequest{FenceFor(worker.incarnation, worker.session), *exit_code_}] { client->Shutdown(request, told); });
+    }
+    if (shutdowns_waiting_ > 0) return;
+  }
+  ps_told_ = true;
+  for (const Ps& ps : ps_) {
+    ++shutdowns_waiting_;
+    outbox_.Add([told, client = ps.client, request = ShutdownRequest{FenceFor(ps.incarnation), *exit_code_}] { client->Shutdown(request, told); });
+  }
+}
+
+void CoordinatorCore::OnShutDown() {
+  if (phase_ != Phase::kEnding || --shutdowns_waiting_ > 0) return;
+  if (!ps_told_) {
+    ps_told_ = true;
+    return ShutDownTasks();
+  }
+  phase_ = Phase::kOver;
+  outbox_.Add([done = std::move(ending_done_)] { done(absl::OkStatus()); });
+}
+
+void CoordinatorCore::Abandon() {
+  MutexLock lock(mu_);
+  abandoned_ = true;
+}
+
+// ---- looking in ----
+
+std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
+  std::vector<CoordinatorSnapshot::Wait> waits;
+  const absl::Duration now = clock_.Elapsed();
+  for (const Ps& ps : ps_) {
+    if (ps.silent_since) waits.push_back({absl::StrCat("ps ", ps.index, " (", ps.address, "): ", ps.last_error), now - *ps.silent_since});
+  }
+  for (const auto& [index, worker] : workers_) {
+    if (worker.state != Worker::State::kReady && !worker.leaving) {
+      waits.push_back({absl::StrCat("worker ", index, " (", worker.address, ")"), now - worker.last_heard});
+    } else if (worker.pong.blocked_on_ps) {
+      waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
+    }
+  }
+  std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });
+  return waits;
+}
+
+CoordinatorSnapshot CoordinatorCore::Snapshot() {
+  MutexLock lock(mu_);
+  CoordinatorSnapshot snapshot;
+  snapshot.phase = phase_;
+  snapshot.epoch_id = row_.epoch;
+  snapshot.finished_steps = finished_steps_;
+  snapshot.finished_reads = finished_reads_;
+  snapshot.queued = static_cast<int64_t>(queue_.size() + waiting_schedules_.size());
+  snapshot.in_flight = in_flight_;
+  snapshot.num_ps = static_cast<int>(ps_.size());
+  snapshot.num_workers = static_cast<int>(workers_.size());
+  for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;
+  for (const auto& [index, worker] : workers_) snapshot.workers_up += worker.state == Worker::State::kReady;
+  snapshot.max_staleness = std::exchange(max_staleness_, 0);
+  if (!runs_.empty()) {
+    const RunState& run = *runs_.front();
+    CoordinatorSnapshot::Progress progress;
+    progress.read_only = run.request.step.read_only;
+    progress.pass = epochs_;
+    progress.done = run.request.last_step ? finished_steps_ : run.finished_in_pass;
+    progress.total = run.request.last_step;
+    const auto iterator = iterators_.find(run.iterator);
+    if (!progress.total && iterator != iterators_.end() && iterator->second.book.end() && !workers_.empty()) {
+      const int64_t per_step = workers_.begin()->second.replicas;
+      progress.total = (*iterator->second.book.end() + per_step - 1) / per_step;
+    }
+    snapshot.progress = progress;
+  }
+  snapshot.waits = Waits();
+  return snapshot;
+}
+
+CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
+  MutexLock lock(mu_);
+  Inspection inspection = history_;
+  for (const auto& [id, step] : open_steps_) inspection.open.push_back(id);
+  for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
+  inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && layout_jobs_.empty();
+  for (const auto& [index, worker] : workers_) {
+    if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
+  }
+  return inspection;
+}
+
+}  // namespace divvy

@@ -1,0 +1,435 @@
+// The queue, dispatch, reports, and lazy cancellation (semantics of TensorFlow's ClusterCoordinator, 3.2 to 3.5).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+namespace {
+
+constexpr uint64_t kMaxIdsAhead = 32'768;   // of the slowest ps' acknowledged horizon: bounds what a ps must remember
+constexpr uint64_t kSyncAfterIds = 8'192;   // a quarter of it, so that giving ids never waits for a healthy ps
+
+void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
+  args.MapLeaves([&iterators](const Nest& leaf) -> absl::StatusOr<Nest> {
+        if (leaf.kind() == Nest::Kind::kHandle) iterators.push_back(ResourceId(leaf.handle()->id));
+        return leaf;
+      })
+      .IgnoreError();
+}
+
+absl::Status Cancelled(const std::string& function) {
+  return MakeError(Reason::kBatchCancelled, absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
+}
+
+}  // namespace
+
+// ---- the program's calls ----
+
+bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> again) {
+  if (!job_error_.ok()) {
+    outbox_.Add([raise = std::move(raise), error = job_error_] { raise(error); });
+    return true;
+  }
+  if (error_.ok()) return false;
+  raisers_.push_back({std::move(raise), std::move(again)});
+  StartCancelling();
+  Pump();
+  return true;
+}
+
+void CoordinatorCore::Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  const auto again = [self = shared_from_this(), request, result, accepted] { self->Schedule(request, result, accepted); };
+  if (RaisesInstead(accepted, again)) return;
+  waiting_schedules_.push_back({std::move(request), std::move(result), std::move(accepted)});
+  Pump();
+}
+
+void CoordinatorCore::Join(StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (RaisesInstead(done, [self = shared_from_this(), done] { self->Join(done); })) return;
+  joins_.push_back(std::move(done));
+  Pump();
+}
+
+void CoordinatorCore::Done(Callback<bool> done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (RaisesInstead([done](absl::Status error) { done(error); }, [self = shared_from_this(), done] { self->Done(done); })) return;
+  outbox_.Add([done = std::move(done), idle = Idle()] { done(idle); });
+}
+
+void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (RaisesInstead(done, [self = shared_from_this(), request, value, done] { self->Run(request, value, done); })) return;
+  auto run = std::make_shared<RunState>();
+  run->request = std::move(request);
+  run->value = std::move(value);
+  run->done = std::move(done);
+  BeginPass(*run);
+  runs_.push_back(std::move(run));
+  Pump();
+}
+
+int64_t CoordinatorCore::epoch() const {
+  MutexLock lock(mu_);
+  return epochs_;
+}
+
+int64_t CoordinatorCore::step() const {
+  MutexLock lock(mu_);
+  return finished_steps_;
+}
+
+void CoordinatorCore::SetLearningRateScale(double scale) {
+  MutexLock lock(mu_);
+  learning_rate_scale_ = scale;
+}
+
+bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_.empty() && in_flight_ == 0; }
+
+// ---- iterators and runs ----
+
+ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool leased) {
+  CoreLock lock(mu_, outbox_);
+  return MakeIteratorLocked(std::move(source), std::move(args), leased);
+}
+
+ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased) {
+  const ResourceId id(next_resource_++);
+  Iterator iterator;
+  const int64_t pass = passes_[source]++;
+  iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased};
+  SendToAll(iterator.make);
+  iterators_.emplace(id, std::move(iterator));
+  return id;
+}
+
+void CoordinatorCore::DropIterator(ResourceId iterator) {
+  CoreLock lock(mu_, outbox_);
+  DropIteratorLocked(iterator);
+}
+
+void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
+  const auto found = iterators_.find(iterator);
+  if (found == iterators_.end()) return;
+  found->second.dropped = true;
+  if (found->second.users > 0) return;
+  iterators_.erase(found);
+  SendToAll(DropResource{iterator});
+}
+
+void CoordinatorCore::UseIterators(const Step& step, int64_t change) {
+  for (const ResourceId id : step.iterators) {
+    const auto found = iterators_.find(id);
+    if (found == iterators_.end()) continue;
+    found->second.users += change;
+    if (found->second.dropped) DropIteratorLocked(id);
+  }
+}
+
+void CoordinatorCore::BeginPass(RunState& run) {
+  run.iterator = MakeIteratorLocked(run.request.source, run.request.source_args, run.request.leased);
+  run.finished_in_pass = 0;
+}
+
+// Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
+bool CoordinatorCore::RunMakesMore(RunState& run) {
+  if (run.stopped) return false;
+  const std::optional<int64_t> last = run.request.last_step;
+  if (last && finished_steps_ + run.outstanding >= *last) return false;
+  const Iterator& iterator = iterators_.at(run.iterator);
+  const bool exhausted = run.request.leased ? iterator.book.exhausted()
+                                            : !workers_.empty() && std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+                                                return entry.second.state != Worker::State::kReady || entry.second.ended.count(run.iterator) > 0;
+                                              });
+  if (!exhausted) return true;
+  if (!last || run.outstanding > 0) return false;
+  if (run.finished_in_pass == 0) {
+    StoreError(absl::InvalidArgumentError(absl::StrCat("data source \"", run.request.source, "\" has no element: step ", *last, " cannot be reached")));
+    return false;
+  }
+  DropIteratorLocked(run.iterator);
+  BeginPass(run);
+  return true;
+}
+
+std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
+  for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {   // a run without data takes them all away
+    if (!RunMakesMore(*run)) continue;
+    auto step = std::make_shared<Step>();
+    step->request = run->request.step;
+    Nest::List args{Nest(PerWorkerHandle{run->iterator.value()})};
+    if (const Nest::List* rest = step->request.args.list()) args.insert(args.end(), rest->begin(), rest->end());
+    step->request.args = Nest(std::move(args));
+    step->iterators = {run->iterator};
+    step->run = run;
+    return step;
+  }
+  return nullptr;
+}
+
+// ---- dispatch ----
+
+void CoordinatorCore::Pump() {
+  if (phase_ != Phase::kRunning) return;
+  MaybeRaise();
+  while (!waiting_schedules_.empty() && static_cast<int64_t>(queue_.size()) < options_.max_queued_steps && !cancelling_) {
+    WaitingSchedule waiting = std::move(waiting_schedules_.front());
+    waiting_schedules_.pop_front();
+    auto step = std::make_shared<Step>();
+    step->request = std::move(waiting.request);
+    CollectIterators(step->request.args, step->iterators);
+    step->result = std::move(waiting.result);
+    UseIterators(*step, 1);
+    queue_.push_back(std::move(step));
+    outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
+  }
+  while (!waiting_writes_.empty() && MayGiveId()) {
+    std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
+    waiting_writes_.pop_front();
+    StartWrite(std::move(write));
+  }
+  while (DispatchOne()) {}
+  CompleteRuns();
+  CompleteWaiters();
+}
+
+bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < row_.id_block_end; }
+
+EntryId CoordinatorCore::GiveId() {
+  if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
+  if (row_.id_block_end - next_id_ < kIdBlock / 2 && !id_block_wanted_) {
+    id_block_wanted_ = true;
+    JobRow row = row_;
+    row.id_block_end += kIdBlock;
+    store_.Put(row, [weak = weak_from_this()](absl::Status stored) {
+      if (const auto self = weak.lock()) {
+        self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+          if (!stored.ok()) return core.FailJob(stored);
+          core.row_.id_block_end += kIdBlock;
+          core.id_block_wanted_ = false;
+          core.Pump();
+        })();
+      }
+    });
+  }
+  return EntryId(next_id_++);
+}
+
+// The ready worker with the most room for `step`: null if there is none.
+CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
+  Worker* best = nullptr;
+  for (auto& [index, worker] : workers_) {
+    const size_t limit = static_cast<size_t>(worker.slots + options_.queue_ahead);
+    if (worker.state != Worker::State::kReady || worker.leaving || worker.in_flight.size() >= limit) continue;
+    if (std::any_of(step.iterators.begin(), step.iterators.end(), [&worker = worker](ResourceId id) { return worker.ended.count(id) > 0; })) continue;
+    if (best == nullptr || worker.in_flight.size() < best->in_flight.size()) best = &worker;
+  }
+  return best;
+}
+
+// Positions for each leased iterator among the step's arguments. False: the data has ended.
+bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
+  for (const ResourceId id : step.iterators) {
+    const auto iterator = iterators_.find(id);
+    if (iterator == iterators_.end() || !iterator->second.make.leased) continue;
+    const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
+    if (!taken) return false;
+    step.leases.push_back({id, taken->first, taken->second});
+  }
+  return true;
+}
+
+bool CoordinatorCore::DispatchOne() {
+  const bool from_queue = !queue_.empty();
+  std::shared_ptr<Step> step = from_queue ? queue_.front() : cancelling_ ? nullptr : NextOfRuns();
+  if (step == nullptr) return false;
+  const bool first = step->id == EntryId();
+  Worker* worker = PickWorker(*step);
+  if (worker == nullptr || (first && !MayGiveId())) return false;
+  if (from_queue) queue_.pop_front();
+  if (step->run != nullptr && first) {
+    ++step->run->outstanding;
+    UseIterators(*step, 1);
+  }
+  if (first && !TakeLeases(*step, *worker)) {
+    for (const InputLease& lease : step->leases) iterators_.at(lease.iterator).book.GiveBack(lease.first, lease.count);
+    Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
+    return true;
+  }
+  if (first) {
+    step->id = GiveId();
+    if (!step->request.read_only) step->ordinal = next_ordinal_++;
+    step->learning_rate_scale = learning_rate_scale_;
+    open_steps_.emplace(step->id, step);
+  }
+  SendStep(step, *worker);
+  return true;
+}
+
+void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker) {
+  step->state = Step::State::kInFlight;
+  step->worker = worker.index;
+  ++step->attempt;
+  ++in_flight_;
+  if (worker.in_flight.empty()) worker.run_time = absl::ZeroDuration();
+  worker.in_flight.push_back(step);
+  Dispatch dispatch;
+  dispatch.step = step->id;
+  dispatch.attempt = step->attempt;
+  dispatch.ordinal = step->ordinal;
+  dispatch.function = step->request.function;
+  dispatch.args = step->request.args;
+  dispatch.inputs = step->leases;
+  dispatch.learning_rate_scale = step->learning_rate_scale;
+  Send(worker, std::move(dispatch));
+}
+
+// ---- reports ----
+
+void CoordinatorCore::OnReport(Worker& worker, Report report) {
+  const auto found = std::find_if(worker.in_flight.begin(), worker.in_flight.end(),
+                                  [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
+  if (found == worker.in_flight.end()) return;
+  const std::shared_ptr<Step> step = *found;
+  worker.in_flight.erase(found);
+  worker.run_time = absl::ZeroDuration();
+  --in_flight_;
+  max_staleness_ = std::max(max_staleness_, report.staleness);
+  if (report.outcome == StepOutcome::kEndOfData) {
+    for (const InputLease& lease : step->leases) {
+      const auto iterator = iterators_.find(lease.iterator);
+      if (iterator != iterators_.end()) iterator->second.book.SetEnd(lease.first);
+    }
+    if (step->leases.empty()) worker.ended.insert(step->iterators.begin(), step->iterators.end());
+  }
+  const StepFacts facts{step->attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, step->applied};
+  const StepVerdict verdict = JudgeReport(facts, report.outcome, report.participants);
+  if (verdict == StepVerdict::kFinish && keep_history_) {
+    history_.finished[step->id] = report.participants;
+    for (const InputLease& lease : step->leases) history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
+  }
+  Settle(step, verdict, std::move(report.value), std::move(report.error));
+  Pump();
+}
+
+void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) {
+  switch (verdict) {
+    case StepVerdict::kFinish:
+      ++(step->request.read_only ? finished_reads_ : finished_steps_);
+      if (step->run != nullptr) ++step->run->finished_in_pass;
+      return Close(step, std::move(value));
+    case StepVerdict::kEndOfData: return Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
+    case StepVerdict::kCancel: return Close(step, Cancelled(step->request.function));
+    case StepVerdict::kRequeue:
+      step->state = Step::State::kQueued;
+      step->worker = -1;
+      queue_.push_front(step);
+      return;
+    case StepVerdict::kGiveUp:
+      if (ReasonOf(error) == Reason::kNone) {
+        error = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", step->request.function, " was given up after ", step->attempt, " attempts: ", error.message()));
+      }
+      [[fallthrough]];
+    case StepVerdict::kFail:
+      StoreError(error);
+      return Close(step, error);
+    case StepVerdict::kJobLost:
+      return FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was half applied when its worker was lost, and ",
+                                                             "running it again did not complete it (", error.ok() ? "it touched other parameter servers" : error.message(),
+                                                             "); this job keeps no checkpoints to go back to. Start the program again.")));
+  }
+}
+
+void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) {
+  step->state = Step::State::kClosed;
+  open_steps_.erase(step->id);
+  UseIterators(*step, -1);
+  if (step->run != nullptr) {
+    --step->run->outstanding;
+    if (result.ok()) outbox_.Add([run = step->run, value = *result] { run->value(value); });
+  }
+  if (step->result) outbox_.Add([done = std::move(step->result), result = std::move(result)] { done(result); });
+}
+
+// ---- errors and cancellation ----
+
+void CoordinatorCore::StoreError(absl::Status error) {
+  if (!error_.ok()) return;
+  error_ = std::move(error);
+  // Who waits for steps is woken by the first error: the oldest of them raises it.
+  if (joins_.empty() && runs_.empty()) return;
+  for (StatusCallback& join : joins_) raisers_.push_back({join, [self = shared_from_this(), join] { self->Join(join); }});
+  for (const auto& run : runs_) {
+    run->stopped = true;
+    raisers_.push_back({run->done, [run] { run->done(Cancelled(run->request.step.function)); }});
+    DropIteratorLocked(run->iterator);
+  }
+  joins_.clear();
+  runs_.clear();
+  StartCancelling();
+}
+
+void CoordinatorCore::StartCancelling() {
+  if (cancelling_) return;
+  cancelling_ = true;
+  std::deque<std::shared_ptr<Step>> dirty;
+  std::deque<std::shared_ptr<Step>> queued;
+  queued.swap(queue_);
+  for (const auto& step : queued) {
+    if (step->applied.empty()) {
+      Close(step, Cancelled(step->request.function));
+    } else {
+      dirty.push_back(step);   // some ps has applied it: it is carried through
+    }
+  }
+  queue_ = std::move(dirty);
+  for (auto& [index, worker] : workers_) {
+    CancelSteps cancel;
+    for (const auto& step : worker.in_flight) {
+      if (step->applied.empty()) cancel.steps.push_back(step->id);
+    }
+    if (!cancel.steps.empty()) Send(worker, std::move(cancel));
+  }
+}
+
+void CoordinatorCore::MaybeRaise() {
+  if (!cancelling_ || in_flight_ > 0 || !queue_.empty() || raisers_.empty()) return;
+  cancelling_ = false;
+  const absl::Status error = std::exchange(error_, absl::OkStatus());
+  std::deque<Raiser> raisers;
+  raisers.swap(raisers_);
+  outbox_.Add([raise = std::move(raisers.front().raise), error] { raise(error); });
+  raisers.pop_front();
+  for (Raiser& other : raisers) outbox_.Add([again = std::move(other.again)] { again(); });
+}
+
+void CoordinatorCore::CompleteRuns() {
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    if ((*run)->outstanding > 0 || RunMakesMore(**run) || !error_.ok()) {
+      if (!error_.ok()) return;   // StoreError has taken the runs away
+      ++run;
+      continue;
+    }
+    (*run)->stopped = true;
+    if (!(*run)->request.last_step && !(*run)->request.step.read_only) ++epochs_;
+    DropIteratorLocked((*run)->iterator);
+    outbox_.Add([done = std::move((*run)->done)] { done(absl::OkStatus()); });
+    run = runs_.erase(run);
+  }
+}
+
+void CoordinatorCore::CompleteWaiters() {
+  if (joins_.empty() || !Idle()) return;
+  for (StatusCallback& join : joins_) outbox_.Add([join = std::move(join)] { join(absl::OkStatus()); });
+  joins_.clear();
+}
+
+}  // namespace divvy

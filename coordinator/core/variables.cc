@@ -1,0 +1,323 @@
+// Layout changes, and the program's own reads and writes.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/coordinator_core.h"
+#include "partitioners/div.h"
+#include "partitioners/placement.h"
+
+namespace divvy {
+namespace {
+
+// The shard of slot `slot` (0: the variable itself) that lies on part `part` of `variable`.
+ShardSpec SpecOf(const VariableLayout& variable, int slot, int part, const Initializer& initializer) {
+  ShardSpec shard;
+  shard.key = {variable.id, static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
+  shard.first_row = variable.offsets[part];
+  shard.initializer = initializer;
+  if (slot == 0) {
+    shard.name = variable.spec.name;
+    shard.dtype = variable.spec.dtype;
+    shard.shape = variable.ShardShape(part);
+    shard.full_shape = variable.spec.shape;
+  } else {
+    const SlotSpec& spec = variable.slots[slot - 1];
+    shard.name = variable.SlotName(slot - 1);
+    shard.dtype = spec.dtype();
+    shard.shape = spec.ShapeFor(variable.ShardShape(part));
+    shard.full_shape = spec.ShapeFor(variable.spec.shape);
+  }
+  return shard;
+}
+
+// Adds the slots of `optimizer` to `variable`, and their shards to `shards`.
+void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int, std::vector<ShardSpec>>& shards) {
+  for (const SlotSpec& slot : SlotsOf(optimizer)) {
+    variable.slots.push_back(slot);
+    variable.slot_optimizers.push_back(std::string(OptimizerName(optimizer)));
+    for (int part = 0; part < variable.num_shards(); ++part) {
+      const int number = static_cast<int>(variable.slots.size());
+      shards[variable.ps[part]].push_back(SpecOf(variable, number, part, Constant{slot.initial_value}));
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Layout> CoordinatorCore::layout() const {
+  MutexLock lock(mu_);
+  return layout_;
+}
+
+// ---- creating ----
+
+void CoordinatorCore::CreateVariable(VariableSpec spec, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
+  if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
+  const VariableId id(row_.next_variable_id++);
+  store_.Put(row_, [weak = weak_from_this(), spec = std::move(spec), id, done](absl::Status stored) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guarded([spec, id, done, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      if (!stored.ok()) core.FailJob(stored);
+      core.ChangeLayout({[&core, spec, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, id, layout); }, done});
+    })();
+  });
+}
+
+absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec, VariableId id, const Layout& layout) {
+  if (layout.Find(spec.name) != nullptr) return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
+  LayoutJob::Change change;
+  VariableLayout& variable = change.variable;
+  variable.id = id;
+  variable.spec = spec;
+  variable.spec.initializer = Zeros();
+  variable.spec.partitioner.reset();
+  Partitioner partitioner;
+  if (spec.partitioner) {
+    partitioner = *spec.partitioner;
+  } else if (options_.partitioner) {
+    partitioner = options_.partitioner(static_cast<int>(ps_.size()));
+  }
+  ASSIGN_OR_RETURN(const int64_t shards, NumShards(partitioner, spec.shape, spec.dtype));
+  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(spec.shape.rank() == 0 ? 1 : spec.shape.dim(0), shards));
+  variable.offsets = split.offsets();
+  variable.ps = std::vector<int>(split.num_shards());
+  variable.ps = PlaceShards(variable, layout);
+  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(SpecOf(variable, 0, part, spec.initializer));
+  if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
+  return std::optional<LayoutJob::Change>(std::move(change));
+}
+
+absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareSlots(const std::string& variable, const Optimizer& optimizer,
+                                                                                                const Layout& layout) const {
+  const VariableLayout* found = layout.Find(variable);
+  if (found == nullptr || found->SlotsFor(optimizer)) return std::optional<LayoutJob::Change>();
+  LayoutJob::Change change;
+  change.variable = *found;
+  AddSlots(optimizer, change.variable, change.shards);
+  return std::optional<LayoutJob::Change>(std::move(change));
+}
+
+std::vector<int> CoordinatorCore::PlaceShards(const VariableLayout& variable, const Layout& layout) {
+  const int num_ps = static_cast<int>(ps_.size());
+  if (options_.placement == Placement::kRoundRobin) return PlaceRoundRobin(next_placement_, variable.num_shards(), num_ps);
+  std::vector<int64_t> bytes(num_ps, 0);
+  for (const auto& [id, other] : layout.variables()) {
+    for (int part = 0; part < other.num_shards(); ++part) {
+      bytes[other.ps[part]] += other.ShardShape(part).num_elements() * DTypeSize(other.spec.dtype);
+    }
+  }
+  std::vector<int64_t> shard_bytes;
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    shard_bytes.push_back(variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype));
+  }
+  return PlaceBalanced(bytes, shard_bytes);
+}
+
+void CoordinatorCore::ChangeLayout(LayoutJob job) {
+  if (!job_error_.ok()) {
+    if (job.done) outbox_.Add([done = std::move(job.done), error = job_error_] { done(error); });
+    return;
+  }
+  layout_jobs_.push_back(std::move(job));
+  if (layout_jobs_.size() == 1 && phase_ == Phase::kRunning) StartLayoutJob();
+}
+
+void CoordinatorCore::StartLayoutJob() {
+  auto change = layout_jobs_.front().prepare(*layout_);
+  layout_work_.emplace();
+  if (!change.ok() || !*change) {
+    layout_work_->refusal = change.status();
+    layout_work_->next = layout_;
+    return FinishLayoutJob();
+  }
+  layout_work_->change = **std::move(change);
+  layout_work_->next = layout_->With(layout_work_->change.variable);
+  for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
+  if (layout_work_->waiting.empty()) return FinishLayoutJob();
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
+}
+
+void CoordinatorCore::SendShards(int ps) {
+  if (!layout_work_ || layout_work_->waiting.count(ps) == 0) return;
+  CreateShardsRequest request;
+  request.fence = FenceFor(ps_[ps].incarnation);
+  request.layout_version = layout_work_->next->version();
+  request.layout_hash = layout_work_->next->hash();
+  request.job_seed = options_.job_seed;
+  request.shards = layout_work_->change.shards.at(ps);
+  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
+    client->CreateShards(request, [weak = self->weak_from_this(), ps](absl::StatusOr<LayoutReply> reply) {
+      if (const auto self = weak.lock()) self->OnShards(ps, reply.status());
+    });
+  });
+}
+
+void CoordinatorCore::OnShards(int ps, absl::Status answer) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || !layout_work_) return;
+  if (answer.ok() || ReasonOf(answer) == Reason::kMemoryLimit || ReasonOf(answer) == Reason::kInvalid) {
+    OnPsAnswer(ps_[ps]);
+    if (!answer.ok() && layout_work_->refusal.ok()) layout_work_->refusal = std::move(answer);
+    layout_work_->waiting.erase(ps);
+    if (layout_work_->waiting.empty()) FinishLayoutJob();
+  } else if (const auto wait = OnPsFailure(ps_[ps], answer)) {
+    Later(*wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendShards(ps); });
+  }
+}
+
+void CoordinatorCore::FinishLayoutJob() {
+  const LayoutWork work = *std::move(layout_work_);
+  layout_work_.reset();
+  LayoutJob job = std::move(layout_jobs_.front());
+  layout_jobs_.pop_front();
+  if (work.refusal.ok() && work.next != layout_) {
+    if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.variable.num_shards();
+    layout_ = work.next;
+    SendToAll(LayoutUpdate{layout_});
+  }
+  if (!work.refusal.ok()) {
+    for (const auto& [ps, shards] : work.change.shards) {   // what some ps made is taken back
+      DeleteShardsRequest request;
+      request.layout_version = layout_->version();
+      request.layout_hash = layout_->hash();
+      for (const ShardSpec& shard : shards) request.shards.push_back(shard.key);
+      DeleteShards(ps, std::move(request));
+    }
+  }
+  if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });
+  if (!layout_jobs_.empty()) StartLayoutJob();
+  Pump();
+}
+
+void CoordinatorCore::DeleteShards(int ps, DeleteShardsRequest request) {
+  if (phase_ == Phase::kFailed) return;
+  request.fence = FenceFor(ps_[ps].incarnation);
+  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
+    client->DeleteShards(request, [weak = self->weak_from_this(), ps, request](absl::StatusOr<LayoutReply> reply) {
+      const auto self = weak.lock();
+      if (self == nullptr || reply.ok()) return;
+      self->Guarded([ps, request, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (const auto wait = core.OnPsFailure(core.ps_[ps], error)) {
+          core.Later(*wait, [ps, request](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.DeleteShards(ps, request); });
+        }
+      })();
+    });
+  });
+}
+
+// ---- direct writes ----
+
+void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  absl::Status refused = job_error_;
+  for (const StagedWrite& write : writes) {
+    if (refused.ok()) refused = CheckWrite(*layout_, write);
+  }
+  if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  auto write = std::make_shared<DirectWrite>();
+  write->done = std::move(done);
+  for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
+    write->participants.push_back(ps);
+    write->commits[ps].parts = std::move(parts);
+  }
+  if (write->commits.empty()) return outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  waiting_writes_.push_back(std::move(write));
+  Pump();
+}
+
+void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {
+  write->id = GiveId();
+  open_writes_.emplace(write->id, write);
+  for (auto& [ps, commit] : write->commits) {
+    commit.entry = write->id;
+    commit.attempt = 1;
+    commit.kind = EntryKind::kWrite;
+    commit.participants = static_cast<int>(write->participants.size());
+  }
+  for (const int ps : write->participants) SendWrite(write, ps);
+}
+
+void CoordinatorCore::SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) {
+  const auto commit = write->commits.find(ps);
+  if (commit == write->commits.end() || phase_ == Phase::kFailed) return;
+  commit->second.fence = FenceFor(ps_[ps].incarnation);
+  outbox_.Add([self = shared_from_this(), write, ps, client = ps_[ps].client, request = commit->second] {
+    client->Commit(request, [weak = self->weak_from_this(), write, ps](absl::StatusOr<CommitReply> reply) {
+      if (const auto self = weak.lock()) self->OnWritten(write, ps, reply.status());
+    });
+  });
+}
+
+void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, absl::Status answer) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || open_writes_.count(write->id) == 0) return;
+  if (!answer.ok()) {
+    if (const auto wait = OnPsFailure(ps_[ps], answer)) {
+      Later(*wait, [write, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendWrite(write, ps); });
+    }
+    return;
+  }
+  OnPsAnswer(ps_[ps]);
+  write->commits.erase(ps);
+  if (!write->commits.empty()) return;
+  open_writes_.erase(write->id);
+  if (keep_history_) history_.finished[write->id] = write->participants;
+  outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  Pump();
+}
+
+// ---- direct reads ----
+
+void CoordinatorCore::Read(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  absl::Status refused = job_error_;
+  for (const VariableRead& read : reads) {
+    if (refused.ok()) refused = CheckRead(*layout_, read);
+  }
+  if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  auto read = std::make_shared<DirectRead>();
+  read->plan = PullPlan(*layout_, reads);
+  read->done = std::move(done);
+  for (const auto& [ps, parts] : read->plan.parts()) read->requests[ps].parts = parts;
+  if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
+  for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
+}
+
+void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) {
+  const auto request = read->requests.find(ps);
+  if (request == read->requests.end()) return;
+  if (phase_ == Phase::kFailed) {
+    read->requests.clear();
+    return outbox_.Add([read, error = job_error_] { read->done(error); });
+  }
+  request->second.fence = FenceFor(ps_[ps].incarnation);
+  outbox_.Add([self = shared_from_this(), read, ps, client = ps_[ps].client, request = request->second] {
+    client->Pull(request, [weak = self->weak_from_this(), read, ps](absl::StatusOr<PullReply> reply) {
+      if (const auto self = weak.lock()) self->OnRead(read, ps, std::move(reply));
+    });
+  });
+}
+
+void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || read->requests.count(ps) == 0) return;
+  if (!reply.ok()) {
+    if (const auto wait = OnPsFailure(ps_[ps], reply.status())) {
+      return Later(*wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
+    }
+    return SendRead(read, ps);   // the job has failed: answers with its error
+  }
+  OnPsAnswer(ps_[ps]);
+  read->requests.erase(ps);
+  read->replies[ps] = *std::move(reply);
+  if (read->requests.empty()) outbox_.Add([read] { read->done(read->plan.Assemble(read->replies)); });
+}
+
+}  // namespace divvy

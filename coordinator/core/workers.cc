@@ -1,0 +1,245 @@
+// Sessions, Steps streams, fences.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/random.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+
+// Listens to one connection of one worker's Steps stream.
+class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
+ public:
+  StepsListener(std::weak_ptr<CoordinatorCore> core, int worker, uint64_t connection) : core_(std::move(core)), worker_(worker), connection_(connection) {}
+  void OnFrame(StreamFrame<FromWorker> frame) override {
+    if (const auto core = core_.lock()) core->OnFrame(worker_, connection_, std::move(frame));
+  }
+  void OnBroken() override {
+    if (const auto core = core_.lock()) core->OnBroken(worker_, connection_);
+  }
+
+ private:
+  const std::weak_ptr<CoordinatorCore> core_;
+  const int worker_;
+  const uint64_t connection_;
+};
+
+CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::string& address) {
+  Worker& worker = workers_[index];
+  if (worker.client == nullptr || worker.address != address) {
+    if (worker.client != nullptr && worker.state != Worker::State::kDialing) LoseWorker(worker, "it moved");
+    worker.index = index;
+    worker.address = address;
+    worker.client = dialer_.Worker(address);
+    worker.last_heard = clock_.Elapsed();
+    worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
+  }
+  return worker;
+}
+
+// ---- joining ----
+
+void CoordinatorCore::AttachWorker(Worker& worker) {
+  if (phase_ != Phase::kRunning || worker.attaching || worker.state != Worker::State::kDialing) return;
+  worker.attaching = true;
+  worker.leaving = false;
+  const SessionId session(next_session_++);
+  WorkerAttachRequest request;
+  request.fence = FenceFor(Incarnation(), session);
+  for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation});
+  request.layout = layout_;
+  request.job_seed = options_.job_seed;
+  request.num_workers = static_cast<int>(workers_.size());
+  outbox_.Add([self = shared_from_this(), index = worker.index, session, client = worker.client, request = std::move(request)] {
+    client->Attach(request, [weak = self->weak_from_this(), index, session](absl::StatusOr<WorkerAttachReply> reply) {
+      if (const auto self = weak.lock()) self->OnWorkerAttached(index, session, std::move(reply));
+    });
+  });
+}
+
+void CoordinatorCore::AttachWorkerLater(Worker& worker) {
+  Later(worker.backoff.Next(), [index = worker.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.AttachWorker(core.workers_[index]); });
+}
+
+void CoordinatorCore::OnWorkerAttached(int index, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || phase_ != Phase::kRunning) return;
+  Worker& worker = workers_[index];
+  worker.attaching = false;
+  if (!reply.ok()) return AttachWorkerLater(worker);
+  worker.backoff.Reset();
+  worker.incarnation = reply->incarnation;
+  worker.replicas = std::max(1, reply->replicas);
+  worker.slots = std::max(1, reply->slots);
+  worker.session = session;
+  worker.state = Worker::State::kJoining;
+  worker.stream = std::make_unique<WorkerStream>(session);
+  worker.last_heard = clock_.Elapsed();
+  worker.pong = Pong();
+  worker.ended.clear();
+  worker.join_seq = WantSync();
+  Send(worker, LayoutUpdate{layout_});   // it may have moved on since the Attach was sent
+  for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
+  OpenSteps(worker);
+}
+
+void CoordinatorCore::AdmitJoined() {
+  for (auto& [index, worker] : workers_) {
+    if (worker.state == Worker::State::kJoining && AllAcknowledged(worker.join_seq)) worker.state = Worker::State::kReady;
+  }
+}
+
+// ---- the Steps stream ----
+
+void CoordinatorCore::OpenSteps(Worker& worker) {
+  worker.connection_number = next_connection_++;
+  worker.connection = nullptr;
+  const auto listener = std::make_shared<StepsListener>(weak_from_this(), worker.index, worker.connection_number);
+  outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number, client = worker.client, listener] {
+    const auto connection = client->OpenSteps(listener);
+    CoreLock lock(self->mu_, self->outbox_);
+    Worker& worker = self->workers_[index];
+    if (self->abandoned_ || worker.connection_number != number || worker.stream == nullptr) return connection->Close();
+    worker.connection = connection;
+    connection->Send(worker.stream->Connect());
+  });
+}
+
+void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
+  CoreLock lock(mu_, outbox_);
+  Worker& worker = workers_[index];
+  if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
+  std::vector<StreamFrame<ToWorker>> resend;
+  std::optional<FromWorker> message;
+  const absl::Status received = worker.stream->Receive(std::move(frame), resend, message);
+  for (auto& again : resend) outbox_.Add([to = worker.connection, again = std::move(again)] { to->Send(again); });
+  if (absl::IsDataLoss(received)) {
+    outbox_.Add([to = worker.connection] { to->Close(); });
+    worker.stream->Disconnect();
+    worker.broken_since = worker.broken_since.value_or(clock_.Elapsed());
+    return OpenSteps(worker);
+  }
+  if (!received.ok()) return;
+  worker.last_heard = clock_.Elapsed();
+  worker.broken_since.reset();
+  if (message) HandleMessage(worker, *std::move(message));
+}
+
+void CoordinatorCore::OnBroken(int index, uint64_t connection) {
+  CoreLock lock(mu_, outbox_);
+  Worker& worker = workers_[index];
+  if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
+  worker.stream->Disconnect();
+  const absl::Duration now = clock_.Elapsed();
+  if (!worker.broken_since) worker.broken_since = now;
+  if (now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
+  Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    Worker& worker = core.workers_[index];
+    if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
+  });
+}
+
+void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
+  if (auto* report = std::get_if<Report>(&message)) {
+    OnReport(worker, std::move(*report));
+  } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
+    const auto iterator = iterators_.find(ready->iterator);
+    if (iterator != iterators_.end() && ready->elements) iterator->second.book.SetEnd(*ready->elements);
+    Pump();
+  } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
+    for (const auto& [variable, optimizer] : wanted->slots) {
+      ChangeLayout({[this, variable = variable, optimizer = optimizer](const Layout& layout) { return PrepareSlots(variable, optimizer, layout); }, nullptr});
+    }
+  } else if (auto* pong = std::get_if<Pong>(&message)) {
+    worker.pong = std::move(*pong);
+  } else if (std::holds_alternative<Draining>(message)) {
+    worker.leaving = true;
+  }
+}
+
+void CoordinatorCore::Send(Worker& worker, ToWorker message) {
+  if (worker.stream == nullptr) return;
+  if (auto frame = worker.stream->Send(std::move(message))) outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
+}
+
+void CoordinatorCore::SendToAll(const ToWorker& message) {
+  for (auto& [index, worker] : workers_) Send(worker, message);
+}
+
+// ---- losing ----
+
+void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
+  if (worker.state == Worker::State::kDialing) return;
+  if (now - worker.last_heard > options_.worker_silence) return LoseWorker(worker, "it is silent");
+  if (worker.broken_since && now - *worker.broken_since > options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
+  if (worker.leaving && worker.in_flight.empty()) return LoseWorker(worker, "it left");
+  if (worker.in_flight.empty()) {
+    worker.run_time = absl::ZeroDuration();
+  } else if (!worker.pong.blocked_on_ps) {
+    worker.run_time += absl::Seconds(1);
+  }
+  if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
+  if (worker.run_time > options_.step_deadline) Send(worker, CancelSteps{{worker.in_flight.front()->id}});
+  Send(worker, Ping{});
+}
+
+void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
+  if (worker.state == Worker::State::kDialing) return;
+  FenceWait fence;
+  fence.worker = worker.index;
+  fence.steps = std::move(worker.in_flight);
+  worker.in_flight.clear();
+  for (const auto& step : fence.steps) step->state = Step::State::kFencing;
+  worker.state = Worker::State::kDialing;   // from here on its session is not told to any ps
+  worker.stream = nullptr;
+  worker.broken_since.reset();
+  worker.run_time = absl::ZeroDuration();
+  if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
+  worker.connection_number = 0;
+  for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(worker.index);
+  fence.seq = sync_seq_ + 1;
+  fences_.push_back(fence);
+  WantSync();   // with the fence in fences_, so that its steps are asked about
+  if (!RuleHolds(Rule::kWaitForFence)) {
+    fences_.pop_back();
+    FinishFence(fence);
+  }
+  if (!worker.leaving) AttachWorkerLater(worker);
+}
+
+void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {
+  std::vector<FenceWait> complete;
+  for (auto fence = fences_.begin(); fence != fences_.end();) {
+    if (reply.seq >= fence->seq && fence->acked.insert(ps.index).second) {
+      for (const RememberedEntry& entry : reply.applied) {
+        for (const auto& step : fence->steps) {
+          if (step->id == entry.id) step->applied[ps.index] = entry.participants;
+        }
+      }
+    }
+    if (fence->acked.size() == ps_.size()) {
+      complete.push_back(std::move(*fence));
+      fence = fences_.erase(fence);
+    } else {
+      ++fence;
+    }
+  }
+  for (const FenceWait& fence : complete) FinishFence(fence);
+}
+
+void CoordinatorCore::FinishFence(const FenceWait& fence) {
+  // The last goes first to the head of the queue, so that they stand there in their order of dispatch.
+  for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) {
+    if ((*step)->state != Step::State::kFencing) continue;
+    --in_flight_;
+    const StepFacts facts{(*step)->attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, (*step)->applied};
+    const absl::Status lost = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", (*step)->request.function, " (", (*step)->id.value(), ") was given up after ",
+                                                                          (*step)->attempt, " attempts: each time its worker was lost, the last time worker ", fence.worker));
+    Settle(*step, JudgeLoss(facts), Nest(), lost);
+  }
+  Pump();
+}
+
+}  // namespace divvy
