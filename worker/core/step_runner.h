@@ -52,10 +52,10 @@ class StepTransaction {
   // effect only the ps knows; or the step is over. Cancelled: the step was cancelled or its worker's session ended; return soon.
   virtual void Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) = 0;
 
-  // Adds one write to the step's commit. All that a parameter server could refuse is refused here. NotFound: no such variable (near names).
-  // InvalidArgument: dtype, shape, an id out of range, no optimizer, or (where numerics are checked) a value that is not finite. FailedPrecondition: a
-  // read-only step, a second gradient for one variable, or the step is over. Cancelled: as Pull.
-  virtual absl::Status Stage(StagedWrite write) = 0;
+  // Adds the writes, in this order, to the step's commit: all, or (with an error) none. All that a parameter server could refuse is refused here.
+  // NotFound: no such variable (near names). InvalidArgument: dtype, shape, an id out of range, no optimizer, or (where numerics are checked) a value that is
+  // not finite. FailedPrecondition: a read-only step, a write to a variable after its gradient, or the step is over. Cancelled: as Pull.
+  virtual absl::Status Stage(std::vector<StagedWrite> writes) = 0;
 
   // Whether the result no longer matters. Never false again.
   virtual bool cancelled() const = 0;

@@ -67,7 +67,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
 
   std::shared_ptr<const Layout> layout() const override { return options_.layout; }
   void Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) override;
-  absl::Status Stage(StagedWrite write) override;
+  absl::Status Stage(std::vector<StagedWrite> writes) override;
   bool cancelled() const override;
 
   // Begins to pull these variables whole; unknown ones are left out.
@@ -109,6 +109,8 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   };
 
   absl::Status CheckOpen() const DIVVY_REQUIRES(mu_);
+  absl::Status CheckStage(const StagedWrite& write, bool gradient_before) const DIVVY_REQUIRES(mu_);
+  bool HasGradient(const std::string& variable) const DIVVY_REQUIRES(mu_);
   absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);

@@ -34,6 +34,8 @@
 #include "cluster/backoff.h"
 #include "cluster/clients.h"
 #include "cluster/messages.h"
+#include "cluster/prelude.h"
+#include "cluster/registrar.h"
 #include "cluster/resumable_stream.h"
 #include "worker/core/read_set.h"
 #include "worker/core/step_runner.h"
@@ -78,7 +80,7 @@ struct WorkerSnapshot {
 
 class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
  public:
-  // Begins to register, where `coordinator` is not null (it must be where the coordinator does not know the address already, and else does no harm).
+  // Begins to register, where `coordinator` is not null (it may be null where the coordinator knows the address already).
   // `on_shutdown` is called once, with the exit code: the job is over, or nobody has asked for this worker for orphan_timeout. InvalidArgument: bad options.
   // REQUIRES: the references and `coordinator` outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<WorkerCore>> Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
@@ -142,14 +144,15 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   };
   class Listener;
 
-  WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer, CoordinatorClient* coordinator,
+  WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
              std::function<void(int)> on_shutdown);
 
   // worker_core.cc: life and sessions
   void Tick();
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void RegisterIfWanted() DIVVY_REQUIRES(mu_);
-  void OnRegistered(absl::StatusOr<RegisterReply> reply);
+  void OnJobOver(int exit_code);
+  absl::Status CheckFence(const Fence& fence, CallKind call) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAttach(const WorkerAttachRequest& request) const DIVVY_REQUIRES(mu_);
   void BeginSession(WorkerAttachRequest request) DIVVY_REQUIRES(mu_);
   void EndSession() DIVVY_REQUIRES(mu_);
@@ -179,7 +182,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void StartNext() DIVVY_REQUIRES(mu_);
   void StartStep(Dispatch dispatch) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
-  void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, absl::StatusOr<Nest> result);
+  void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
   std::vector<std::pair<std::string, Optimizer>> MissingSlots() const DIVVY_REQUIRES(mu_);
@@ -200,7 +203,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   StepRunner& runner_;
   InputOpener& inputs_;
   Dialer& dialer_;
-  CoordinatorClient* const coordinator_;
 
   Outbox outbox_;
   mutable Mutex mu_;   // before a WorkerTransaction's
@@ -214,10 +216,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
-  absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);        // with the coordinator, of any kind
-  absl::Duration next_register_ DIVVY_GUARDED_BY(mu_);
-  bool registering_ DIVVY_GUARDED_BY(mu_) = false;
-  Backoff register_backoff_ DIVVY_GUARDED_BY(mu_);
+  absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);        // the coordinator's last word to this worker
+  std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);   // null: nobody to register with
   int64_t reported_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,0 +1,253 @@
+// WorkerCore: one step, from dispatch to report.
+//
+// 1. StartStep: the transaction is opened, what the function read the last time is pulled, the function begins.
+// 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
+// 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
+// 4. BeginCommit: all commits at once. Each is sent again until its ps answers, or the session ends.
+// 5. EndCommitIfAnswered: the report, and the next step.
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "cluster/error.h"
+#include "cluster/transfer_plan.h"
+#include "worker/core/ps_answer.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy {
+namespace {
+
+// What a value weighs on its way to the coordinator.
+int64_t BytesOf(const Nest& nest) {
+  switch (nest.kind()) {
+    case Nest::Kind::kTensor: return nest.tensor()->size_bytes();
+    case Nest::Kind::kIndexedSlices: return nest.indexed_slices()->ids.size_bytes() + nest.indexed_slices()->rows.size_bytes();
+    case Nest::Kind::kText: return static_cast<int64_t>(nest.text()->size());
+    case Nest::Kind::kFailed:
+    case Nest::Kind::kHandle: return 8;
+    case Nest::Kind::kList: {
+      int64_t bytes = 0;
+      for (const Nest& child : *nest.list()) bytes += BytesOf(child);
+      return bytes;
+    }
+    case Nest::Kind::kDict: {
+      int64_t bytes = 0;
+      for (const auto& [key, child] : *nest.dict()) bytes += static_cast<int64_t>(key.size()) + BytesOf(child);
+      return bytes;
+    }
+  }
+  return 0;
+}
+
+absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
+  if (!value.status().ok()) return value.status();
+  const int64_t bytes = BytesOf(value);
+  if (bytes <= max_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
+}
+
+}  // namespace
+
+// ---- 1 -----------------------------------------------------------------------------------------------------------------------------------------------
+
+void WorkerCore::StartNext() {
+  if (session_ == nullptr || session_->live || session_->queue.empty() || Silent() || shutdown_code_) return;
+  Dispatch next = std::move(session_->queue.front());
+  session_->queue.pop_front();
+  StartStep(std::move(next));
+}
+
+void WorkerCore::StartStep(Dispatch dispatch) {
+  const std::weak_ptr<WorkerCore> weak = weak_from_this();
+  const std::weak_ptr<Session> session = session_;
+  const EntryId step = dispatch.step;
+  // The same on every attempt, another for every step, also for those that have no ordinal.
+  const uint64_t seed = MixSeeds(session_->job_seed, dispatch.ordinal ? MixSeeds(1, *dispatch.ordinal) : MixSeeds(2, step.value()));
+  WorkerTransaction::Options options{session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, step.value()), {}};
+  options.on_session_over = [weak, session] {
+    if (const auto core = weak.lock()) core->OnSessionOver(session);
+  };
+  const auto transaction = std::make_shared<WorkerTransaction>(std::move(options), executor_, clock_);
+  StepCall call{step, dispatch.attempt, dispatch.ordinal, dispatch.function, dispatch.args, dispatch.inputs, seed, dispatch.learning_rate_scale};
+  outbox_.Add([this, weak, session, transaction, call = std::move(call), expected = read_sets_.Predict(dispatch.function, session_->layout->version())] {
+    transaction->Prefetch(expected);
+    runner_.Start(call, transaction, [weak, session, transaction, step = call.step](absl::StatusOr<Nest> result) {
+      StepRecord record = transaction->Finish();   // without the core's lock: pulls still under way are answered
+      if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(result));
+    });
+  });
+  session_->live.emplace();
+  session_->live->dispatch = std::move(dispatch);
+  session_->live->transaction = transaction;
+}
+
+// ---- 2 -----------------------------------------------------------------------------------------------------------------------------------------------
+
+WorkerCore::LiveStep* WorkerCore::Live(const std::weak_ptr<Session>& session, EntryId step) {
+  if (session_ == nullptr || session.lock() != session_ || !session_->live || session_->live->dispatch.step != step) return nullptr;
+  return &*session_->live;
+}
+
+// A function that runs is asked to stop, and reported when it has; one that waits for slots is over already; a commit takes its course.
+void WorkerCore::CancelLive() {
+  LiveStep& live = *session_->live;
+  if (live.state == WorkerSnapshot::Step::kCommitting || live.cancelled) return;
+  live.cancelled = true;
+  if (live.state == WorkerSnapshot::Step::kNeedsSlots) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
+  outbox_.Add([transaction = live.transaction] { transaction->Cancel(); });
+}
+
+void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result) {
+  CoreLock lock(mu_, outbox_);
+  LiveStep* const live = Live(session, step);
+  if (live == nullptr || live->state != WorkerSnapshot::Step::kRunning) return;
+  live->record = std::move(record);
+  if (live->cancelled || shutdown_code_) {
+    ReportLive(StepOutcome::kCancelled, absl::OkStatus());
+  } else if (!result.ok()) {
+    FunctionFailed(result.status());
+  } else {
+    FunctionSucceeded(*std::move(result));
+  }
+  EndIfDrained();
+}
+
+void WorkerCore::FunctionFailed(absl::Status status) {
+  switch (ReasonOf(status)) {
+    case Reason::kEndOfData: return ReportLive(StepOutcome::kEndOfData, std::move(status));
+    case Reason::kInputAborted: return ReportLive(StepOutcome::kSystem, std::move(status));
+    default: return ReportLive(StepOutcome::kFailed, MarkUser(status));
+  }
+}
+
+void WorkerCore::FunctionSucceeded(Nest value) {
+  if (absl::Status refused = CheckValue(value, options_.max_value_bytes); !refused.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(refused));
+  LiveStep& live = *session_->live;
+  read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole));
+  live.value = std::move(value);
+  CommitIfSlotsExist();
+}
+
+// ---- 3 -----------------------------------------------------------------------------------------------------------------------------------------------
+
+std::vector<std::pair<std::string, Optimizer>> WorkerCore::MissingSlots() const {
+  std::vector<std::pair<std::string, Optimizer>> missing;
+  for (const StagedWrite& write : session_->live->record.writes) {   // one gradient for each variable, so no pair twice
+    if (write.op != WriteOp::kGradient) continue;
+    const VariableLayout* const variable = session_->layout->Find(write.variable);
+    if (variable == nullptr) continue;
+    const Optimizer& optimizer = OptimizerOf(*session_->layout, write);
+    if (!variable->SlotsFor(optimizer)) missing.emplace_back(write.variable, optimizer);
+  }
+  return missing;
+}
+
+void WorkerCore::CommitIfSlotsExist() {
+  LiveStep& live = *session_->live;
+  std::vector<std::pair<std::string, Optimizer>> missing = MissingSlots();
+  if (missing.empty()) return BeginCommit();
+  if (live.state == WorkerSnapshot::Step::kNeedsSlots) return;   // asked for already: another change of the layout came first
+  live.state = WorkerSnapshot::Step::kNeedsSlots;
+  Send(NeedSlots{live.dispatch.step, std::move(missing)});
+}
+
+// ---- 4 -----------------------------------------------------------------------------------------------------------------------------------------------
+
+void WorkerCore::BeginCommit() {
+  LiveStep& live = *session_->live;
+  for (const StagedWrite& write : live.record.writes) {   // deleting waits until nothing is in flight, so all are there; nothing has been sent yet
+    if (absl::Status gone = CheckWrite(*session_->layout, write); !gone.ok()) return ReportLive(StepOutcome::kFailed, std::move(gone));
+  }
+  std::map<int, std::vector<CommitPart>> parts =
+      PlanCommits(*session_->layout, live.record.writes, live.dispatch.ordinal.value_or(0), live.dispatch.learning_rate_scale);
+  if (parts.empty()) return ReportLive(StepOutcome::kOk, absl::OkStatus());
+  for (const auto& [ps, part] : parts) {
+    if (session_->links->ps.count(ps) > 0) continue;
+    return ReportLive(StepOutcome::kFailed, absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it")));
+  }
+  live.state = WorkerSnapshot::Step::kCommitting;
+  for (auto& [ps, part] : parts) {
+    CommitRequest request{session_->links->FenceFor(ps), live.dispatch.step, live.dispatch.attempt, EntryKind::kStep, static_cast<int>(parts.size()), std::move(part)};
+    const uint64_t seed = MixSeeds(options_.seed, MixSeeds(live.dispatch.step.value(), ps));
+    live.commits.emplace(ps, Commit{std::move(request), Backoff(seed), clock_.Elapsed(), std::nullopt});
+  }
+  for (const auto& [ps, commit] : live.commits) SendCommit(ps);
+}
+
+void WorkerCore::SendCommit(int ps) {
+  const LiveStep& live = *session_->live;
+  outbox_.Add([weak = weak_from_this(), session = std::weak_ptr<Session>(session_), step = live.dispatch.step, ps, client = session_->links->ps.at(ps).client,
+               request = live.commits.at(ps).request]() mutable {
+    client->Commit(std::move(request), [weak, session, step, ps](absl::StatusOr<CommitReply> reply) {
+      if (const auto core = weak.lock()) core->OnCommitReply(session, step, ps, std::move(reply));
+    });
+  });
+}
+
+void WorkerCore::SendCommitAgain(const std::weak_ptr<Session>& session, EntryId step, int ps) {
+  CoreLock lock(mu_, outbox_);
+  const LiveStep* const live = Live(session, step);
+  if (live != nullptr && live->commits.count(ps) > 0 && !live->commits.at(ps).answer) SendCommit(ps);
+}
+
+void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps, absl::StatusOr<CommitReply> reply) {
+  CoreLock lock(mu_, outbox_);
+  LiveStep* const live = Live(session, step);
+  if (live == nullptr || live->commits.count(ps) == 0 || live->commits.at(ps).answer) return;
+  Commit& commit = live->commits.at(ps);
+  switch (JudgePsAnswer(reply.status())) {
+    case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
+    case PsAnswer::kRefused: commit.answer = reply.status(); break;
+    case PsAnswer::kSessionOver:
+      EndSession();
+      RegisterIfWanted();
+      break;
+    case PsAnswer::kSendAgain:
+      outbox_.Add([this, weak = weak_from_this(), session, step, ps, wait = WaitBefore(reply.status(), commit.backoff)] {
+        executor_.PostAfter(wait, [weak, session, step, ps] {
+          if (const auto core = weak.lock()) core->SendCommitAgain(session, step, ps);
+        });
+      });
+      break;
+  }
+  if (session_ != nullptr) EndCommitIfAnswered();
+  EndIfDrained();
+}
+
+// How many commits of others landed between this step's read and its write.
+void WorkerCore::MeasureStaleness(const Commit& commit, const CommitReply& reply) {
+  LiveStep& live = *session_->live;
+  for (size_t i = 0; i < reply.versions.size() && i < commit.request.parts.size(); ++i) {
+    const auto pulled = live.record.pulled.find(commit.request.parts[i].shard);
+    if (pulled == live.record.pulled.end() || reply.versions[i] <= pulled->second) continue;
+    live.staleness = std::max(live.staleness, reply.versions[i] - 1 - pulled->second);
+  }
+}
+
+// ---- 5 -----------------------------------------------------------------------------------------------------------------------------------------------
+
+void WorkerCore::EndCommitIfAnswered() {
+  const LiveStep& live = *session_->live;
+  absl::Status refusal;
+  for (const auto& [ps, commit] : live.commits) {
+    if (!commit.answer) return;
+    refusal.Update(*commit.answer);
+  }
+  ReportLive(refusal.ok() ? StepOutcome::kOk : StepOutcome::kFailed, std::move(refusal));
+}
+
+void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
+  LiveStep& live = *session_->live;
+  Report report{live.dispatch.step, live.dispatch.attempt, outcome, Nest(), std::move(error), {}, live.staleness};
+  if (outcome == StepOutcome::kOk) report.value = std::move(live.value);
+  for (const auto& [ps, commit] : live.commits) {
+    if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
+  }
+  session_->live.reset();
+  ++reported_;
+  Send(std::move(report));
+  StartNext();
+}
+
+}  // namespace divvy

@@ -1,0 +1,322 @@
+#include "worker/core/step_transaction.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "worker/core/ps_answer.h"
+#include "worker/core/staged_values.h"
+
+namespace divvy {
+namespace {
+
+absl::Status Cancelled() { return absl::CancelledError("the step was cancelled, or its worker's session has ended: return soon, nothing of it will be applied"); }
+absl::Status Over() { return absl::FailedPreconditionError("the step is over: variables are read and written only while its function runs"); }
+
+template <typename T>
+int64_t FirstNotFinite(const Tensor& tensor) {
+  const T* const values = tensor.data_as<T>();
+  for (int64_t i = 0; i < tensor.shape().num_elements(); ++i) {
+    if (!std::isfinite(values[i])) return i;
+  }
+  return -1;
+}
+
+absl::Status CheckFinite(const StagedWrite& write) {
+  const DType dtype = write.value.dtype();
+  const int64_t bad = dtype == DType::kFloat32 ? FirstNotFinite<float>(write.value) : dtype == DType::kFloat64 ? FirstNotFinite<double>(write.value) : -1;
+  if (bad < 0) return absl::OkStatus();
+  const double value = dtype == DType::kFloat32 ? write.value.data_as<float>()[bad] : write.value.data_as<double>()[bad];
+  return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable, "\": element ", bad, " is ", value,
+                                                 " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
+}
+
+}  // namespace
+
+Fence SessionLinks::FenceFor(int index) const {
+  Fence result = fence;
+  result.target = ps.at(index).incarnation;
+  return result;
+}
+
+WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock& clock) : options_(std::move(options)), executor_(executor), clock_(clock) {}
+
+// ---- what the step calls -----------------------------------------------------------------------------------------------------------------------------
+
+absl::Status WorkerTransaction::CheckOpen() const {
+  switch (phase_) {
+    case Phase::kOpen: return absl::OkStatus();
+    case Phase::kFinished: return Over();
+    case Phase::kCancelled: return Cancelled();
+  }
+  return Over();
+}
+
+absl::Status WorkerTransaction::CheckPull(const std::vector<VariableRead>& reads) const {
+  RETURN_IF_ERROR(CheckOpen());
+  for (const VariableRead& read : reads) {
+    RETURN_IF_ERROR(CheckRead(*options_.layout, read));
+    if (!HasGradient(read.variable)) continue;
+    return absl::FailedPreconditionError(absl::StrCat("variable \"", read.variable, "\" has a staged gradient in this step: its new value exists only once the ",
+                                                      "step has ended; read before ApplyGradients"));
+  }
+  return absl::OkStatus();
+}
+
+void WorkerTransaction::Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) {
+  CoreLock lock(mu_, outbox_);
+  if (absl::Status refused = CheckPull(reads); !refused.ok()) {
+    outbox_.Add([done = std::move(done), refused] { done(refused); });
+    return;
+  }
+  const uint64_t id = next_id_++;
+  Waiter& waiter = waiters_[id];
+  waiter.reads = std::move(reads);
+  waiter.own.resize(waiter.reads.size());
+  waiter.base.resize(waiter.reads.size());
+  waiter.missing = waiter.reads.size() + 1;   // one more, so that it is not finished before all are asked for
+  waiter.done = std::move(done);
+  Fetch fetch;
+  for (size_t i = 0; i < waiter.reads.size(); ++i) AddRead(id, i, fetch);
+  Begin(std::move(fetch));
+  const auto still = waiters_.find(id);   // unless it has been answered with an error meanwhile
+  if (still != waiters_.end() && --still->second.missing == 0) FinishWaiter(id);
+}
+
+// Where the value of read `index` comes from: the step's own assign, a whole variable that is here or under way, or a message.
+void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
+  Waiter& waiter = waiters_[waiter_id];
+  const VariableRead& read = waiter.reads[index];
+  const auto own = own_.find(read.variable);
+  if (own != own_.end()) waiter.own[index] = own->second;
+  if (!read.ids) record_.read_whole.insert(read.variable);
+  if (CoversVariable(waiter.own[index])) {
+    --waiter.missing;
+  } else if (!read.ids) {
+    WantWhole(read.variable, Place{waiter_id, index}, fetch);
+  } else {
+    fetch.reads.push_back(read);
+    fetch.places.push_back(Place{waiter_id, index});
+  }
+}
+
+void WorkerTransaction::WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) {
+  const auto [entry, is_new] = whole_.try_emplace(variable);
+  if (is_new) {
+    fetch.reads.push_back({variable, std::nullopt});
+    fetch.places.push_back(std::nullopt);
+  }
+  if (!place) return;
+  if (entry->second.value) {
+    waiters_[place->waiter].base[place->index] = *entry->second.value;
+    --waiters_[place->waiter].missing;
+  } else {
+    entry->second.wanted_by.push_back(*place);
+  }
+}
+
+bool WorkerTransaction::HasGradient(const std::string& variable) const {
+  const auto own = own_.find(variable);
+  return own != own_.end() && own->second.back().op == WriteOp::kGradient;
+}
+
+absl::Status WorkerTransaction::CheckStage(const StagedWrite& write, bool gradient_before) const {
+  if (options_.read_only) {
+    return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
+                                                      "\" in a read-only step: declare the Step with StepKind::kTraining, or leave the write out"));
+  }
+  RETURN_IF_ERROR(CheckWrite(*options_.layout, write));
+  if (options_.check_numerics) RETURN_IF_ERROR(CheckFinite(write));
+  if (!gradient_before) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable, "\" after its gradient in the same step: a step ",
+                                                    "gives each variable one gradient, and writes nothing to it after"));
+}
+
+absl::Status WorkerTransaction::Stage(std::vector<StagedWrite> writes) {
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(CheckOpen());
+  std::set<std::string> with_gradient;   // by these writes
+  for (const StagedWrite& write : writes) {
+    RETURN_IF_ERROR(CheckStage(write, HasGradient(write.variable) || with_gradient.count(write.variable) > 0));
+    if (write.op == WriteOp::kGradient) with_gradient.insert(write.variable);
+  }
+  for (StagedWrite& write : writes) {
+    own_[write.variable].push_back(write);
+    record_.writes.push_back(std::move(write));
+  }
+  return absl::OkStatus();
+}
+
+bool WorkerTransaction::cancelled() const {
+  MutexLock lock(mu_);
+  return phase_ == Phase::kCancelled;
+}
+
+// ---- what the core calls -----------------------------------------------------------------------------------------------------------------------------
+
+void WorkerTransaction::Prefetch(const std::vector<std::string>& variables) {
+  CoreLock lock(mu_, outbox_);
+  if (phase_ != Phase::kOpen) return;
+  Fetch fetch;
+  for (const std::string& variable : variables) {
+    if (options_.layout->Find(variable) != nullptr) WantWhole(variable, std::nullopt, fetch);
+  }
+  Begin(std::move(fetch));
+}
+
+StepRecord WorkerTransaction::Finish() {
+  CoreLock lock(mu_, outbox_);
+  if (phase_ == Phase::kOpen) Close(Phase::kFinished, Over());
+  return std::exchange(record_, StepRecord());
+}
+
+void WorkerTransaction::Cancel() {
+  CoreLock lock(mu_, outbox_);
+  Close(Phase::kCancelled, Cancelled());
+}
+
+void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
+  phase_ = phase;
+  fetches_.clear();
+  whole_.clear();
+  own_.clear();
+  while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
+}
+
+std::optional<PsWait> WorkerTransaction::waiting() const {
+  MutexLock lock(mu_);
+  std::optional<PsWait> longest;
+  for (const auto& [id, fetch] : fetches_) {
+    for (const auto& [ps, asked] : fetch.asked) {
+      if (!longest || asked.since < longest->since) longest = PsWait{ps, asked.since};
+    }
+  }
+  return longest;
+}
+
+// ---- messages ----------------------------------------------------------------------------------------------------------------------------------------
+
+void WorkerTransaction::Begin(Fetch fetch) {
+  if (fetch.reads.empty()) return;
+  const uint64_t id = next_id_++;
+  fetch.plan = PullPlan(*options_.layout, fetch.reads);
+  for (const auto& [ps, parts] : fetch.plan.parts()) {
+    fetch.asked.emplace(ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
+  }
+  const auto begun = fetches_.emplace(id, std::move(fetch)).first;
+  if (begun->second.asked.empty()) return Complete(id);   // no rows were asked for
+  for (const auto& [ps, asked] : begun->second.asked) Send(id, ps);
+}
+
+void WorkerTransaction::Send(uint64_t id, int ps) {
+  const auto link = options_.links->ps.find(ps);
+  if (link == options_.links->ps.end()) return;   // not in the view: waited for, as one that cannot be reached
+  PullRequest request{options_.links->FenceFor(ps), fetches_.at(id).plan.parts().at(ps)};
+  outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request), id, ps]() mutable {
+    client->Pull(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
+      if (const auto self = weak.lock()) self->OnReply(id, ps, std::move(reply));
+    });
+  });
+}
+
+void WorkerTransaction::SendAgain(uint64_t id, int ps) {
+  CoreLock lock(mu_, outbox_);
+  const auto fetch = fetches_.find(id);
+  if (fetch != fetches_.end() && fetch->second.asked.count(ps) > 0) Send(id, ps);
+}
+
+void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> reply) {
+  CoreLock lock(mu_, outbox_);
+  const auto found = fetches_.find(id);
+  if (found == fetches_.end() || found->second.asked.count(ps) == 0) return;
+  Fetch& fetch = found->second;
+  switch (JudgePsAnswer(reply.status())) {
+    case PsAnswer::kDone:
+      RememberVersions(fetch, ps, *reply);
+      fetch.replies.emplace(ps, *std::move(reply));
+      fetch.asked.erase(ps);
+      if (fetch.asked.empty()) Complete(id);
+      return;
+    case PsAnswer::kSendAgain: {
+      const absl::Duration wait = WaitBefore(reply.status(), fetch.asked.at(ps).backoff);
+      outbox_.Add([this, self = shared_from_this(), wait, id, ps] {
+        executor_.PostAfter(wait, [weak = weak_from_this(), id, ps] {
+          if (const auto self = weak.lock()) self->SendAgain(id, ps);
+        });
+      });
+      return;
+    }
+    case PsAnswer::kSessionOver:
+      if (options_.on_session_over) outbox_.Add(options_.on_session_over);
+      return;
+    case PsAnswer::kRefused: return FailFetch(id, reply.status());
+  }
+}
+
+void WorkerTransaction::RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) {
+  const std::vector<PullPart>& parts = fetch.plan.parts().at(ps);
+  for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) record_.pulled.emplace(parts[i].shard, reply.parts[i].version);
+}
+
+void WorkerTransaction::Complete(uint64_t id) {
+  const auto node = fetches_.extract(id);
+  const Fetch& fetch = node.mapped();
+  absl::StatusOr<std::vector<Tensor>> values = fetch.plan.Assemble(fetch.replies);
+  if (!values.ok()) {
+    fetches_.emplace(id, fetch);
+    return FailFetch(id, values.status());
+  }
+  for (size_t i = 0; i < fetch.reads.size(); ++i) {
+    if (fetch.places[i]) {
+      Deliver(*fetch.places[i], (*values)[i]);
+      continue;
+    }
+    Whole& whole = whole_[fetch.reads[i].variable];
+    whole.value = (*values)[i];
+    for (const Place place : std::exchange(whole.wanted_by, {})) Deliver(place, *whole.value);
+  }
+}
+
+// A bug of ours or of the ps; the step that asked decides what to do about it. Another Pull tries anew.
+void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
+  const auto node = fetches_.extract(id);
+  const Fetch& fetch = node.mapped();
+  std::set<uint64_t> waiters;
+  for (size_t i = 0; i < fetch.reads.size(); ++i) {
+    if (fetch.places[i]) {
+      waiters.insert(fetch.places[i]->waiter);
+      continue;
+    }
+    for (const Place place : whole_[fetch.reads[i].variable].wanted_by) waiters.insert(place.waiter);
+    whole_.erase(fetch.reads[i].variable);
+  }
+  for (const uint64_t waiter : waiters) Answer(waiter, status);
+}
+
+void WorkerTransaction::Deliver(Place place, const Tensor& value) {
+  const auto waiter = waiters_.find(place.waiter);
+  if (waiter == waiters_.end()) return;   // answered with an error
+  waiter->second.base[place.index] = value;
+  if (--waiter->second.missing == 0) FinishWaiter(place.waiter);
+}
+
+void WorkerTransaction::FinishWaiter(uint64_t id) {
+  Waiter& waiter = waiters_.at(id);
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < waiter.reads.size(); ++i) {
+    absl::StatusOr<Tensor> value = AfterWrites(waiter.reads[i], std::move(waiter.base[i]), waiter.own[i]);
+    if (!value.ok()) return Answer(id, value.status());
+    results.push_back(*std::move(value));
+  }
+  Answer(id, std::move(results));
+}
+
+void WorkerTransaction::Answer(uint64_t id, absl::StatusOr<std::vector<Tensor>> result) {
+  const auto node = waiters_.extract(id);
+  if (node.empty()) return;
+  outbox_.Add([done = std::move(node.mapped().done), result = std::move(result)]() mutable { done(std::move(result)); });
+}
+
+}  // namespace divvy

@@ -1,0 +1,131 @@
+#include "worker/core/testing/scripted_step_runner.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+
+namespace divvy {
+namespace {
+
+// One step being played. Keeps itself alive through the tasks it posts.
+class Play : public std::enable_shared_from_this<Play> {
+ public:
+  Play(Executor& executor, std::vector<script::Move> moves, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done)
+      : executor_(executor), moves_(std::move(moves)), transaction_(std::move(transaction)), done_(std::move(done)) {}
+
+  void Continue(absl::Duration wait = absl::ZeroDuration()) {
+    const auto step = [self = shared_from_this()] { self->PlayNext(); };
+    if (wait > absl::ZeroDuration()) {
+      executor_.PostAfter(wait, step);
+    } else {
+      executor_.Post(step);
+    }
+  }
+
+ private:
+  void PlayNext() {
+    if (transaction_->cancelled() && !ignores_cancel_) return End(absl::CancelledError("the scripted step was cancelled"));
+    if (next_ == moves_.size()) return End(Nest());
+    std::visit([this](const auto& move) { Do(move); }, moves_[next_++]);
+  }
+
+  // Goes on after `status`; an error ends the step, but for a cancel that is ignored.
+  void After(const absl::Status& status) {
+    if (status.ok() || (ignores_cancel_ && absl::IsCancelled(status))) return Continue();
+    End(status);
+  }
+
+  void Do(const script::Read& move) {
+    transaction_->Pull(move.reads, [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> values) {
+      if (values.ok()) self->reads_.push_back(*std::move(values));
+      self->After(values.status());
+    });
+  }
+  void Do(const script::Stage& move) { After(transaction_->Stage({move.write})); }
+  void Do(const script::Compute& move) {
+    absl::StatusOr<std::vector<StagedWrite>> writes = move.writes(reads_);
+    After(writes.ok() ? transaction_->Stage(*std::move(writes)) : writes.status());
+  }
+  void Do(const script::Take& move) { Continue(move.time); }
+  void Do(const script::Fail& move) { End(move.error); }
+  void Do(const script::LoseInput&) { End(MakeError(Reason::kInputAborted, "the scripted input is gone")); }
+  void Do(const script::RunOut&) { End(EndOfData("the scripted data has ended")); }
+  void Do(const script::IgnoreCancel&) {
+    ignores_cancel_ = true;
+    Continue();
+  }
+  void Do(const script::Return& move) { End(move.value(reads_)); }
+
+  void End(absl::StatusOr<Nest> result) {
+    const auto done = std::exchange(done_, nullptr);
+    done(std::move(result));
+  }
+
+  Executor& executor_;
+  const std::vector<script::Move> moves_;
+  const std::shared_ptr<StepTransaction> transaction_;
+  std::function<void(absl::StatusOr<Nest>)> done_;
+  script::Reads reads_;
+  size_t next_ = 0;
+  bool ignores_cancel_ = false;
+};
+
+}  // namespace
+
+ScriptedStepRunner::ScriptedStepRunner(Executor& executor) : executor_(executor) {}
+
+void ScriptedStepRunner::Define(std::string function, Script script) {
+  MutexLock lock(mu_);
+  scripts_[std::move(function)] = std::move(script);
+}
+
+void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) {
+  Script script;
+  {
+    MutexLock lock(mu_);
+    ++started_;
+    const auto found = scripts_.find(call.function);
+    if (found != scripts_.end()) script = found->second;
+  }
+  std::vector<script::Move> moves = {script::Fail{absl::NotFoundError(absl::StrCat("no step function \"", call.function, "\" is defined"))}};
+  if (script) moves = script(call);
+  std::make_shared<Play>(executor_, std::move(moves), std::move(transaction), std::move(done))->Continue();
+}
+
+int64_t ScriptedStepRunner::started() const {
+  MutexLock lock(mu_);
+  return started_;
+}
+
+ScriptedInputOpener::ScriptedInputOpener(Executor& executor) : executor_(executor) {}
+
+void ScriptedInputOpener::Define(std::string name, Source source) {
+  MutexLock lock(mu_);
+  sources_[std::move(name)] = std::move(source);
+}
+
+void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, Callback<std::optional<int64_t>> done) {
+  Source source{std::nullopt, absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")), absl::ZeroDuration()};
+  {
+    MutexLock lock(mu_);
+    const auto found = sources_.find(resource.source);
+    if (found != sources_.end()) source = found->second;
+    open_[resource.iterator] = resource;
+  }
+  executor_.PostAfter(source.time, [source, done = std::move(done)] {
+    if (source.error.ok()) return done(source.elements);
+    done(source.error);
+  });
+}
+
+void ScriptedInputOpener::Close(ResourceId iterator) {
+  MutexLock lock(mu_);
+  open_.erase(iterator);
+}
+
+std::map<ResourceId, MakeResource> ScriptedInputOpener::open() const {
+  MutexLock lock(mu_);
+  return open_;
+}
+
+}  // namespace divvy

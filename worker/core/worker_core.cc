@@ -1,0 +1,407 @@
+#include "worker/core/worker_core.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr uint64_t kAcknowledgeEvery = 64;   // messages; else the other side would keep them until the next Pong
+constexpr int kExitOrphan = 138;
+constexpr int kExitDrained = 143;
+
+}  // namespace
+
+absl::Status WorkerOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (index < 0) problems.push_back(absl::StrCat("index is ", index, ", must be >= 0"));
+  if (incarnation == Incarnation()) problems.push_back("incarnation is 0: give each process life a number of its own (EntropySeed)");
+  if (address.empty()) problems.push_back("address is empty: give the one at which the coordinator can dial this worker");
+  if (replicas < 1) problems.push_back(absl::StrCat("replicas is ", replicas, ", must be >= 1"));
+  if (max_value_bytes < 1) problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
+  for (const absl::Duration duration : {register_every, coordinator_silence, orphan_timeout, drain_timeout}) {
+    if (duration <= absl::ZeroDuration()) problems.push_back(absl::StrCat("a wait is ", absl::FormatDuration(duration), ", must be > 0"));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("worker options: ", absl::StrJoin(problems, "; ")));
+}
+
+// What comes in on one connection. Does not keep the core alive.
+class WorkerCore::Listener : public StreamListener<ToWorker> {
+ public:
+  Listener(std::weak_ptr<WorkerCore> core, uint64_t connection) : core_(std::move(core)), connection_(connection) {}
+  void OnFrame(StreamFrame<ToWorker> frame) override {
+    if (const auto core = core_.lock()) core->OnFrame(connection_, std::move(frame));
+  }
+  void OnBroken() override {
+    if (const auto core = core_.lock()) core->OnBroken(connection_);
+  }
+
+ private:
+  const std::weak_ptr<WorkerCore> core_;
+  const uint64_t connection_;
+};
+
+// ---- life --------------------------------------------------------------------------------------------------------------------------------------------
+
+WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
+                       std::function<void(int)> on_shutdown)
+    : options_(std::move(options)), executor_(executor), clock_(clock), runner_(runner), inputs_(inputs), dialer_(dialer),
+      on_shutdown_(std::move(on_shutdown)), last_contact_(clock.Elapsed()) {}
+
+WorkerCore::~WorkerCore() = default;
+
+absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
+                                                              Dialer& dialer, CoordinatorClient* coordinator, std::function<void(int)> on_shutdown) {
+  RETURN_IF_ERROR(options.Validate());
+  std::shared_ptr<WorkerCore> core(new WorkerCore(std::move(options), executor, clock, runner, inputs, dialer, std::move(on_shutdown)));
+  CoreLock lock(core->mu_, core->outbox_);
+  if (coordinator != nullptr) {
+    const WorkerOptions& own = core->options_;
+    Registrar::Options registration{{JobName::kWorker, own.index, own.incarnation, own.address, own.replicas}, own.register_every, own.seed};
+    const std::shared_ptr<CoordinatorClient> borrowed(std::shared_ptr<void>(), coordinator);
+    core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code) {
+      if (const auto self = weak.lock()) self->OnJobOver(exit_code);
+    });
+  }
+  core->RegisterIfWanted();
+  core->ScheduleTick();
+  return core;
+}
+
+void WorkerCore::ScheduleTick() {
+  outbox_.Add([this, weak = weak_from_this()] {
+    executor_.PostAfter(kTick, [weak] {
+      if (const auto core = weak.lock()) core->Tick();
+    });
+  });
+}
+
+void WorkerCore::Tick() {
+  CoreLock lock(mu_, outbox_);
+  if (over_) return;
+  const absl::Duration now = clock_.Elapsed();
+  if (now - last_contact_ >= options_.orphan_timeout) return End(kExitOrphan);
+  if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout) return End(*shutdown_code_);
+  RegisterIfWanted();
+  EndIfDrained();
+  if (!over_) ScheduleTick();
+}
+
+bool WorkerCore::Silent() const { return session_ != nullptr && clock_.Elapsed() - session_->last_heard >= options_.coordinator_silence; }
+
+// While no session lives, and while the coordinator says nothing in one: it may have a new address for us, or no idea of us.
+void WorkerCore::RegisterIfWanted() {
+  if (registrar_ == nullptr) return;
+  const bool wanted = (session_ == nullptr || Silent()) && !over_ && !draining_ && !shutdown_code_;
+  outbox_.Add([registrar = registrar_, wanted] { wanted ? registrar->OnDetached() : registrar->OnAttached(); });
+}
+
+void WorkerCore::OnJobOver(int exit_code) {
+  CoreLock lock(mu_, outbox_);
+  End(exit_code);
+}
+
+void WorkerCore::Drain() {
+  CoreLock lock(mu_, outbox_);
+  if (over_ || draining_) return;
+  draining_ = true;
+  if (session_ != nullptr) Send(Draining{});
+  EndIfDrained();
+}
+
+// A drained worker has nothing left to do and has been heard, or the coordinator is away: the session will be fenced without it.
+void WorkerCore::EndIfDrained() {
+  if (over_) return;
+  const bool committing = session_ != nullptr && session_->live && session_->live->state == WorkerSnapshot::Step::kCommitting;
+  if (shutdown_code_ && !committing) return End(*shutdown_code_);
+  if (!draining_) return;
+  const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
+  if (idle || (Silent() && !committing)) End(kExitDrained);
+}
+
+void WorkerCore::End(int exit_code) {
+  if (over_) return;
+  over_ = true;
+  EndSession();
+  registrar_ = nullptr;
+  outbox_.Add([on_shutdown = std::exchange(on_shutdown_, nullptr), exit_code] {
+    if (on_shutdown) on_shutdown(exit_code);
+  });
+}
+
+void WorkerCore::Abandon() {
+  std::shared_ptr<Session> session;   // what is dropped here is released without the lock
+  std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections;
+  MutexLock lock(mu_);
+  over_ = true;
+  registrar_ = nullptr;
+  on_shutdown_ = nullptr;
+  session.swap(session_);
+  connections.swap(connections_);
+}
+
+// ---- sessions ----------------------------------------------------------------------------------------------------------------------------------------
+
+absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const {
+  return CheckPrelude(fence, {JobName::kWorker, options_.index, options_.incarnation, known_.job, known_.epoch, known_.coordinator, true}, call);
+}
+
+absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
+  if (over_ || shutdown_code_ || draining_) return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
+  RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
+  if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
+    return MakeError(Reason::kInvalid, "Attach without a session of its own, or without a layout");
+  }
+  const bool same_epoch = request.fence.epoch == known_.epoch && known_.session != SessionId();
+  const bool live = session_ != nullptr && session_->stream.session() == request.fence.session;
+  if (!same_epoch || request.fence.session > known_.session || live) return absl::OkStatus();
+  return MakeError(Reason::kSessionFenced, absl::StrCat("session ", request.fence.session.value(), " of worker ", options_.index, " has ended"));
+}
+
+void WorkerCore::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1};
+  if (absl::Status refused = CheckAttach(request); !refused.ok()) {
+    reply = refused;
+  } else {
+    last_contact_ = clock_.Elapsed();
+    const bool again = session_ != nullptr && request.fence.epoch == known_.epoch && request.fence.session == session_->stream.session();
+    if (!again) BeginSession(std::move(request));
+  }
+  outbox_.Add([done = std::move(done), reply = std::move(reply)] { done(reply); });
+}
+
+void WorkerCore::BeginSession(WorkerAttachRequest request) {
+  EndSession();
+  known_ = request.fence;
+  known_.target = Incarnation();
+  auto links = std::make_shared<SessionLinks>();
+  links->fence = known_;
+  for (const PsAddress& ps : request.view) links->ps[ps.index] = {dialer_.ParameterServer(ps.address), ps.incarnation};
+  session_ = std::make_shared<Session>(request.fence.session);
+  session_->links = std::move(links);
+  session_->layout = std::move(request.layout);
+  session_->job_seed = request.job_seed;
+  session_->num_workers = request.num_workers;
+  session_->last_heard = clock_.Elapsed();
+  RegisterIfWanted();   // not any more
+}
+
+// Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or meet those of the next attempt as duplicates.
+void WorkerCore::EndSession() {
+  if (session_ == nullptr) return;
+  const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
+  if (session->live) outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
+  for (const ResourceId iterator : session->resources) outbox_.Add([this, iterator] { inputs_.Close(iterator); });
+  const auto node = session->connection ? connections_.extract(*session->connection) : decltype(connections_)::node_type();
+  if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });
+}
+
+// A parameter server said that this session may not speak any more.
+void WorkerCore::OnSessionOver(const std::weak_ptr<Session>& session) {
+  CoreLock lock(mu_, outbox_);
+  if (session_ == nullptr || session.lock() != session_) return;
+  EndSession();
+  RegisterIfWanted();
+  EndIfDrained();
+}
+
+void WorkerCore::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::Status refused = over_ || shutdown_code_ ? absl::OkStatus() : CheckFence(request.fence, CallKind::kOther);
+  outbox_.Add([done = std::move(done), refused] {
+    if (refused.ok()) return done(ShutdownReply());
+    done(refused);
+  });
+  if (!refused.ok() || over_ || shutdown_code_) return;
+  shutdown_code_ = request.exit_code;
+  shutdown_since_ = clock_.Elapsed();
+  if (session_ != nullptr) session_->queue.clear();
+  EndIfDrained();
+}
+
+// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<StreamListener<ToWorker>> WorkerCore::Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) {
+  CoreLock lock(mu_, outbox_);
+  const uint64_t id = next_connection_++;
+  connections_.emplace(id, std::move(connection));
+  return std::make_shared<Listener>(weak_from_this(), id);
+}
+
+// Whether the frame belongs to the live session. Its first frame ties the connection to the session; the one before is given up.
+bool WorkerCore::BindConnection(uint64_t connection, const StreamFrame<ToWorker>& frame) {
+  if (session_ == nullptr || frame.session != session_->stream.session() || connections_.count(connection) == 0) return false;
+  if (session_->connection == connection) return true;
+  if (!frame.resume || (session_->connection && *session_->connection > connection)) return false;
+  if (session_->connection) Disconnect(*session_->connection);
+  session_->connection = connection;
+  SendFrame(session_->stream.Connect());
+  return true;
+}
+
+void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
+  CoreLock lock(mu_, outbox_);
+  if (over_) return;
+  if (!BindConnection(connection, frame)) return Disconnect(connection);
+  last_contact_ = session_->last_heard = clock_.Elapsed();
+  std::vector<StreamFrame<FromWorker>> resend;
+  std::optional<ToWorker> message;
+  const absl::Status received = session_->stream.Receive(std::move(frame), resend, message);
+  for (StreamFrame<FromWorker>& kept : resend) SendFrame(std::move(kept));
+  if (!received.ok()) return Disconnect(connection);   // a gap: the coordinator opens another connection, and both resume
+  if (message) {
+    std::visit([this](auto&& content) { Handle(std::move(content)); }, *std::move(message));
+    if (session_ != nullptr && ++session_->unanswered_messages >= kAcknowledgeEvery) SendFrame(session_->stream.Acknowledgement());
+  }
+  StartNext();
+  EndIfDrained();
+}
+
+void WorkerCore::OnBroken(uint64_t connection) {
+  CoreLock lock(mu_, outbox_);
+  Disconnect(connection);
+}
+
+void WorkerCore::Disconnect(uint64_t connection) {
+  if (session_ != nullptr && session_->connection == connection) {
+    session_->connection.reset();
+    session_->stream.Disconnect();
+  }
+  const auto node = connections_.extract(connection);
+  if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });
+}
+
+void WorkerCore::SendFrame(StreamFrame<FromWorker> frame) {
+  session_->unanswered_messages = 0;
+  const auto connection = session_->connection ? connections_.find(*session_->connection) : connections_.end();
+  if (connection == connections_.end()) return;
+  outbox_.Add([connection = connection->second, frame = std::move(frame)]() mutable { connection->Send(std::move(frame)); });
+}
+
+void WorkerCore::Send(FromWorker message) {
+  if (auto frame = session_->stream.Send(std::move(message))) SendFrame(*std::move(frame));
+}
+
+// ---- what the coordinator says -----------------------------------------------------------------------------------------------------------------------
+
+void WorkerCore::Handle(LayoutUpdate message) {
+  session_->layout = std::move(message.layout);
+  if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots) CommitIfSlotsExist();
+}
+
+void WorkerCore::Handle(Dispatch message) {
+  if (!shutdown_code_) session_->queue.push_back(std::move(message));
+}
+
+void WorkerCore::Handle(CancelSteps message) {
+  const auto named = [&](EntryId step) { return std::find(message.steps.begin(), message.steps.end(), step) != message.steps.end(); };
+  std::deque<Dispatch> kept;
+  for (Dispatch& dispatch : session_->queue) {
+    if (!named(dispatch.step)) {
+      kept.push_back(std::move(dispatch));
+      continue;
+    }
+    Report report{dispatch.step, dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0};
+    ++reported_;
+    Send(std::move(report));
+  }
+  session_->queue = std::move(kept);
+  if (session_->live && named(session_->live->dispatch.step)) CancelLive();
+}
+
+void WorkerCore::Handle(MakeResource message) {
+  if (!session_->resources.insert(message.iterator).second) return;
+  outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), message, num_workers = session_->num_workers] {
+    inputs_.Open(message, options_.index, num_workers, options_.replicas,
+                 [weak, session, iterator = message.iterator](absl::StatusOr<std::optional<int64_t>> elements) {
+                   if (const auto core = weak.lock()) core->OnOpened(session, iterator, std::move(elements));
+                 });
+  });
+}
+
+void WorkerCore::OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<std::optional<int64_t>> elements) {
+  CoreLock lock(mu_, outbox_);
+  if (session_ == nullptr || session.lock() != session_ || session_->resources.count(iterator) == 0) return;
+  Send(ResourceReady{iterator, elements.status(), elements.ok() ? *elements : std::nullopt});
+}
+
+void WorkerCore::Handle(DropResource message) {
+  if (session_->resources.erase(message.iterator) == 0) return;
+  outbox_.Add([this, iterator = message.iterator] { inputs_.Close(iterator); });
+}
+
+void WorkerCore::Handle(Ping) {
+  Pong pong;
+  if (session_->live) {
+    const LiveStep& live = *session_->live;
+    const bool committing = live.state == WorkerSnapshot::Step::kCommitting;
+    pong.running = committing ? 0 : 1;
+    pong.committing = committing ? 1 : 0;
+    std::optional<PsWait> longest = live.transaction->waiting();
+    for (const auto& [ps, commit] : live.commits) {
+      if (!commit.answer && (!longest || commit.since < longest->since)) longest = PsWait{ps, commit.since};
+    }
+    if (longest) {
+      pong.blocked_on_ps = longest->ps;
+      pong.blocked_for = clock_.Elapsed() - longest->since;
+    }
+  }
+  Send(pong);
+}
+
+// ---- for status pages and tests ----------------------------------------------------------------------------------------------------------------------
+
+WorkerSnapshot WorkerCore::Inspect() const {
+  MutexLock lock(mu_);
+  WorkerSnapshot snapshot;
+  snapshot.epoch = known_.epoch;
+  snapshot.reported = reported_;
+  if (session_ == nullptr) return snapshot;
+  snapshot.attached = true;
+  snapshot.silent = Silent();
+  snapshot.connected = session_->connection.has_value();
+  snapshot.session = session_->stream.session();
+  snapshot.layout_version = session_->layout->version();
+  snapshot.resources = session_->resources;
+  snapshot.unacknowledged = session_->stream.unacknowledged();
+  for (const Dispatch& dispatch : session_->queue) snapshot.queued.push_back(dispatch.step);
+  if (!session_->live) return snapshot;
+  snapshot.step = session_->live->state;
+  snapshot.live = session_->live->dispatch.step;
+  for (const auto& [ps, commit] : session_->live->commits) {
+    if (!commit.answer) snapshot.unanswered.push_back(ps);
+  }
+  return snapshot;
+}
+
+uint64_t WorkerCore::StateHash() const {
+  const WorkerSnapshot snapshot = Inspect();
+  uint64_t hash = MixSeeds(snapshot.epoch.value(), snapshot.attached ? snapshot.session.value() + uint64_t{1} : 0);
+  const auto mix = [&hash](uint64_t value) { hash = MixSeeds(hash, value); };
+  mix(snapshot.layout_version);
+  mix(static_cast<uint64_t>(snapshot.step));
+  mix(snapshot.live ? snapshot.live->value() : 0);
+  mix(snapshot.queued.size());
+  for (const EntryId step : snapshot.queued) mix(step.value());
+  for (const int ps : snapshot.unanswered) mix(ps);
+  mix(snapshot.resources.size());
+  for (const ResourceId iterator : snapshot.resources) mix(iterator.value());
+  mix(snapshot.unacknowledged);
+  mix(snapshot.reported);
+  MutexLock lock(mu_);
+  mix(session_ != nullptr ? session_->stream.last_received() : 0);
+  mix(over_ ? 1 : shutdown_code_ ? 2 : draining_ ? 3 : 0);
+  return hash;
+}
+
+}  // namespace divvy
