@@ -81,10 +81,11 @@ class GradientTape {
   // ids as they were asked for, duplicates kept. InvalidArgument: target is not a scalar (rank 0) of float32 or float64. FailedPrecondition: called twice
   // (the first call frees the recording), inference mode, or a lookup in a variable that was also read whole. A failed target: its reason.
   absl::StatusOr<Gradients> Gradient(const Var& target);
-  Mode mode() const;
+  Mode mode() const { return mode_; }
 
  private:
   std::unique_ptr<internal::TapeState> state_;
+  Mode mode_;
 };
 
 }  // namespace divvy

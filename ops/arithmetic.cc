@@ -1,0 +1,162 @@
+// Elementwise operations, with one operand and with two.
+#include <algorithm>
+
+#include "ops/operation.h"
+
+namespace divvy {
+namespace {
+
+using internal::Backend;
+using internal::BinaryOp;
+using internal::GradientList;
+using internal::UnaryOp;
+using internal::Unfit;
+
+absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a, const Shape& b) {
+  std::vector<int64_t> dims(std::max(a.rank(), b.rank()));
+  const int rank = static_cast<int>(dims.size());
+  for (int axis = 0; axis < rank; ++axis) {   // counted from the end
+    const int64_t in_a = axis < a.rank() ? a.dim(-1 - axis) : 1;
+    const int64_t in_b = axis < b.rank() ? b.dim(-1 - axis) : 1;
+    if (in_a != in_b && in_a != 1 && in_b != 1) return Unfit(operation, a.ToString(), " and ", b.ToString(), " do not broadcast to one shape");
+    dims[rank - 1 - axis] = in_a == 1 ? in_b : in_a;
+  }
+  const Shape shape(dims);
+  RETURN_IF_ERROR(shape.status());
+  return shape;
+}
+
+// The values of both, in one dtype that is computed with.
+absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Backend& backend, const Var& a, const Var& b) {
+  Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
+  if (a.node()->adapts && internal::CheckFloating(operation, y).ok()) {
+    ASSIGN_OR_RETURN(x, internal::CastTo(backend, x, y.dtype()));
+  } else if (b.node()->adapts && internal::CheckFloating(operation, x).ok()) {
+    ASSIGN_OR_RETURN(y, internal::CastTo(backend, y, x.dtype()));
+  }
+  if (x.dtype() != y.dtype()) return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
+  RETURN_IF_ERROR(internal::CheckFloating(operation, x));
+  return std::pair<Tensor, Tensor>(std::move(x), std::move(y));
+}
+
+absl::StatusOr<Tensor> Compute(const Backend& backend, BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape) {
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(a, shape));
+  backend.Binary(op, a, b, y);
+  return y;
+}
+
+// What the derivative of a binary operation needs. Operands and result are kept only where a formula below names them.
+struct BinaryRecord {
+  const Backend* backend;
+  BinaryOp op;
+  bool for_a, for_b;
+  Shape a_shape, b_shape;
+  Tensor a, b, y;
+
+  absl::StatusOr<Tensor> Times(const Tensor& gradient, BinaryOp op, const Tensor& other, const Shape& to, double scale = 1) const {
+    ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, op, gradient, other, gradient.shape()));
+    return internal::SummedTo(*backend, product, to, scale);
+  }
+  absl::StatusOr<Tensor> Masked(const Tensor& gradient, BinaryOp mask, const Shape& to) const {
+    ASSIGN_OR_RETURN(const Tensor chosen, Compute(*backend, mask, a, b, gradient.shape()));
+    return Times(gradient, BinaryOp::kMultiply, chosen, to);
+  }
+  absl::StatusOr<Tensor> OfA(const Tensor& gradient) const {
+    switch (op) {
+      case BinaryOp::kMultiply: return Times(gradient, BinaryOp::kMultiply, b, a_shape);
+      case BinaryOp::kDivide: return Times(gradient, BinaryOp::kDivide, b, a_shape);
+      case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kGreaterEqual, a_shape);
+      default: return internal::SummedTo(*backend, gradient, a_shape);
+    }
+  }
+  absl::StatusOr<Tensor> OfB(const Tensor& gradient) const {
+    switch (op) {
+      case BinaryOp::kSubtract: return internal::SummedTo(*backend, gradient, b_shape, -1);
+      case BinaryOp::kMultiply: return Times(gradient, BinaryOp::kMultiply, a, b_shape);
+      case BinaryOp::kDivide: {   // -g a / b^2 = -(g y) / b
+        ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, BinaryOp::kMultiply, gradient, y, gradient.shape()));
+        return Times(product, BinaryOp::kDivide, b, b_shape, -1);
+      }
+      case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kLess, b_shape);
+      default: return internal::SummedTo(*backend, gradient, b_shape);
+    }
+  }
+  absl::StatusOr<GradientList> operator()(const Tensor& gradient) const {
+    GradientList gradients(2);
+    if (for_a) {
+      ASSIGN_OR_RETURN(gradients[0], OfA(gradient));
+    }
+    if (for_b) {
+      ASSIGN_OR_RETURN(gradients[1], OfB(gradient));
+    }
+    return gradients;
+  }
+};
+
+absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {a, b}));
+  ASSIGN_OR_RETURN(auto operands, Operands(operation, *backend, a, b));
+  auto& [x, z] = operands;
+  ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(operation, x.shape(), z.shape()));
+  ASSIGN_OR_RETURN(Tensor y, Compute(*backend, op, x, z, shape));
+  BinaryRecord record{backend, op, internal::NeedsGradient(a), internal::NeedsGradient(b), x.shape(), z.shape(), {}, {}, {}};
+  if (!record.for_a && !record.for_b) return Var(std::move(y));
+  if (op != BinaryOp::kAdd && op != BinaryOp::kSubtract) {
+    record.a = x;
+    record.b = z;
+    record.y = y;
+  }
+  return internal::Result(std::move(y), {a, b}, std::move(record));
+}
+
+Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) { return internal::OrFailed(TryBinary(operation, op, a, b)); }
+
+absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var& x) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {x}));
+  const Tensor& value = internal::ValueOf(x);
+  RETURN_IF_ERROR(internal::CheckFloating(operation, value));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value));
+  backend->Unary(op, value, y);
+  if (!internal::NeedsGradient(x)) return Var(std::move(y));
+  const Tensor kept = internal::KeptForGradient(op) == internal::Kept::kInput ? value : y;
+  return internal::Result(std::move(y), {x}, [backend, op, kept](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient));
+    backend->UnaryGradient(op, kept, gradient, dx);
+    return GradientList{std::move(dx)};
+  });
+}
+
+Var Unary(absl::string_view operation, UnaryOp op, const Var& x) { return internal::OrFailed(TryUnary(operation, op, x)); }
+
+absl::StatusOr<Var> TrySoftmax(const Var& x) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Softmax", {x}));
+  const Tensor& value = internal::ValueOf(x);
+  RETURN_IF_ERROR(internal::CheckFloating("Softmax", value));
+  if (value.shape().rank() == 0) return Unfit("Softmax", value.ToString(), " has no last axis");
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value));
+  backend->Softmax(value, y);
+  return internal::Result(y, {x}, [backend, y](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient));
+    backend->SoftmaxGradient(y, gradient, dx);
+    return GradientList{std::move(dx)};
+  });
+}
+
+}  // namespace
+
+Var operator+(const Var& a, const Var& b) { return Binary("operator+", BinaryOp::kAdd, a, b); }
+Var operator-(const Var& a, const Var& b) { return Binary("operator-", BinaryOp::kSubtract, a, b); }
+Var operator*(const Var& a, const Var& b) { return Binary("operator*", BinaryOp::kMultiply, a, b); }
+Var operator/(const Var& a, const Var& b) { return Binary("operator/", BinaryOp::kDivide, a, b); }
+Var Maximum(const Var& a, const Var& b) { return Binary("Maximum", BinaryOp::kMaximum, a, b); }
+Var operator-(const Var& a) { return Unary("operator-", UnaryOp::kNegative, a); }
+Var Exp(const Var& x) { return Unary("Exp", UnaryOp::kExp, x); }
+Var Log(const Var& x) { return Unary("Log", UnaryOp::kLog, x); }
+Var Sqrt(const Var& x) { return Unary("Sqrt", UnaryOp::kSqrt, x); }
+Var Square(const Var& x) { return Unary("Square", UnaryOp::kSquare, x); }
+Var Relu(const Var& x) { return Unary("Relu", UnaryOp::kRelu, x); }
+Var Sigmoid(const Var& x) { return Unary("Sigmoid", UnaryOp::kSigmoid, x); }
+Var Tanh(const Var& x) { return Unary("Tanh", UnaryOp::kTanh, x); }
+Var Softmax(const Var& x) { return internal::OrFailed(TrySoftmax(x)); }
+
+}  // namespace divvy

@@ -1,0 +1,88 @@
+// The seam behind which arithmetic is done: one implementation for each kind of device.
+#ifndef DIVVY_OPS_BACKEND_H_
+#define DIVVY_OPS_BACKEND_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "tensor/tensor.h"
+
+namespace divvy::internal {
+
+enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh };
+enum class BinaryOp {
+  kAdd, kSubtract, kMultiply, kDivide, kMaximum,
+  kGreaterEqual,   // 1 where a >= b, else 0: the mask of a maximum's gradient
+  kLess,           // 1 where not a >= b
+};
+
+// Which side of an operation its derivative is computed from: keeping that one is enough.
+enum class Kept { kInput, kOutput };
+constexpr Kept KeptForGradient(UnaryOp op) {
+  return op == UnaryOp::kLog || op == UnaryOp::kSquare || op == UnaryOp::kNegative ? Kept::kInput : Kept::kOutput;
+}
+
+// `batch` products of matrices that lie one after the other.
+struct MatMulArgs {
+  bool a_transposed = false;
+  bool b_transposed = false;
+  int64_t batch = 1;
+  int64_t m = 0, n = 0, k = 0;   // of the result [m, n] and the summed extent
+};
+
+// Lists of consecutive rows: list i is rows row_splits[i] .. row_splits[i+1].
+struct RowLists {
+  Tensor row_splits;                // int64 [batch + 1]
+  std::optional<Tensor> weights;    // [n], the rows' dtype; none: all 1
+  std::optional<Tensor> divisors;   // [batch], the rows' dtype; none: all 1
+};
+
+// The math of one kind of device. Stateless and thread-safe. Shapes and dtypes are the caller's care: REQUIRES of every method, unless it says otherwise:
+// tensors on this device, dtypes equal and float32 or float64, result tensors fresh (nobody else holds them) and of the right shape. Extents may be 0.
+// An error is one of the data, found while computing.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual void Unary(UnaryOp op, const Tensor& x, Tensor& y) const = 0;
+  // dx = gradient * op'(x), from x or y as KeptForGradient says.
+  virtual void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const = 0;
+  // a and b are broadcast to y's shape.
+  virtual void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const = 0;
+  // y = scale * x, broadcast to y's shape.
+  virtual void Broadcast(const Tensor& x, double scale, Tensor& y) const = 0;
+  // y = scale * (x summed over what y's shape would be stretched by to become x's). y's shape may have 1s where x has more.
+  virtual void SumTo(const Tensor& x, double scale, Tensor& y) const = 0;
+  virtual double SumOfSquares(const Tensor& x) const = 0;
+
+  virtual void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const = 0;
+
+  // Over the last axis.
+  virtual void Softmax(const Tensor& x, Tensor& y) const = 0;
+  virtual void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const = 0;
+
+  // labels: int64 [batch], or like the logits. Fills loss [batch] and softmax, like the logits. InvalidArgument: a label outside [0, classes).
+  virtual absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const = 0;
+  // Turns softmax into the gradient of the logits, in place.
+  virtual void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const = 0;
+  virtual void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const = 0;
+  virtual void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const = 0;
+
+  // Any two dtypes.
+  virtual void Cast(const Tensor& x, Tensor& y) const = 0;
+  // Any dtype: `rows` blocks of `block_bytes`, `from_stride` and `to_stride` bytes apart.
+  virtual void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const = 0;
+
+  // y[i] = sum of w[j] x[j] over the rows j of list i, divided by the list's divisor; zeros where that is 0. A row is what lies under axis 0 (rank >= 1).
+  virtual void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const = 0;
+  // The transposed map, which is its gradient: x[j] = w[j] y[i] / divisor.
+  virtual void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const = 0;
+  // Each row scaled down to the l2 norm max_norm where it is longer, and what that makes of a gradient.
+  virtual void ClipRows(const Tensor& x, double max_norm, Tensor& y) const = 0;
+  virtual void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const = 0;
+};
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_BACKEND_H_

@@ -1,0 +1,16 @@
+// The backends of this build.
+#ifndef DIVVY_OPS_BACKENDS_H_
+#define DIVVY_OPS_BACKENDS_H_
+
+#include "absl/status/statusor.h"
+#include "ops/backend.h"
+#include "tensor/tensor.h"
+
+namespace divvy::internal {
+
+// The backend of a device; lives as long as the process. Unimplemented: a GPU in a build without CUDA.
+absl::StatusOr<const Backend*> BackendFor(Device device);
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_BACKENDS_H_

@@ -1,0 +1,51 @@
+// Arithmetic on the CPU: OpenBLAS for products, plain loops that the compiler vectorises for the rest.
+#ifndef DIVVY_OPS_CPU_CPU_BACKEND_H_
+#define DIVVY_OPS_CPU_CPU_BACKEND_H_
+
+#include "ops/backend.h"
+
+namespace divvy::internal {
+
+// Each call runs on the calling thread; products use the threads that SetBlasThreads allows. One source file for each family of methods.
+// Sums of float32 that end in one number are accumulated in double; sums over rows (a bias's gradient) in float32, where the loop is a vector's.
+class CpuBackend : public Backend {
+ public:
+  // elementwise.cc
+  void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
+  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
+  void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
+  void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
+  void SumTo(const Tensor& x, double scale, Tensor& y) const override;
+  double SumOfSquares(const Tensor& x) const override;
+  // matmul.cc
+  void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;
+  // losses.cc
+  void Softmax(const Tensor& x, Tensor& y) const override;
+  void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
+  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
+  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
+  void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
+  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
+  // cast.cc
+  void Cast(const Tensor& x, Tensor& y) const override;
+  void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  // rows.cc
+  void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const override;
+  void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const override;
+  void ClipRows(const Tensor& x, double max_norm, Tensor& y) const override;
+  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const override;
+};
+
+// Calls `visit` with a float or a double. REQUIRES: dtype is float32 or float64.
+template <typename Visit>
+void OnFloating(DType dtype, Visit&& visit) {
+  if (dtype == DType::kFloat32) {
+    visit(float{});
+  } else {
+    visit(double{});
+  }
+}
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_CPU_CPU_BACKEND_H_

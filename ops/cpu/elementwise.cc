@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/loops.h"
+
+namespace divvy::internal {
+namespace {
+
+template <typename T>
+T SigmoidOf(T x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));   // never the exponential of something large
+}
+
+template <typename T, typename Function>
+void Map(const Tensor& x, Tensor& y, Function function) {
+  const T* __restrict from = x.data_as<T>();
+  T* __restrict to = y.fresh_data<T>();
+  const int64_t n = y.shape().num_elements();
+  for (int64_t i = 0; i < n; ++i) to[i] = function(from[i]);
+}
+
+template <typename T, typename Function>
+void Map2(const Tensor& x, const Tensor& z, Tensor& y, Function function) {
+  const T* __restrict a = x.data_as<T>();
+  const T* __restrict b = z.data_as<T>();
+  T* __restrict to = y.fresh_data<T>();
+  const int64_t n = y.shape().num_elements();
+  for (int64_t i = 0; i < n; ++i) to[i] = function(a[i], b[i]);
+}
+
+template <typename T>
+void UnaryAs(UnaryOp op, const Tensor& x, Tensor& y) {
+  switch (op) {
+    case UnaryOp::kNegative: return Map<T>(x, y, [](T v) { return -v; });
+    case UnaryOp::kExp: return Map<T>(x, y, [](T v) { return std::exp(v); });
+    case UnaryOp::kLog: return Map<T>(x, y, [](T v) { return std::log(v); });
+    case UnaryOp::kSqrt: return Map<T>(x, y, [](T v) { return std::sqrt(v); });
+    case UnaryOp::kSquare: return Map<T>(x, y, [](T v) { return v * v; });
+    case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });   // a NaN stays one
+    case UnaryOp::kSigmoid: return Map<T>(x, y, [](T v) { return SigmoidOf(v); });
+    case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return std::tanh(v); });
+  }
+}
+
+template <typename T>
+void UnaryGradientAs(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) {
+  switch (op) {
+    case UnaryOp::kNegative: return Map2<T>(kept, gradient, dx, [](T, T g) { return -g; });
+    case UnaryOp::kExp: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * y; });
+    case UnaryOp::kLog: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g / x; });
+    case UnaryOp::kSqrt: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * T(0.5) / y; });
+    case UnaryOp::kSquare: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * 2 * x; });
+    case UnaryOp::kRelu: return Map2<T>(kept, gradient, dx, [](T y, T g) { return y > 0 ? g : T(0); });
+    case UnaryOp::kSigmoid: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * y * (1 - y); });
+    case UnaryOp::kTanh: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * (1 - y * y); });
+  }
+}
+
+// One innermost loop: the strides are constants in each branch, so that each is vectorised by itself.
+template <typename T, typename Function>
+void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b, int64_t b_stride, T* __restrict y, int64_t n, Function function) {
+  if (a_stride == 1 && b_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] = function(a[i], b[i]);
+  } else if (a_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] = function(a[i], *b);
+  } else if (b_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] = function(*a, b[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = function(*a, *b);
+  }
+}
+
+template <typename T, typename Function>
+void BinaryLoops(const Tensor& a, const Tensor& b, Tensor& y, Function function) {
+  const LoopNest<3> loops = MakeLoops<3>(y.shape(), {&a.shape(), &b.shape(), &y.shape()});
+  const int inner = loops.rank - 1;
+  const T* from_a = a.data_as<T>();
+  const T* from_b = b.data_as<T>();
+  T* to = y.fresh_data<T>();
+  ForEachInnerLoop(loops, [&](const std::array<int64_t, 3>& at) {
+    BinaryInner(from_a + at[0], loops.stride[0][inner], from_b + at[1], loops.stride[1][inner], to + at[2], loops.extent[inner], function);
+  });
+}
+
+template <typename T>
+void BinaryAs(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
+  switch (op) {
+    case BinaryOp::kAdd: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v + w; });
+    case BinaryOp::kSubtract: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v - w; });
+    case BinaryOp::kMultiply: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v * w; });
+    case BinaryOp::kDivide: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v / w; });
+    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w || v != v ? v : w; });   // a NaN on either side stays
+    case BinaryOp::kGreaterEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(1) : T(0); });
+    case BinaryOp::kLess: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(0) : T(1); });
+  }
+}
+
+// In double and in four lanes: as exact as one wants, and not one long chain of additions.
+template <typename T>
+double SumOf(const T* x, int64_t n) {
+  double lanes[4] = {0, 0, 0, 0};
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (int lane = 0; lane < 4; ++lane) lanes[lane] += x[i + lane];
+  }
+  for (; i < n; ++i) lanes[0] += x[i];
+  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
+template <typename T>
+void SumToAs(const Tensor& x, double scale, Tensor& y) {
+  const LoopNest<2> loops = MakeLoops<2>(x.shape(), {&x.shape(), &y.shape()});
+  const int inner = loops.rank - 1;
+  const int64_t n = loops.extent[inner];
+  const T* from = x.data_as<T>();
+  T* to = y.fresh_data<T>();
+  const int64_t results = y.shape().num_elements();
+  std::fill_n(to, results, T(0));
+  ForEachInnerLoop(loops, [&](const std::array<int64_t, 2>& at) {
+    const T* __restrict row = from + at[0];
+    T* __restrict sum = to + at[1];
+    if (loops.stride[1][inner] == 0) {
+      *sum += static_cast<T>(SumOf(row, n));
+    } else {
+      for (int64_t i = 0; i < n; ++i) sum[i] += row[i];
+    }
+  });
+  if (scale == 1) return;
+  for (int64_t i = 0; i < results; ++i) to[i] = static_cast<T>(to[i] * scale);
+}
+
+}  // namespace
+
+void CpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) { UnaryAs<decltype(t)>(op, x, y); });
+}
+
+void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
+  OnFloating(kept.dtype(), [&](auto t) { UnaryGradientAs<decltype(t)>(op, kept, gradient, dx); });
+}
+
+void CpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  OnFloating(a.dtype(), [&](auto t) { BinaryAs<decltype(t)>(op, a, b, y); });
+}
+
+void CpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T factor = static_cast<T>(scale);
+    BinaryLoops<T>(x, x, y, [factor](T v, T) { return v * factor; });
+  });
+}
+
+void CpuBackend::SumTo(const Tensor& x, double scale, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) { SumToAs<decltype(t)>(x, scale, y); });
+}
+
+double CpuBackend::SumOfSquares(const Tensor& x) const {
+  double sum = 0;
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* values = x.data_as<T>();
+    const int64_t n = x.shape().num_elements();
+    double lanes[4] = {0, 0, 0, 0};
+    for (int64_t i = 0; i < n; ++i) lanes[i & 3] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+  });
+  return sum;
+}
+
+}  // namespace divvy::internal

@@ -1,0 +1,88 @@
+// Walking tensors of different but broadcastable shapes together.
+#ifndef DIVVY_OPS_CPU_LOOPS_H_
+#define DIVVY_OPS_CPU_LOOPS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "tensor/shape.h"
+
+namespace divvy::internal {
+
+// Nested loops over `full`'s elements, with the distance that each of N operands moves in each loop (0 where it is stretched). Loops that can be walked as
+// one are merged: operands of equal shape give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
+template <size_t N>
+struct LoopNest {
+  int rank = 0;   // at least 1
+  std::array<int64_t, Shape::kMaxRank> extent{};
+  std::array<std::array<int64_t, Shape::kMaxRank>, N> stride{};
+};
+
+// Elements from one index of `axis` to the next in an operand aligned at the right of a shape of rank `full_rank`; 0 where it is stretched.
+inline int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
+  const int own = axis - (full_rank - operand.rank());
+  if (own < 0 || operand.dim(own) == 1) return 0;
+  int64_t stride = 1;
+  for (int i = own + 1; i < operand.rank(); ++i) stride *= operand.dim(i);
+  return stride;
+}
+
+// REQUIRES: each operand's shape broadcasts to `full`.
+template <size_t N>
+LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& operands) {
+  LoopNest<N> reversed;   // innermost first, while it grows
+  int& rank = reversed.rank;
+  for (int axis = full.rank() - 1; axis >= 0; --axis) {
+    if (full.dim(axis) == 1) continue;
+    std::array<int64_t, N> strides;
+    bool merges = rank > 0;
+    for (size_t i = 0; i < N; ++i) {
+      strides[i] = BroadcastStride(*operands[i], axis, full.rank());
+      if (merges && strides[i] != reversed.stride[i][rank - 1] * reversed.extent[rank - 1]) merges = false;
+    }
+    if (merges) {
+      reversed.extent[rank - 1] *= full.dim(axis);
+      continue;
+    }
+    reversed.extent[rank] = full.dim(axis);
+    for (size_t i = 0; i < N; ++i) reversed.stride[i][rank] = strides[i];
+    ++rank;
+  }
+  if (rank == 0) {   // a single element
+    reversed.extent[0] = 1;
+    rank = 1;
+  }
+  LoopNest<N> loops;
+  loops.rank = rank;
+  for (int axis = 0; axis < rank; ++axis) {
+    loops.extent[axis] = reversed.extent[rank - 1 - axis];
+    for (size_t i = 0; i < N; ++i) loops.stride[i][axis] = reversed.stride[i][rank - 1 - axis];
+  }
+  return loops;
+}
+
+// Calls body(offset of each operand) for each innermost loop, in order.
+template <size_t N, typename Body>
+void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
+  for (int axis = 0; axis < loops.rank; ++axis) {
+    if (loops.extent[axis] == 0) return;
+  }
+  std::array<int64_t, Shape::kMaxRank> index{};
+  std::array<int64_t, N> offset{};
+  const int outer = loops.rank - 1;
+  while (true) {
+    body(offset);
+    int axis = outer - 1;
+    for (; axis >= 0; --axis) {
+      const bool wraps = ++index[axis] == loops.extent[axis];
+      for (size_t i = 0; i < N; ++i) offset[i] += wraps ? -loops.stride[i][axis] * (loops.extent[axis] - 1) : loops.stride[i][axis];
+      if (!wraps) break;
+      index[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_CPU_LOOPS_H_

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "ops/cpu/cpu_backend.h"
+
+namespace divvy::internal {
+namespace {
+
+// to[i] = exp(x[i] - max); returns their sum, and the maximum through `max`.
+template <typename T>
+T ShiftedExponentials(const T* x, T* to, int64_t n, T* max) {
+  *max = n == 0 ? T(0) : *std::max_element(x, x + n);
+  T sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += to[i] = std::exp(x[i] - *max);
+  return sum;
+}
+
+template <typename T>
+void Scale(T* x, int64_t n, T factor) {
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+struct Rows {
+  int64_t rows;
+  int64_t width;
+  explicit Rows(const Shape& shape) : width(shape.dim(-1)) { rows = width == 0 ? 0 : shape.num_elements() / width; }
+};
+
+absl::Status LabelError(int64_t label, int64_t example, int64_t classes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("SoftmaxCrossEntropy: label ", label, " of example ", example, " is outside [0, ", classes, "): the logits have ", classes, " classes"));
+}
+
+template <typename T>
+absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) {
+  const int64_t examples = logits.shape().dim(0), classes = logits.shape().dim(1);
+  const bool by_number = labels.dtype() == DType::kInt64;
+  T* const losses = loss.fresh_data<T>();
+  for (int64_t i = 0; i < examples; ++i) {
+    const T* x = logits.data_as<T>() + i * classes;
+    T* y = softmax.fresh_data<T>() + i * classes;
+    T max;
+    const T sum = ShiftedExponentials(x, y, classes, &max);
+    const T log_sum = std::log(sum);
+    if (by_number) {
+      const int64_t label = labels.data_as<int64_t>()[i];
+      if (label < 0 || label >= classes) return LabelError(label, i, classes);
+      losses[i] = log_sum - (x[label] - max);
+    } else {
+      const T* probability = labels.data_as<T>() + i * classes;
+      losses[i] = 0;
+      for (int64_t j = 0; j < classes; ++j) {
+        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));   // 0 times infinity is none of the loss
+      }
+    }
+    Scale(y, classes, 1 / sum);
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+void SoftmaxCrossEntropyGradientAs(const Tensor& labels, const Tensor& gradient, Tensor& softmax) {
+  const int64_t examples = softmax.shape().dim(0), classes = softmax.shape().dim(1);
+  for (int64_t i = 0; i < examples; ++i) {
+    T* y = softmax.fresh_data<T>() + i * classes;
+    const T g = gradient.data_as<T>()[i];
+    if (labels.dtype() == DType::kInt64) {
+      y[labels.data_as<int64_t>()[i]] -= 1;
+      Scale(y, classes, g);
+      continue;
+    }
+    const T* probability = labels.data_as<T>() + i * classes;
+    T total = 0;   // 1 for probabilities; the derivative holds for other weights too
+    for (int64_t j = 0; j < classes; ++j) total += probability[j];
+    for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
+  }
+}
+
+}  // namespace
+
+void CpuBackend::Softmax(const Tensor& x, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const Rows extent(x.shape());
+    for (int64_t i = 0; i < extent.rows; ++i) {
+      T* to = y.fresh_data<T>() + i * extent.width;
+      T max;
+      Scale(to, extent.width, 1 / ShiftedExponentials(x.data_as<T>() + i * extent.width, to, extent.width, &max));
+    }
+  });
+}
+
+void CpuBackend::SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const {
+  OnFloating(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const Rows extent(y.shape());
+    for (int64_t i = 0; i < extent.rows; ++i) {
+      const T* p = y.data_as<T>() + i * extent.width;
+      const T* g = gradient.data_as<T>() + i * extent.width;
+      T* to = dx.fresh_data<T>() + i * extent.width;
+      T dot = 0;
+      for (int64_t j = 0; j < extent.width; ++j) dot += p[j] * g[j];
+      for (int64_t j = 0; j < extent.width; ++j) to[j] = p[j] * (g[j] - dot);
+    }
+  });
+}
+
+absl::Status CpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const {
+  absl::Status status;
+  OnFloating(logits.dtype(), [&](auto t) { status = SoftmaxCrossEntropyAs<decltype(t)>(logits, labels, loss, softmax); });
+  return status;
+}
+
+void CpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const {
+  OnFloating(softmax.dtype(), [&](auto t) { SoftmaxCrossEntropyGradientAs<decltype(t)>(labels, gradient, softmax); });
+}
+
+void CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+  OnFloating(logits.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* x = logits.data_as<T>();
+    const T* z = labels.data_as<T>();
+    T* to = loss.fresh_data<T>();
+    const int64_t n = logits.shape().num_elements();
+    for (int64_t i = 0; i < n; ++i) to[i] = std::max(x[i], T(0)) - x[i] * z[i] + std::log1p(std::exp(-std::abs(x[i])));
+  });
+}
+
+void CpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {
+  Unary(UnaryOp::kSigmoid, logits, dx);
+  OnFloating(logits.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const T* z = labels.data_as<T>();
+    const T* g = gradient.data_as<T>();
+    T* to = dx.fresh_data<T>();
+    const int64_t n = logits.shape().num_elements();
+    for (int64_t i = 0; i < n; ++i) to[i] = g[i] * (to[i] - z[i]);
+  });
+}
+
+}  // namespace divvy::internal

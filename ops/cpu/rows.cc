@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cpu/cpu_backend.h"
+
+namespace divvy::internal {
+namespace {
+
+template <typename T>
+T WeightOf(const RowLists& lists, int64_t row) {
+  return lists.weights ? lists.weights->data_as<T>()[row] : T(1);
+}
+
+template <typename T>
+T DivisorOf(const RowLists& lists, int64_t list) {
+  return lists.divisors ? lists.divisors->data_as<T>()[list] : T(1);
+}
+
+template <typename T>
+void CombineRowsAs(const RowLists& lists, const Tensor& x, Tensor& y) {
+  const int64_t batch = y.shape().dim(0), width = y.shape().row_elements();
+  const int64_t* splits = lists.row_splits.data_as<int64_t>();
+  T* const sums = y.fresh_data<T>();
+  std::fill_n(sums, batch * width, T(0));
+  for (int64_t i = 0; i < batch; ++i) {
+    const T divisor = DivisorOf<T>(lists, i);
+    if (divisor == 0) continue;
+    T* __restrict sum = sums + i * width;
+    for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
+      const T* __restrict row = x.data_as<T>() + j * width;
+      const T weight = WeightOf<T>(lists, j);
+      for (int64_t k = 0; k < width; ++k) sum[k] += weight * row[k];
+    }
+    if (lists.divisors) {
+      for (int64_t k = 0; k < width; ++k) sum[k] /= divisor;
+    }
+  }
+}
+
+template <typename T>
+void SpreadRowsAs(const RowLists& lists, const Tensor& y, Tensor& x) {
+  const int64_t batch = y.shape().dim(0), width = y.shape().row_elements();
+  const int64_t* splits = lists.row_splits.data_as<int64_t>();
+  for (int64_t i = 0; i < batch; ++i) {
+    const T* __restrict row = y.data_as<T>() + i * width;
+    const T divisor = DivisorOf<T>(lists, i);
+    for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
+      T* __restrict to = x.fresh_data<T>() + j * width;
+      const T factor = divisor == 0 ? T(0) : WeightOf<T>(lists, j) / divisor;
+      for (int64_t k = 0; k < width; ++k) to[k] = factor * row[k];
+    }
+  }
+}
+
+template <typename T>
+double Dot(const T* a, const T* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+}  // namespace
+
+void CpuBackend::CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) { CombineRowsAs<decltype(t)>(lists, x, y); });
+}
+
+void CpuBackend::SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const {
+  OnFloating(x.dtype(), [&](auto t) { SpreadRowsAs<decltype(t)>(lists, y, x); });
+}
+
+void CpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const int64_t rows = x.shape().dim(0), width = x.shape().row_elements();
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* from = x.data_as<T>() + i * width;
+      T* to = y.fresh_data<T>() + i * width;
+      const double norm = std::sqrt(Dot(from, from, width));
+      const T factor = norm > max_norm ? static_cast<T>(max_norm / norm) : T(1);
+      for (int64_t k = 0; k < width; ++k) to[k] = from[k] * factor;
+    }
+  });
+}
+
+void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const {
+  OnFloating(x.dtype(), [&](auto t) {
+    using T = decltype(t);
+    const int64_t rows = x.shape().dim(0), width = x.shape().row_elements();
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* from = x.data_as<T>() + i * width;
+      const T* g = gradient.data_as<T>() + i * width;
+      T* to = dx.fresh_data<T>() + i * width;
+      const double norm = std::sqrt(Dot(from, from, width));
+      const bool clips = norm > max_norm;
+      const double factor = clips ? max_norm / norm : 1;
+      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;   // what only lengthens the row is clipped away
+      for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
+    }
+  });
+}
+
+}  // namespace divvy::internal

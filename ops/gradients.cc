@@ -1,0 +1,66 @@
+#include "ops/gradients.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "ops/backends.h"
+
+namespace divvy {
+namespace {
+
+const Tensor& Values(const GradientValue& gradient) {
+  const auto* slices = std::get_if<IndexedSlices>(&gradient);
+  return slices != nullptr ? slices->rows : std::get<Tensor>(gradient);
+}
+
+Tensor& Values(GradientValue& gradient) { return const_cast<Tensor&>(Values(std::as_const(gradient))); }
+
+absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, const Tensor& values) {
+  if (values.dtype() != DType::kFloat32 && values.dtype() != DType::kFloat64) {
+    return absl::InvalidArgumentError(absl::StrCat("gradient of ", name, ": ", values.ToString(), " is not computed with; float32 or float64 is"));
+  }
+  return internal::BackendFor(values.device());
+}
+
+}  // namespace
+
+void Gradients::Set(absl::string_view variable, GradientValue gradient) { entries_.insert_or_assign(std::string(variable), std::move(gradient)); }
+
+absl::StatusOr<double> Gradients::GlobalNorm() const {
+  double sum = 0;
+  for (const auto& [name, gradient] : entries_) {
+    ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
+    sum += backend->SumOfSquares(Values(gradient));
+  }
+  return std::sqrt(sum);
+}
+
+absl::Status Gradients::ClipByGlobalNorm(double norm) {
+  if (!(norm > 0)) return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the norm to clip to is ", norm, "; it must be above 0"));
+  ASSIGN_OR_RETURN(const double global_norm, GlobalNorm());
+  if (std::isfinite(global_norm)) return global_norm > norm ? Scale(norm / global_norm) : absl::OkStatus();
+  for (const auto& [name, gradient] : entries_) {
+    ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
+    if (std::isfinite(backend->SumOfSquares(Values(gradient)))) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name, " has an element that is infinite or NaN; a smaller learning "
+                                                   "rate, or data without such values, helps"));
+  }
+  return absl::InvalidArgumentError("ClipByGlobalNorm: the squares of the gradients' elements sum to more than a double holds");
+}
+
+absl::Status Gradients::Scale(double factor) {
+  std::map<std::string, GradientValue> scaled = entries_;   // all or nothing
+  for (auto& [name, gradient] : scaled) {
+    Tensor& values = Values(gradient);
+    ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, values));
+    ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(values.dtype(), values.shape(), values.device()));
+    backend->Broadcast(values, factor, result);
+    values = std::move(result);
+  }
+  entries_ = std::move(scaled);
+  return absl::OkStatus();
+}
+
+}  // namespace divvy

@@ -1,0 +1,114 @@
+// Operations that move or convert elements.
+#include "ops/operation.h"
+
+namespace divvy {
+namespace {
+
+using internal::Backend;
+using internal::GradientList;
+using internal::Unfit;
+
+absl::StatusOr<Var> TryReshape(const Var& x, const Shape& shape) {
+  RETURN_IF_ERROR(x.status());
+  const Tensor& value = internal::ValueOf(x);
+  absl::StatusOr<Tensor> y = value.Reshape(shape);
+  if (!y.ok()) return Unfit("Reshape", value.shape().ToString(), " to ", shape.ToString(), ": ", y.status().message());
+  return internal::Result(*std::move(y), {x}, [from = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, gradient.Reshape(from));
+    return GradientList{std::move(dx)};
+  });
+}
+
+// A tensor cut at an axis: `rows` blocks, each what lies from that axis on under one index of the axes before.
+struct Blocks {
+  int64_t rows = 1;
+  int64_t bytes = 0;   // of one block
+  Blocks(const Tensor& x, int axis) {
+    for (int i = 0; i < axis; ++i) rows *= x.shape().dim(i);
+    bytes = rows == 0 ? 0 : x.size_bytes() / rows;
+  }
+};
+
+absl::StatusOr<Shape> ConcatShape(absl::Span<const Var> parts, int axis) {
+  const Tensor& first = internal::ValueOf(parts[0]);
+  std::vector<int64_t> dims(first.shape().dims().begin(), first.shape().dims().end());
+  dims[axis] = 0;
+  for (const Var& var : parts) {
+    const Tensor& part = internal::ValueOf(var);
+    bool fits = part.dtype() == first.dtype() && part.shape().rank() == first.shape().rank();
+    for (int i = 0; fits && i < first.shape().rank(); ++i) fits = i == axis || part.shape().dim(i) == first.shape().dim(i);
+    if (!fits) return Unfit("Concat", first.ToString(), " and ", part.ToString(), " do not join along axis ", axis);
+    dims[axis] += part.shape().dim(axis);
+  }
+  return Shape(dims);
+}
+
+absl::StatusOr<GradientList> ConcatGradient(const Backend& backend, const std::vector<Shape>& shapes, int axis, const Tensor& gradient) {
+  const Blocks from(gradient, axis);
+  GradientList gradients(shapes.size());
+  const char* data = static_cast<const char*>(gradient.data());
+  int64_t offset = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shapes[i]));
+    const Blocks to(dx, axis);
+    backend.CopyBlocks(data + offset, from.bytes, dx.fresh_data<char>(), to.bytes, to.bytes, to.rows);
+    offset += to.bytes;
+    gradients[i] = std::move(dx);
+  }
+  return gradients;
+}
+
+absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
+  if (parts.empty()) return Unfit("Concat", "nothing to join");
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Concat", parts));
+  const Tensor& first = internal::ValueOf(parts[0]);
+  const int rank = first.shape().rank();
+  if (axis < -rank || axis >= rank) return Unfit("Concat", "axis ", axis, " of ", first.ToString(), " does not exist");
+  if (axis < 0) axis += rank;
+  ASSIGN_OR_RETURN(const Shape shape, ConcatShape(parts, axis));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(first, shape));
+  const Blocks to(y, axis);
+  char* data = y.fresh_data<char>();
+  std::vector<Shape> shapes;
+  for (const Var& var : parts) {
+    const Tensor& part = internal::ValueOf(var);
+    const Blocks from(part, axis);
+    backend->CopyBlocks(part.data(), from.bytes, data, to.bytes, from.bytes, from.rows);
+    data += from.bytes;
+    shapes.push_back(part.shape());
+  }
+  return internal::Result(std::move(y), parts, [backend, shapes, axis](const Tensor& gradient) { return ConcatGradient(*backend, shapes, axis, gradient); });
+}
+
+absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Cast", {x}));
+  const Tensor& value = internal::ValueOf(x);
+  if (value.dtype() == dtype) return x;
+  absl::StatusOr<Tensor> y = internal::CastTo(*backend, value, dtype);
+  if (!y.ok()) return Unfit("Cast", value.ToString(), " to ", DTypeName(dtype), ": ", y.status().message());
+  if (!IsFloating(dtype) || !IsFloating(value.dtype())) return Var(*std::move(y));
+  return internal::Result(*std::move(y), {x}, [backend, from = value.dtype()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, internal::CastTo(*backend, gradient, from));
+    return GradientList{std::move(dx)};
+  });
+}
+
+}  // namespace
+
+Var Reshape(const Var& x, const Shape& shape) { return internal::OrFailed(TryReshape(x, shape)); }
+Var Concat(absl::Span<const Var> parts, int axis) { return internal::OrFailed(TryConcat(parts, axis)); }
+Var Cast(const Var& x, DType dtype) { return internal::OrFailed(TryCast(x, dtype)); }
+
+Var StopGradient(const Var& x) {
+  if (absl::Status status = x.status(); !status.ok()) return internal::FailedVar(std::move(status));
+  return Var(internal::ValueOf(x));
+}
+
+Var Range(int64_t n) {
+  if (n < 0) return internal::FailedVar(Unfit("Range", n, " elements"));
+  std::vector<int64_t> values(n);
+  for (int64_t i = 0; i < n; ++i) values[i] = i;
+  return Var(Tensor::Vector<int64_t>(values));
+}
+
+}  // namespace divvy

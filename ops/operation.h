@@ -1,0 +1,45 @@
+// What the operations of ops.h share. Private to ops/.
+#ifndef DIVVY_OPS_OPERATION_H_
+#define DIVVY_OPS_OPERATION_H_
+
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "ops/backends.h"
+#include "ops/ops.h"
+#include "ops/recording.h"
+
+namespace divvy::internal {
+
+using GradientList = std::vector<std::optional<Tensor>>;
+
+inline Var OrFailed(absl::StatusOr<Var> result) { return result.ok() ? *std::move(result) : FailedVar(result.status()); }
+
+template <typename... Parts>
+absl::Status Unfit(absl::string_view operation, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", parts...));
+}
+
+// Fetches the operands. The first error among them, or that they lie on different devices.
+absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands);
+// InvalidArgument: not float32 or float64.
+absl::Status CheckFloating(absl::string_view operation, const Tensor& x);
+// A fresh tensor beside `like`.
+absl::StatusOr<Tensor> NewLike(const Tensor& like);
+absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape);
+// x itself where it has the dtype.
+absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype);
+// scale times x, summed over what `shape` was stretched by to become x's.
+absl::StatusOr<Tensor> SummedTo(const Backend& backend, const Tensor& x, const Shape& shape, double scale = 1);
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_OPERATION_H_

@@ -1,0 +1,195 @@
+#include "ops/tape_state.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "ops/backends.h"
+
+namespace divvy::internal {
+namespace {
+
+absl::Status CheckRead(const ReadRequest& request) {
+  const Shape& shape = request.value.shape();
+  if (!request.ids || (shape.rank() >= 1 && shape.dim(0) == request.ids->shape().num_elements())) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("reading ", request.ids->shape().num_elements(), " rows of ", request.name, " gave ", request.value.ToString()));
+}
+
+void Fill(ReadRequest request, Leaf& leaf) {
+  VarNode& node = *leaf.node;
+  node.pending = false;
+  node.status = CheckRead(request);
+  if (!node.status.ok()) return;
+  leaf.num_rows = request.num_rows;
+  if (!leaf.from_rows) {
+    node.value = std::move(request.value);
+    return;
+  }
+  absl::StatusOr<Tensor> value = leaf.from_rows(request.value);
+  node.status = value.status();
+  if (value.ok()) node.value = *std::move(value);
+}
+
+absl::StatusOr<Tensor> Sum(const Tensor& a, const Tensor& b) {
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(a.device()));
+  ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(a.dtype(), a.shape(), a.device()));
+  backend->Binary(BinaryOp::kAdd, a, b, sum);
+  return sum;
+}
+
+absl::Status Accumulate(VarNode& node, Tensor gradient) {
+  if (node.gradient) {
+    ASSIGN_OR_RETURN(node.gradient, Sum(*node.gradient, gradient));
+  } else {
+    node.gradient = std::move(gradient);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> Joined(const Tensor& a, const Tensor& b) {
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(a.device()));
+  ASSIGN_OR_RETURN(Tensor joined, Tensor::Uninitialized(a.dtype(), a.shape().WithRows(a.shape().dim(0) + b.shape().dim(0)), a.device()));
+  char* to = joined.fresh_data<char>();
+  backend->CopyBlocks(a.data(), 0, to, 0, a.size_bytes(), 1);
+  backend->CopyBlocks(b.data(), 0, to + a.size_bytes(), 0, b.size_bytes(), 1);
+  return joined;
+}
+
+// A table may be looked up several times: one entry, with the ids of all.
+absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients& gradients) {
+  const auto found = gradients.entries().find(name);
+  if (found != gradients.entries().end()) {
+    const auto& before = std::get<IndexedSlices>(found->second);
+    ASSIGN_OR_RETURN(slices.ids, Joined(before.ids, slices.ids));
+    ASSIGN_OR_RETURN(slices.rows, Joined(before.rows, slices.rows));
+  }
+  gradients.Set(name, std::move(slices));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Leaf& TapeState::Whole(absl::string_view name) {
+  const auto found = whole_.find(name);
+  if (found != whole_.end()) return *found->second;
+  Leaf& leaf = AddPending(name);
+  whole_.emplace(std::string(name), &leaf);
+  return leaf;
+}
+
+Leaf& TapeState::AddPending(absl::string_view name) {
+  leaves_.push_back(std::make_unique<Leaf>());
+  Leaf& leaf = *leaves_.back();
+  leaf.name = std::string(name);
+  leaf.node = std::make_shared<VarNode>();
+  leaf.node->tape = this;
+  leaf.node->pending = true;
+  leaf.node->needs_gradient = records_;
+  pending_.push_back(&leaf);
+  return leaf;
+}
+
+absl::StatusOr<std::shared_ptr<VarNode>> TapeState::AddWatched(absl::string_view name, Tensor value) {
+  for (const auto& leaf : leaves_) {
+    if (leaf->name != name) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Watch: ", name, " was watched or read before on this tape; its gradient would be two"));
+  }
+  Leaf& leaf = AddPending(name);
+  pending_.pop_back();
+  whole_.emplace(leaf.name, &leaf);
+  leaf.asked = true;
+  leaf.node->pending = false;
+  leaf.node->value = std::move(value);
+  return leaf.node;
+}
+
+void TapeState::Flush() {
+  std::vector<Leaf*> leaves = std::exchange(pending_, {});
+  std::vector<ReadRequest> requests(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    requests[i].name = leaves[i]->name;
+    requests[i].ids = leaves[i]->ids;
+  }
+  const absl::Status status = variables_.Read(absl::MakeSpan(requests));
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (status.ok()) {
+      Fill(std::move(requests[i]), *leaves[i]);
+    } else {
+      leaves[i]->node->pending = false;
+      leaves[i]->node->status = status;
+    }
+  }
+}
+
+absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {
+  if (!records_) return absl::FailedPreconditionError("Gradient: the tape is in inference mode and has kept nothing");
+  if (differentiated_) return absl::FailedPreconditionError("Gradient: called before on this tape; the first call frees the recording. Add up the targets");
+  RETURN_IF_ERROR(target.status);
+  const Tensor& value = target.value;
+  if (value.shape().rank() != 0 || (value.dtype() != DType::kFloat32 && value.dtype() != DType::kFloat64)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Gradient: the target is ", value.ToString(), ", not a floating scalar; reduce it with ReduceMean or ReduceSum"));
+  }
+  if (target.tape != nullptr && target.tape != this) return absl::InvalidArgumentError("Gradient: the target was recorded on another tape");
+  return CheckTables();
+}
+
+absl::Status TapeState::CheckTables() const {
+  for (const auto& leaf : leaves_) {
+    if (!leaf->ids) continue;
+    const auto whole = whole_.find(leaf->name);
+    if (whole == whole_.end() || !whole->second->asked) continue;
+    return absl::FailedPreconditionError(absl::StrCat("Gradient: ", leaf->name,
+                                                      " was both looked up and read whole (or watched) on this tape: its gradient cannot be rows and dense at "
+                                                      "once. Read it whole and Gather, or look up only"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode>& target) {
+  if (target->pending) target->tape->Flush();
+  RETURN_IF_ERROR(CheckDifferentiable(*target));
+  differentiated_ = true;
+  records_ = false;   // what is computed from here on is not asked about any more
+  if (target->needs_gradient) {
+    ASSIGN_OR_RETURN(target->gradient, Tensor::Uninitialized(target->value.dtype(), {}, target->value.device()));
+    ASSIGN_OR_RETURN(const Backend* backend, BackendFor(target->value.device()));
+    ASSIGN_OR_RETURN(const Tensor one, Tensor::Scalar<float>(1).To(target->value.device()));
+    backend->Cast(one, *target->gradient);
+  }
+  const absl::Status walked = WalkBack();
+  operations_.clear();
+  RETURN_IF_ERROR(walked);
+  return Collect();
+}
+
+absl::Status TapeState::WalkBack() {
+  for (; !operations_.empty(); operations_.pop_back()) {   // frees what the operation kept as soon as it was used
+    Operation& operation = operations_.back();
+    if (!operation.output->gradient) continue;   // the target does not depend on it
+    const Tensor gradient = *std::exchange(operation.output->gradient, std::nullopt);
+    ASSIGN_OR_RETURN(std::vector<std::optional<Tensor>> gradients, operation.backward(gradient));
+    for (size_t i = 0; i < operation.inputs.size(); ++i) {
+      if (operation.inputs[i] == nullptr || !gradients[i]) continue;
+      RETURN_IF_ERROR(Accumulate(*operation.inputs[i], *std::move(gradients[i])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Gradients> TapeState::Collect() {
+  Gradients gradients;
+  for (const auto& leaf : leaves_) {
+    std::optional<Tensor> gradient = std::exchange(leaf->node->gradient, std::nullopt);
+    if (!gradient) continue;
+    if (!leaf->ids) {
+      gradients.Set(leaf->name, *std::move(gradient));
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor rows, leaf->to_rows(*gradient));
+    RETURN_IF_ERROR(AddSlices(leaf->name, IndexedSlices{*leaf->ids, std::move(rows), leaf->num_rows}, gradients));
+  }
+  return gradients;
+}
+
+}  // namespace divvy::internal
