@@ -1,0 +1,219 @@
+// A whole parameter server without a network: holds shards, applies every commit once, and refuses what is fenced.
+//
+// An event-driven state machine (docs/architecture.md; protocol sections 3, 4, 6, 7): each method takes one request, changes state under one lock, never
+// waits, and answers through `done`, which is called exactly once, from an outbox after the lock is gone (maybe on the caller's thread, maybe within the call).
+// Work on values runs as block tasks on the Executor, so other requests, fences and crashes fall between any two blocks.
+//
+//   EMPTY  --Load EMPTY-->  READY  --Attach of a higher epoch-->  FROZEN  --Load KEEP, or Load EMPTY-->  READY
+//
+//   Attach, Load, Shutdown   in any state     CreateShards, DeleteShards, Pull, Commit, Sync   in READY, else NOT_READY
+//
+// Every request may arrive twice, late, or never: it states a wanted fact, and asked again it is answered the same and changes nothing. Refusals carry an
+// ErrorDetail (cluster/error.h), where each Reason says what the sender does.
+#ifndef DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
+#define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/outbox.h"
+#include "cluster/clients.h"
+#include "cluster/messages.h"
+#include "cluster/prelude.h"
+#include "cluster/registrar.h"
+#include "ps_server/core/applied_table.h"
+#include "ps_server/core/shard.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+struct ParameterServerOptions {
+  int index = 0;                                                          // of the task
+  Incarnation incarnation;                                                // of this process life; not 0
+  JobId job;                                                              // 0: that of the first Attach
+  std::string address;                                                    // where the coordinator can dial it; not empty
+  int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();       // of all shards together; a create beyond it is refused. > 0
+  int64_t block_bytes = 1 << 20;                                          // whole rows up to this, at least one, are read and written as one. > 0
+  uint64_t seed = 1;                                                      // of the jitter of its waits
+  absl::Duration register_every = absl::Seconds(2);                       // while not attached
+  absl::Duration coordinator_silence = absl::Seconds(5);                  // nothing heard for so long: registers again
+  bool record_history = false;                                            // for tests: Inspect() tells every id applied in the lineage. Grows without bound
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// What a parameter server holds, for status pages and tests. A copy.
+struct ParameterServerSnapshot {
+  struct Shard {
+    std::string name;
+    uint64_t version = 0;   // commits applied to it
+    Tensor value;           // whole blocks; between two blocks of a running commit some have its writes and some have not
+  };
+  PsState state = PsState::kEmpty;
+  JobId job;
+  Epoch epoch, lineage;
+  uint64_t layout_version = 0, layout_hash = 0;
+  Horizon horizon;
+  std::vector<SessionId> sessions;           // sorted
+  std::vector<RememberedEntry> remembered;   // applied and not forgotten, by id
+  std::map<EntryId, int> history;            // record_history: how often each id was applied in this lineage
+  uint64_t applied_seq = 0;                  // commits applied in this lineage
+  int64_t memory_bytes = 0;                  // of shards, those being made included
+  size_t running = 0;                        // commits that are being applied
+  size_t queued = 0;                         // commits that wait for a shard
+  std::map<ShardKey, Shard> shards;
+  bool shutting_down = false;
+};
+
+// Thread-safe. Give the last handle away and it is gone as a killed process is: block tasks under way stop at their next block, `done`s that wait are dropped.
+class ParameterServerCore : public std::enable_shared_from_this<ParameterServerCore> {
+ public:
+  // Begins empty and registers with `coordinator` until attached, and again when nothing was heard for a while (null: somebody else knows the address).
+  // `on_shutdown` is called once, when a Shutdown has been carried out or the coordinator said that the job is over. InvalidArgument: the options.
+  // REQUIRES: `executor` outlives all handles.
+  static absl::StatusOr<std::shared_ptr<ParameterServerCore>> Start(ParameterServerOptions options, Executor& executor,
+                                                                    std::shared_ptr<CoordinatorClient> coordinator, std::function<void(int exit_code)> on_shutdown);
+
+  // Obeys `fence.epoch` if it is higher: no session may commit, READY becomes FROZEN. Answers when no apply of an older epoch is running; what waits for a
+  // shard then is refused at its turn. So the reply is the last word of all older epochs. A newer Attach meanwhile: STALE_EPOCH.
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done);
+
+  // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all; INVALID if the state is not of the expected lineage and layout.
+  // Then READY with the given horizon. When READY already: OK, nothing done.
+  void Load(LoadRequest request, Callback<LoadReply> done);
+
+  // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply of a session outside the set is running, and forgets closed
+  // ids before that. `applied` tells those of the query that are applied and remembered. Session 0 is always in the set.
+  void Sync(SyncRequest request, Callback<SyncReply> done);
+
+  // Makes all shards or none; their first values are computed by block tasks. A slot's variable exists or is made by the same request. MEMORY_LIMIT: they do
+  // not fit, nothing was made. INVALID: another spec under the same key, an initializer that is not EvaluatedPerRow, fields that contradict, or a variable
+  // that was deleted.
+  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done);
+  // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running one ends unseen.
+  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done);
+
+  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard.
+  void Pull(PullRequest request, Callback<PullReply> done);
+
+  // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn has come (the check that counts):
+  //   prelude and READY; SESSION_FENCED: session not in the set; STEP_CLOSED: the horizon closes the entry; applied already: OK, duplicate; being applied or
+  //   waiting: answered when that is settled, as a duplicate; UNKNOWN_SHARD and BAD_COMMIT (CommitPlan).
+  // It then waits for its turn at every shard it writes. Commits queue at all their shards in one step, so all shards see commits in one order and none waits
+  // in a circle.
+  void Commit(CommitRequest request, Callback<CommitReply> done);
+
+  // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_shutdown.
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
+
+  ParameterServerSnapshot Inspect() const;
+  // Of all that requests can change: equal before and after a repeated or refused request.
+  uint64_t StateHash() const;
+
+ private:
+  struct CommitRun;
+  struct CreateRun;
+  struct ReadRun;
+  // An answer held back until no obsolete apply is running.
+  struct Held {
+    Fence fence;
+    CallKind kind = CallKind::kOther;
+    std::function<Task(const absl::Status&)> answer;   // called under the lock; what it returns goes to the outbox
+  };
+  using ShardTable = std::map<ShardKey, std::shared_ptr<divvy::Shard>>;
+
+  ParameterServerCore(ParameterServerOptions options, Executor& executor, std::function<void(int)> on_shutdown);
+  void StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator);
+  void WatchCoordinator();
+  void BeginShutdown(int exit_code) DIVVY_REQUIRES(mu_);
+
+  absl::Status CheckCall(const Fence& fence, CallKind kind, bool state_allows) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckFromCoordinator(const Fence& fence, CallKind kind, bool state_allows) DIVVY_REQUIRES(mu_);
+  absl::Status Refusal(Reason reason, EntryId entry, absl::string_view why) const DIVVY_REQUIRES(mu_);
+  template <typename Reply>
+  void Answer(Callback<Reply> done, absl::StatusOr<Reply> reply) DIVVY_REQUIRES(mu_);
+
+  // Attach, Load, Sync.
+  void BeginEpoch(const Fence& fence) DIVVY_REQUIRES(mu_);
+  absl::Status CheckKept(const LoadRequest& request) const DIVVY_REQUIRES(mu_);
+  void Clear() DIVVY_REQUIRES(mu_);
+  PsAttachReply AttachReplyNow() const DIVVY_REQUIRES(mu_);
+  SyncReply SyncReplyNow(const SyncRequest& request) DIVVY_REQUIRES(mu_);
+  bool ObsoleteRunning() const DIVVY_REQUIRES(mu_);
+  void AnswerHeld() DIVVY_REQUIRES(mu_);
+
+  // Shards.
+  absl::StatusOr<std::shared_ptr<CreateRun>> PlanCreate(const CreateShardsRequest& request) const DIVVY_REQUIRES(mu_);
+  void FinishCreate(CreateRun& run);
+  void RetryCreates() DIVVY_REQUIRES(mu_);
+  void EnterCreate(CreateShardsRequest request, Callback<LayoutReply> done) DIVVY_REQUIRES(mu_);
+  void NoteLayout(uint64_t version, uint64_t hash) DIVVY_REQUIRES(mu_);
+  void FinishRead(ReadRun& run);
+
+  // Commits.
+  bool MayCommit(SessionId session) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckAdmissible(const CommitRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
+  bool AnsweredAsDuplicate(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void Enter(std::shared_ptr<CommitRun> run) DIVVY_REQUIRES(mu_);
+  bool IsTurnOf(const CommitRun& run) const DIVVY_REQUIRES(mu_);
+  void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void StartNext() DIVVY_REQUIRES(mu_);
+  void LeaveQueues(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void SettleDuplicates(EntryId entry) DIVVY_REQUIRES(mu_);
+  void FinishCommit(const std::shared_ptr<CommitRun>& run);
+
+  const ParameterServerOptions options_;
+  Executor& executor_;
+  const std::function<void(int)> on_shutdown_;
+  std::shared_ptr<Registrar> registrar_;   // null without a coordinator client; set before anybody else has a handle
+
+  Outbox outbox_;
+  // Lock order: mu_, then a block's lock (shard.h), then the registrar's.
+  mutable Mutex mu_;
+  JobId job_ DIVVY_GUARDED_BY(mu_);
+  Epoch epoch_ DIVVY_GUARDED_BY(mu_);
+  Incarnation coordinator_ DIVVY_GUARDED_BY(mu_);
+  PsState state_ DIVVY_GUARDED_BY(mu_) = PsState::kEmpty;
+  Epoch lineage_ DIVVY_GUARDED_BY(mu_);
+  uint64_t layout_version_ DIVVY_GUARDED_BY(mu_) = 0, layout_hash_ DIVVY_GUARDED_BY(mu_) = 0;
+  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;   // highest seen in this epoch
+  Horizon horizon_ DIVVY_GUARDED_BY(mu_);
+  std::set<SessionId> sessions_ DIVVY_GUARDED_BY(mu_);
+  AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
+  uint64_t applied_seq_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::map<EntryId, int> history_ DIVVY_GUARDED_BY(mu_);
+  std::shared_ptr<const ShardTable> shards_ DIVVY_GUARDED_BY(mu_);   // swapped, never changed: plans are made from it without the lock
+  std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);               // in this lineage: a late CreateShards must not bring one back
+  std::set<ShardKey> creating_ DIVVY_GUARDED_BY(mu_);
+  int64_t memory_bytes_ DIVVY_GUARDED_BY(mu_) = 0, creating_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::list<std::pair<CreateShardsRequest, Callback<LayoutReply>>> creates_waiting_ DIVVY_GUARDED_BY(mu_);   // for a shard that is being made
+  std::map<ShardKey, std::deque<std::shared_ptr<CommitRun>>> queues_ DIVVY_GUARDED_BY(mu_);                  // writers, first the one whose turn it is
+  std::deque<std::shared_ptr<CommitRun>> candidates_ DIVVY_GUARDED_BY(mu_);                                  // at the head of some queue since the last look
+  std::set<std::shared_ptr<CommitRun>> running_ DIVVY_GUARDED_BY(mu_);
+  size_t queued_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);   // wait for the entry's fate
+  std::list<Held> held_ DIVVY_GUARDED_BY(mu_);
+  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);   // of a shutdown that has begun
+  bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;
+  bool heard_ DIVVY_GUARDED_BY(mu_) = false;             // from the coordinator since the last look
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
