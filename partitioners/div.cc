@@ -29,4 +29,8 @@ absl::StatusOr<DivSplit::Place> DivSplit::Find(int64_t id) const {
   return FindChecked(id);
 }
 
+std::string ShardName(absl::string_view variable, int64_t shard, int64_t num_shards) {
+  return num_shards == 1 ? std::string(variable) : absl::StrCat(variable, "/part_", shard);
+}
+
 }  // namespace divvy

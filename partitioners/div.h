@@ -3,9 +3,11 @@
 #define DIVVY_PARTITIONERS_DIV_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace divvy {
 
@@ -46,6 +48,9 @@ class DivSplit {
   int64_t rows_, shards_;
   int64_t base_, extra_;   // base_ >= 1 unless there are no rows
 };
+
+// The name of one shard of `variable`: "<variable>/part_<shard>"; of a variable in one piece, the variable's own.
+std::string ShardName(absl::string_view variable, int64_t shard, int64_t num_shards);
 
 }  // namespace divvy
 

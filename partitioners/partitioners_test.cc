@@ -232,6 +232,11 @@ TEST(DivSplitTest, SplitsAndFindsAgreeWithAWalkOverTheRows) {
   }
 }
 
+TEST(DivSplitTest, ShardsAreNamedByPart) {
+  EXPECT_EQ(ShardName("tower/kernel", 3, 4), "tower/kernel/part_3");
+  EXPECT_EQ(ShardName("bias", 0, 1), "bias");
+}
+
 TEST(PlacementTest, GoesRoundThePsInOrderOfCreation) {
   EXPECT_EQ(PlaceRoundRobin(0, 1, 3), std::vector<int>({0}));      // a scalar
   EXPECT_EQ(PlaceRoundRobin(1, 2, 3), std::vector<int>({1, 2}));   // then two shards
