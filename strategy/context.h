@@ -27,9 +27,9 @@ enum class ContextKind : uint8_t {
 
 struct Context {
   ContextKind kind = ContextKind::kDefault;
-  Strategy* strategy = nullptr;         // null: the default one
-  ReplicaContext* replica = nullptr;    // kReplica only
-  absl::Status error;                   // this scope must not have been entered: what every call inside it returns
+  Strategy* strategy = nullptr;           // null: the default one
+  ReplicaContext* replica = nullptr;      // kReplica only
+  absl::Status error = absl::OkStatus();   // this scope must not have been entered: what every call inside it returns
 };
 
 // The innermost context of this thread. Valid until the thread enters or leaves one.

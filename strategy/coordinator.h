@@ -131,6 +131,8 @@ class Coordinator {
   virtual void SetLearningRateScale(double scale) = 0;
   // A line for the sub-run `run`.
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
+  // The program means to run so many epochs more: for the progress line alone. Trainer says it.
+  virtual void SetGoal(int64_t epochs) {}
 
  protected:
   // `args` is a list. As Schedule. Handles of iterators among `args` must stay open until the step has ended.

@@ -170,6 +170,7 @@ class ReplicaContext : public VariableReader {
   absl::Status MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival);
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);
+  std::vector<int64_t> LengthsOfMine(int64_t length) const;   // [R]: `length` at this replica, 0 elsewhere
 
   Strategy& strategy_;
   const int id_;

@@ -226,6 +226,7 @@ absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
 
 namespace internal {
 Strategy& DefaultStrategy();   // never destroyed
+ReplicaContext& DefaultReplicaContext();   // this thread's, outside every scope
 }
 
 template <typename T>

@@ -1,0 +1,422 @@
+#include "strategy/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy::internal {
+namespace {
+
+// ---- elements ----------------------------------------------------------------------------------------------------------------------------------------
+
+// How elements of T are added: halves as float, integers as TensorFlow does, wrapping around.
+template <typename T>
+struct Adding {
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  static Sum Load(T value) { return static_cast<Sum>(value); }
+  static T Store(Sum sum) { return static_cast<T>(sum); }
+};
+template <typename Narrow>
+struct AddingNarrow {
+  using Sum = float;
+  static Sum Load(Narrow value) { return value.ToFloat(); }
+  static Narrow Store(Sum sum) { return Narrow::FromFloat(sum); }
+};
+template <>
+struct Adding<Half> : AddingNarrow<Half> {};
+template <>
+struct Adding<BFloat16> : AddingNarrow<BFloat16> {};
+
+template <typename T>
+void AddTo(T* sum, const T* values, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] = Adding<T>::Store(Adding<T>::Load(sum[i]) + Adding<T>::Load(values[i]));
+}
+
+template <typename T>
+void DivideBy(T* values, int64_t n, double divisor) {
+  if constexpr (!std::is_integral_v<T>) {
+    using Sum = typename Adding<T>::Sum;
+    for (int64_t i = 0; i < n; ++i) values[i] = Adding<T>::Store(static_cast<Sum>(Adding<T>::Load(values[i]) / divisor));
+  }
+}
+
+template <typename Visit>
+absl::Status Dispatch(DType dtype, Visit visit) {
+  return DispatchDType(dtype, visit, absl::InvalidArgumentError(absl::StrCat("tensors hold no ", DTypeName(dtype))));
+}
+
+absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
+  ASSIGN_OR_RETURN(Tensor copy, Tensor::Uninitialized(value.dtype(), value.shape()));
+  if (value.size_bytes() > 0) std::memcpy(copy.fresh_data<char>(), value.data(), value.size_bytes());
+  return copy;
+}
+
+absl::StatusOr<std::vector<Tensor>> ToCpu(absl::Span<const Tensor> values) {
+  std::vector<Tensor> moved;
+  for (const Tensor& value : values) {
+    ASSIGN_OR_RETURN(Tensor there, value.To(Device{}));
+    moved.push_back(std::move(there));
+  }
+  return moved;
+}
+
+// ---- what may be reduced -----------------------------------------------------------------------------------------------------------------------------
+
+absl::Status Differ(absl::string_view what, int replica, absl::string_view first, absl::string_view other) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": replica 0 has ", first, ", replica ", replica, " has ", other));
+}
+
+absl::Status CheckReducible(ReduceOp op, DType dtype) {
+  if (dtype == DType::kBool) return absl::InvalidArgumentError("bool cannot be reduced; cast it to a number first");
+  if (op == ReduceOp::kMean && !IsFloating(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("the MEAN of ", DTypeName(dtype), " is no ", DTypeName(dtype), "; cast to float32 or float64 first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAlike(absl::Span<const Tensor> values) {
+  for (size_t i = 1; i < values.size(); ++i) {
+    if (values[i].dtype() != values[0].dtype() || values[i].shape() != values[0].shape()) {
+      return Differ("the replicas' tensors must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Which axes go, one flag for each.
+absl::StatusOr<std::vector<bool>> Reduced(const Shape& shape, const Axes& axes) {
+  std::vector<bool> reduced(shape.rank(), false);
+  for (int axis : axes.values()) {
+    const int from_left = axis < 0 ? axis + shape.rank() : axis;
+    if (from_left < 0 || from_left >= shape.rank()) {
+      return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
+    }
+    if (reduced[from_left]) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is named twice"));
+    reduced[from_left] = true;
+  }
+  return reduced;
+}
+
+// ---- sums --------------------------------------------------------------------------------------------------------------------------------------------
+
+// The sum of one tensor over its reduced axes. Each element's place in the result follows from strides that are 0 along what is reduced. Floating sums are
+// taken in double, so that long axes keep their digits.
+template <typename T>
+void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int64_t out_size) {
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+  std::vector<Sum> sums(out_size, Sum{});
+  std::vector<int64_t> index(value.shape().rank(), 0);
+  const T* in = value.data_as<T>();
+  int64_t to = 0;
+  for (int64_t i = 0; i < value.shape().num_elements(); ++i) {
+    sums[to] += static_cast<Sum>(Adding<T>::Load(in[i]));
+    for (int axis = value.shape().rank() - 1; axis >= 0; --axis) {
+      to += strides[axis];
+      if (++index[axis] < value.shape().dim(axis)) break;
+      to -= strides[axis] * value.shape().dim(axis);
+      index[axis] = 0;
+    }
+  }
+  for (int64_t i = 0; i < out_size; ++i) out[i] = Adding<T>::Store(static_cast<typename Adding<T>::Sum>(sums[i]));
+}
+
+absl::StatusOr<Tensor> SumOverAxes(const Tensor& value, const std::vector<bool>& reduced) {
+  std::vector<int64_t> kept_dims;
+  for (int axis = 0; axis < value.shape().rank(); ++axis) {
+    if (!reduced[axis]) kept_dims.push_back(value.shape().dim(axis));
+  }
+  ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(value.dtype(), Shape(kept_dims)));
+  std::vector<int64_t> strides(value.shape().rank(), 0);
+  int64_t stride = 1;
+  for (int axis = value.shape().rank() - 1; axis >= 0; --axis) {
+    if (reduced[axis]) continue;
+    strides[axis] = stride;
+    stride *= value.shape().dim(axis);
+  }
+  RETURN_IF_ERROR(Dispatch(value.dtype(), [&](auto t) {
+    using T = decltype(t);
+    SumInto<T>(value, strides, sum.fresh_data<T>(), sum.shape().num_elements());
+    return absl::OkStatus();
+  }));
+  return sum;
+}
+
+// The elementwise sum of tensors that are alike, divided by `divisor`.
+absl::StatusOr<Tensor> AddAll(absl::Span<const Tensor> values, double divisor) {
+  RETURN_IF_ERROR(CheckAlike(values));
+  ASSIGN_OR_RETURN(Tensor sum, CopyOf(values[0]));
+  RETURN_IF_ERROR(Dispatch(sum.dtype(), [&](auto t) {
+    using T = decltype(t);
+    T* out = sum.fresh_data<T>();
+    const int64_t n = sum.shape().num_elements();
+    if constexpr (!std::is_same_v<T, bool>) {
+      for (const Tensor& value : values.subspan(1)) AddTo<T>(out, value.data_as<T>(), n);
+      if (divisor != 1) DivideBy<T>(out, n, divisor);
+    }
+    return absl::OkStatus();
+  }));
+  return sum;
+}
+
+absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given, const Axes& axes) {
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));
+  for (const Tensor& value : values) RETURN_IF_ERROR(CheckReducible(op, value.dtype()));
+  if (axes.values().empty()) return AddAll(values, op == ReduceOp::kMean ? values.size() : 1);
+  double count = 0;
+  for (Tensor& value : values) {
+    ASSIGN_OR_RETURN(std::vector<bool> reduced, Reduced(value.shape(), axes));
+    double elements = 1;
+    for (int axis = 0; axis < value.shape().rank(); ++axis) elements *= reduced[axis] ? value.shape().dim(axis) : 1;
+    count += elements;
+    ASSIGN_OR_RETURN(value, SumOverAxes(value, reduced));
+  }
+  return AddAll(values, op == ReduceOp::kMean ? count : 1);
+}
+
+// ---- sparse ------------------------------------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values) {
+  std::vector<Tensor> ids, rows;
+  for (const IndexedSlices& value : values) {
+    RETURN_IF_ERROR(Validate(value));
+    if (value.num_rows != values[0].num_rows) {
+      return Differ("the replicas' IndexedSlices must be of one tensor", static_cast<int>(ids.size()), absl::StrCat(values[0].num_rows, " rows"),
+                    absl::StrCat(value.num_rows, " rows"));
+    }
+    ids.push_back(value.ids);
+    rows.push_back(value.rows);
+  }
+  IndexedSlices all;
+  all.num_rows = values[0].num_rows;
+  ASSIGN_OR_RETURN(all.ids, GatherTensors(ids, 0));
+  ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0));
+  RETURN_IF_ERROR(CheckReducible(op, all.rows.dtype()));
+  if (op == ReduceOp::kMean) {
+    ASSIGN_OR_RETURN(all.rows, AddAll({all.rows}, values.size()));
+  }
+  return all;
+}
+
+bool IsSlices(const Nest& value) { return value.kind() == Nest::Kind::kIndexedSlices; }
+
+absl::StatusOr<Nest> ReduceDenseLeaves(ReduceOp op, absl::Span<const Nest> values, const Axes& axes) {
+  std::vector<Tensor> tensors;
+  for (const Nest& value : values) {
+    if (IsSlices(value)) {
+      ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
+      ASSIGN_OR_RETURN(Tensor dense, ToDense(slices));
+      tensors.push_back(std::move(dense));
+    } else {
+      ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  ASSIGN_OR_RETURN(Tensor reduced, ReduceTensors(op, tensors, axes));
+  return Nest(std::move(reduced));
+}
+
+absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> values) {
+  std::vector<IndexedSlices> all;
+  for (const Nest& value : values) {
+    ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
+    all.push_back(std::move(slices));
+  }
+  ASSIGN_OR_RETURN(IndexedSlices reduced, ReduceSlices(op, all));
+  return Nest(std::move(reduced));
+}
+
+// ---- structures --------------------------------------------------------------------------------------------------------------------------------------
+
+struct Reduction {
+  ReduceOp op;
+  const Axes& axes;
+  Mixed mixed;
+};
+absl::StatusOr<Nest> ReduceAt(const Reduction& how, absl::Span<const Nest> values, const std::string& path);
+
+absl::Status At(const std::string& path, const absl::Status& status) {
+  return path.empty() ? status : absl::Status(status.code(), absl::StrCat("at ", path, ": ", status.message()));
+}
+
+std::vector<Nest> ChildOfEach(absl::Span<const Nest> values, const std::string& key) {
+  std::vector<Nest> children;
+  for (const Nest& value : values) children.push_back(value[absl::string_view(key)]);
+  return children;
+}
+std::vector<Nest> ChildOfEach(absl::Span<const Nest> values, size_t index) {
+  std::vector<Nest> children;
+  for (const Nest& value : values) children.push_back(value[index]);
+  return children;
+}
+
+bool SameStructure(const Nest& a, const Nest& b, Mixed mixed) {
+  const bool leaves = mixed == Mixed::kMakeDense && (a.kind() == Nest::Kind::kTensor || IsSlices(a)) && (b.kind() == Nest::Kind::kTensor || IsSlices(b));
+  if (leaves) return true;
+  if (a.kind() != b.kind() || a.size() != b.size()) return false;
+  if (a.dict() == nullptr) return true;
+  return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(), [](const auto& x, const auto& y) { return x.first == y.first; });
+}
+
+absl::StatusOr<Nest> ReduceLeaf(const Reduction& how, absl::Span<const Nest> values) {
+  const bool all_sparse = std::all_of(values.begin(), values.end(), IsSlices);
+  if (all_sparse && how.axes.values().empty()) return ReduceSparseLeaves(how.op, values);
+  if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0])) return ReduceDenseLeaves(how.op, values, how.axes);
+  if (values[0].kind() != Nest::Kind::kText) return absl::InvalidArgumentError(absl::StrCat(values[0].ToString(), " cannot be reduced"));
+  for (size_t i = 1; i < values.size(); ++i) {
+    if (!BitwiseEqual(values[0], values[i])) return Differ("texts must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString());
+  }
+  return values[0];
+}
+
+absl::StatusOr<Nest> ReduceChildren(const Reduction& how, absl::Span<const Nest> values, const std::string& path) {
+  if (const Nest::Dict* dict = values[0].dict()) {
+    Nest::Dict reduced;
+    for (const auto& [key, unused] : *dict) {
+      ASSIGN_OR_RETURN(Nest child, ReduceAt(how, ChildOfEach(values, key), absl::StrCat(path, "[\"", key, "\"]")));
+      reduced.emplace(key, std::move(child));
+    }
+    return Nest(std::move(reduced));
+  }
+  Nest::List reduced;
+  for (size_t i = 0; i < values[0].size(); ++i) {
+    ASSIGN_OR_RETURN(Nest child, ReduceAt(how, ChildOfEach(values, i), absl::StrCat(path, "[", i, "]")));
+    reduced.push_back(std::move(child));
+  }
+  return Nest(std::move(reduced));
+}
+
+absl::StatusOr<Nest> ReduceAt(const Reduction& how, absl::Span<const Nest> values, const std::string& path) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    RETURN_IF_ERROR(values[i].status());
+    if (!SameStructure(values[0], values[i], how.mixed)) {
+      return At(path, Differ("the replicas' structures must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString()));
+    }
+  }
+  if (values[0].dict() != nullptr || values[0].list() != nullptr) return ReduceChildren(how, values, path);
+  absl::StatusOr<Nest> reduced = ReduceLeaf(how, values);
+  if (!reduced.ok()) return At(path, reduced.status());
+  return reduced;
+}
+
+// ---- along one axis ----------------------------------------------------------------------------------------------------------------------------------
+
+// A tensor seen along one axis: `outer` times `dim` times `inner_bytes`.
+struct AxisView {
+  int axis = 0;
+  int64_t outer = 1;
+  int64_t dim = 0;
+  int64_t inner_bytes = 0;
+};
+
+absl::StatusOr<AxisView> ViewAlong(const Tensor& value, int axis) {
+  const Shape& shape = value.shape();
+  if (shape.rank() == 0) return absl::InvalidArgumentError("a tensor of rank 0 has no axis to gather along; Reshape it to {1} first");
+  if (axis < -shape.rank() || axis >= shape.rank()) {
+    return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
+  }
+  AxisView view;
+  view.axis = axis < 0 ? axis + shape.rank() : axis;
+  view.dim = shape.dim(view.axis);
+  view.inner_bytes = DTypeSize(value.dtype());
+  for (int i = 0; i < view.axis; ++i) view.outer *= shape.dim(i);
+  for (int i = view.axis + 1; i < shape.rank(); ++i) view.inner_bytes *= shape.dim(i);
+  return view;
+}
+
+Shape WithDim(const Shape& shape, int axis, int64_t dim) {
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims[axis] = dim;
+  return Shape(dims);
+}
+
+absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
+  for (size_t i = 1; i < values.size(); ++i) {
+    const bool alike = values[i].dtype() == values[0].dtype() && values[i].shape().rank() == values[0].shape().rank() &&
+                       WithDim(values[i].shape(), axis, 0) == WithDim(values[0].shape(), axis, 0);
+    if (!alike) {
+      return Differ(absl::StrCat("the replicas' tensors may differ along axis ", axis, " only"), static_cast<int>(i), values[0].ToString(),
+                    values[i].ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) {
+  return ReduceAt({op, axes, mixed}, values, "");
+}
+
+absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis) {
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));
+  ASSIGN_OR_RETURN(AxisView first, ViewAlong(values[0], axis));
+  RETURN_IF_ERROR(CheckGatherable(values, first.axis));
+  int64_t dim = 0;
+  for (const Tensor& value : values) dim += value.shape().dim(first.axis);
+  ASSIGN_OR_RETURN(Tensor gathered, Tensor::Uninitialized(values[0].dtype(), WithDim(values[0].shape(), first.axis, dim)));
+  char* out = gathered.fresh_data<char>();
+  for (int64_t outer = 0; outer < first.outer; ++outer) {
+    for (const Tensor& value : values) {
+      const int64_t bytes = value.shape().dim(first.axis) * first.inner_bytes;
+      if (bytes == 0) continue;
+      std::memcpy(out, static_cast<const char*>(value.data()) + outer * bytes, bytes);
+      out += bytes;
+    }
+  }
+  return gathered;
+}
+
+absl::StatusOr<Tensor> SliceAxis(const Tensor& given, int axis, int64_t begin, int64_t end) {
+  ASSIGN_OR_RETURN(Tensor value, given.To(Device{}));
+  ASSIGN_OR_RETURN(AxisView view, ViewAlong(value, axis));
+  if (begin < 0 || begin > end || end > view.dim) {
+    return absl::InvalidArgumentError(absl::StrCat("[", begin, ", ", end, ") is outside axis ", axis, " of ", value.shape().ToString()));
+  }
+  ASSIGN_OR_RETURN(Tensor slice, Tensor::Uninitialized(value.dtype(), WithDim(value.shape(), view.axis, end - begin)));
+  const int64_t bytes = (end - begin) * view.inner_bytes;
+  for (int64_t outer = 0; bytes > 0 && outer < view.outer; ++outer) {
+    std::memcpy(slice.fresh_data<char>() + outer * bytes, static_cast<const char*>(value.data()) + (outer * view.dim + begin) * view.inner_bytes, bytes);
+  }
+  return slice;
+}
+
+absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices) {
+  RETURN_IF_ERROR(Validate(slices));
+  ASSIGN_OR_RETURN(Tensor rows, slices.rows.To(Device{}));
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
+  ASSIGN_OR_RETURN(Tensor dense, Tensor::Zeros(rows.dtype(), rows.shape().WithRows(slices.num_rows)));
+  const int64_t width = rows.shape().row_elements();
+  RETURN_IF_ERROR(Dispatch(rows.dtype(), [&](auto t) -> absl::Status {
+    using T = decltype(t);
+    if constexpr (std::is_same_v<T, bool>) {
+      return CheckReducible(ReduceOp::kSum, DType::kBool);
+    } else {
+      for (size_t i = 0; i < ids.size(); ++i) AddTo<T>(dense.fresh_data<T>() + ids[i] * width, rows.data_as<T>() + i * width, width);
+      return absl::OkStatus();
+    }
+  }));
+  return dense;
+}
+
+absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
+  return value.MapLeaves([device](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (leaf.kind() == Nest::Kind::kTensor) {
+      ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
+      ASSIGN_OR_RETURN(tensor, tensor.To(device));
+      return Nest(std::move(tensor));
+    }
+    if (!IsSlices(leaf)) return leaf;
+    ASSIGN_OR_RETURN(IndexedSlices slices, leaf.indexed_slices());
+    ASSIGN_OR_RETURN(slices.rows, slices.rows.To(device));
+    return Nest(std::move(slices));
+  });
+}
+
+}  // namespace divvy::internal

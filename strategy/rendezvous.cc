@@ -1,0 +1,87 @@
+#include "strategy/rendezvous.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "strategy/guarded.h"
+
+namespace divvy::internal {
+
+Rendezvous::Rendezvous(int num_replicas) : num_replicas_(num_replicas), round_(NewRound(num_replicas)), left_(num_replicas) {}
+
+std::shared_ptr<Rendezvous::Round> Rendezvous::NewRound(int num_replicas) {
+  auto round = std::make_shared<Round>();
+  round->arrivals.resize(num_replicas);
+  return round;
+}
+
+absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
+  mu_.Lock();
+  const std::shared_ptr<Round> round = round_;
+  round->arrivals[replica] = std::move(arrival);
+  if (++round->arrived == num_replicas_) {
+    round_ = NewRound(num_replicas_);
+    mu_.Unlock();
+    absl::Status outcome = CarryOut(*round);   // nobody else touches the round: all others wait
+    MutexLock lock(mu_);
+    round->outcome = outcome;
+    round->done = true;
+    changed_.NotifyAll();
+    return outcome;
+  }
+  absl::Status deserted;
+  changed_.Wait(mu_, [&] {
+    deserted = round->done ? absl::OkStatus() : Deserted(*round, replica);
+    return round->done || !deserted.ok();
+  });
+  const absl::Status outcome = round->done ? round->outcome : deserted;
+  mu_.Unlock();
+  return outcome;
+}
+
+void Rendezvous::Leave(int replica, absl::Status status) {
+  MutexLock lock(mu_);
+  if (first_error_.ok()) first_error_ = status;
+  left_[replica] = std::move(status);
+  ++num_left_;
+  changed_.NotifyAll();
+}
+
+absl::Status Rendezvous::WaitForAll() {
+  MutexLock lock(mu_);
+  changed_.Wait(mu_, [this] { return num_left_ == num_replicas_; });
+  return first_error_;
+}
+
+absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
+  for (int other = 0; other < num_replicas_; ++other) {
+    if (round.arrivals[other] || !left_[other]) continue;
+    if (!left_[other]->ok()) return first_error_;
+    return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", other,
+                                                      " has returned without it; all replicas must make the same collective calls"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rendezvous::Disagreement(const Round& round) const {
+  const Arrival& first = *round.arrivals[0];
+  for (int other = 1; other < num_replicas_; ++other) {
+    const Arrival& arrival = *round.arrivals[other];
+    if (arrival.call == first.call && *arrival.type == *first.type) continue;
+    return absl::InvalidArgumentError(absl::StrCat("replica 0 calls ", first.call, " where replica ", other, " calls ", arrival.call,
+                                                   arrival.call == first.call ? " with other types" : "",
+                                                   "; all replicas must make the same collective calls in the same order"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rendezvous::CarryOut(Round& round) const {
+  absl::Status agreed = Disagreement(round);
+  if (!agreed.ok()) return agreed;
+  std::vector<void*> payloads;
+  for (const std::optional<Arrival>& arrival : round.arrivals) payloads.push_back(arrival->payload);
+  const Arrival& first = *round.arrivals[0];
+  return Guarded<absl::Status>(first.call, [&] { return first.complete(payloads); });
+}
+
+}  // namespace divvy::internal

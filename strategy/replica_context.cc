@@ -1,0 +1,191 @@
+#include "strategy/replica_context.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "ops/recording.h"
+
+namespace divvy {
+
+using internal::Context;
+using internal::ContextKind;
+using internal::CurrentContext;
+
+ReplicaContext& internal::DefaultReplicaContext() {
+  thread_local ReplicaContext replica(DefaultStrategy(), 0);
+  return replica;
+}
+
+ReplicaContext::ReplicaContext(Strategy& strategy, int replica_id_in_sync_group) : strategy_(strategy), id_(replica_id_in_sync_group) {}
+
+absl::StatusOr<ReplicaContext*> ReplicaContext::Current() {
+  const Context& context = CurrentContext();
+  RETURN_IF_ERROR(context.error);
+  if (context.kind == ContextKind::kReplica) return context.replica;
+  if (context.kind == ContextKind::kDefault) return &internal::DefaultReplicaContext();
+  return absl::FailedPreconditionError("there is no replica context in cross-replica context (a scope, a step function, a merge function); use strategy.Run");
+}
+
+absl::StatusOr<Entered> ReplicaContext::Enter() {
+  if (id_ < 0 || id_ >= num_replicas_in_sync()) {
+    return absl::InvalidArgumentError(absl::StrCat("replica ", id_, " is not one of the strategy's ", num_replicas_in_sync(), " replicas"));
+  }
+  const Context& context = CurrentContext();
+  RETURN_IF_ERROR(context.error);
+  if (context.kind != ContextKind::kDefault && &Strategy::Current() != &strategy_) {
+    return absl::FailedPreconditionError("a replica context cannot be entered while another strategy's context is current on this thread");
+  }
+  return Entered({ContextKind::kReplica, &strategy_, this});
+}
+
+Device ReplicaContext::device() const {
+  const std::vector<Device>& devices = strategy_.parts().replica_devices;
+  return devices[std::clamp<size_t>(id_, 0, devices.size() - 1)];
+}
+
+std::vector<std::string> ReplicaContext::devices() const {
+  const ClusterResolver* resolver = strategy_.cluster_resolver();
+  const std::string type = resolver != nullptr ? resolver->task_type() : "";
+  const int task = resolver != nullptr ? resolver->task_id().value_or(0) : 0;
+  return {absl::StrCat("/job:", type.empty() ? "localhost" : type, "/replica:0/task:", task, "/device:", device().ToString())};
+}
+
+uint64_t ReplicaContext::seed() const { return MixSeeds(strategy_.parts().seed, id_); }
+
+absl::Status ReplicaContext::WrongSize(int size) const {
+  return absl::InvalidArgumentError(absl::StrCat("MergeCall: the function returned ", size, " components for ", num_replicas_in_sync(), " replicas"));
+}
+
+absl::Status ReplicaContext::MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival) {
+  RETURN_IF_ERROR(internal::CheckReplica(*this, arrival.call, instead));
+  if (rendezvous_ != nullptr) return rendezvous_->Meet(id_, std::move(arrival));
+  if (num_replicas_in_sync() == 1) return arrival.complete({arrival.payload});
+  return absl::FailedPreconditionError(
+      absl::StrCat(arrival.call, ": this replica context was made by hand, and there is nobody to meet; use strategy.Run, or a strategy of one replica"));
+}
+
+absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options) {
+  if (options.bytes_per_pack < 0) return absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
+  const auto reduce = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
+    if (values.size() == 1) return values;
+    return ToEach(internal::ReduceNests(op, values.values(), kNoAxis, internal::Mixed::kRefuse));
+  };
+  return Meet<Nest, Nest>(absl::StrCat("AllReduce ", ReduceOpName(op)), "use strategy.Reduce", std::move(value), reduce);
+}
+
+Var ReplicaContext::AllReduce(ReduceOp op, const Var& value) {
+  absl::StatusOr<Tensor> mine = value.Value();
+  if (!mine.ok()) return internal::FailedVar(mine.status());
+  absl::StatusOr<Tensor> reduced = AllReduce(op, *mine);
+  if (!reduced.ok()) return internal::FailedVar(reduced.status());
+  return internal::Result(*std::move(reduced), {value}, [this, op](const Tensor& gradient) -> absl::StatusOr<std::vector<std::optional<Tensor>>> {
+    ASSIGN_OR_RETURN(Tensor all, AllReduce(op, gradient));
+    return std::vector<std::optional<Tensor>>{std::move(all)};
+  });
+}
+
+absl::StatusOr<Tensor> ReplicaContext::AllGather(const Tensor& value, int axis) {
+  const auto gather = [&](const PerReplica<Tensor>& values) { return ToEach(internal::GatherTensors(values.values(), axis)); };
+  return Meet<Tensor, Tensor>(absl::StrCat("AllGather along axis ", axis), "use strategy.Gather", value, gather);
+}
+
+Var ReplicaContext::AllGather(const Var& value, int axis) {
+  using Backward = std::vector<std::optional<Tensor>>;
+  const absl::StatusOr<Tensor> mine = value.Value();
+  if (!mine.ok()) return internal::FailedVar(mine.status());
+  absl::StatusOr<Tensor> gathered = AllGather(*mine, axis);
+  if (!gathered.ok()) return internal::FailedVar(gathered.status());
+  const int64_t length = mine->shape().dim(axis);
+  return internal::Result(*std::move(gathered), {value}, [this, axis, length](const Tensor& gradient) -> absl::StatusOr<Backward> {
+    ASSIGN_OR_RETURN(Tensor all, AllReduce(ReduceOp::kSum, gradient));
+    ASSIGN_OR_RETURN(std::vector<int64_t> lengths, AllReduce(ReduceOp::kSum, LengthsOfMine(length)));
+    int64_t begin = 0;
+    for (int replica = 0; replica < id_; ++replica) begin += lengths[replica];
+    ASSIGN_OR_RETURN(Tensor slice, internal::SliceAxis(all, axis, begin, begin + length));
+    return Backward{std::move(slice)};
+  });
+}
+
+std::vector<int64_t> ReplicaContext::LengthsOfMine(int64_t length) const {
+  std::vector<int64_t> lengths(num_replicas_in_sync(), 0);
+  lengths[id_] = length;
+  return lengths;
+}
+
+absl::Status ReplicaContext::Read(absl::Span<ReadRequest> requests) {
+  RETURN_IF_ERROR(internal::CheckReplica(*this, "Read", "use variable.Read"));
+  ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("Read"));
+  RETURN_IF_ERROR(store->Read(requests));
+  for (ReadRequest& request : requests) {
+    ASSIGN_OR_RETURN(request.value, request.value.To(device()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> ReplicaContext::ReadAll(absl::Span<const VariableSpec> variables) {
+  std::vector<ReadRequest> requests(variables.size());
+  for (size_t i = 0; i < variables.size(); ++i) requests[i].name = variables[i].name;
+  RETURN_IF_ERROR(Read(absl::MakeSpan(requests)));
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const Tensor& value = requests[i].value;
+    if (value.dtype() != variables[i].dtype || value.shape() != variables[i].shape) {
+      return absl::FailedPreconditionError(absl::StrCat("ReadAll: \"", variables[i].name, "\" was created as ", value.ToString(), ", but this spec says ",
+                                                        DTypeName(variables[i].dtype), " ", variables[i].shape.ToString()));
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+absl::Status ReplicaContext::ApplyGradients(absl::StatusOr<Gradients> gradients, ReduceOp op) { return Apply(std::move(gradients), std::nullopt, op); }
+
+absl::Status ReplicaContext::ApplyGradients(absl::StatusOr<Gradients> gradients, const Optimizer& optimizer, ReduceOp op) {
+  return Apply(std::move(gradients), optimizer, op);
+}
+
+namespace {
+
+Nest ToNest(const Gradients& gradients) {
+  Nest::Dict entries;
+  for (const auto& [name, gradient] : gradients.entries()) {
+    entries.emplace(name, std::visit([](const auto& value) { return Nest(value); }, gradient));
+  }
+  return Nest(std::move(entries));
+}
+
+absl::StatusOr<std::vector<StagedWrite>> ToWrites(const Nest& gradients, const std::optional<Optimizer>& optimizer) {
+  std::vector<StagedWrite> writes;
+  for (const auto& [name, gradient] : *gradients.dict()) {
+    StagedWrite write{name, WriteOp::kGradient, Tensor(), std::nullopt, optimizer};
+    if (gradient.kind() == Nest::Kind::kIndexedSlices) {
+      ASSIGN_OR_RETURN(IndexedSlices slices, gradient.indexed_slices());
+      write.value = slices.rows;
+      write.ids = slices.ids;
+    } else {
+      ASSIGN_OR_RETURN(write.value, gradient.tensor());
+    }
+    writes.push_back(std::move(write));
+  }
+  return writes;
+}
+
+}  // namespace
+
+absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op) {
+  RETURN_IF_ERROR(gradients);
+  const auto stage = [&](const PerReplica<Nest>& all) -> absl::StatusOr<PerReplica<std::monostate>> {
+    Nest combined = all[0];
+    if (all.size() > 1) {
+      ASSIGN_OR_RETURN(combined, internal::ReduceNests(op, all.values(), kNoAxis, internal::Mixed::kRefuse));
+    }
+    ASSIGN_OR_RETURN(std::vector<StagedWrite> writes, ToWrites(combined, optimizer));
+    ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("ApplyGradients"));
+    return ToEach(writes.empty() ? absl::OkStatus() : store->Write(std::move(writes)));
+  };
+  const std::string call = absl::StrCat("ApplyGradients ", ReduceOpName(op), optimizer ? " with an optimizer" : "");
+  return Meet<Nest, std::monostate>(call, "stage them inside the function given to Run", ToNest(*gradients), stage).status();
+}
+
+}  // namespace divvy

@@ -1,0 +1,116 @@
+#include "strategy/step.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_join.h"
+#include "base/mutex.h"
+#include "cluster/error.h"
+#include "strategy/guarded.h"
+
+namespace divvy {
+namespace {
+
+struct Registry {
+  Mutex mu;
+  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);   // nodes stay where they are: pointers into it are given out
+  std::set<std::string> doubles DIVVY_GUARDED_BY(mu);
+};
+
+// Never destroyed, so that no order of initialisation or destruction matters.
+Registry& TheRegistry() {
+  static Registry* const registry = new Registry();
+  return *registry;
+}
+
+}  // namespace
+
+void StepRegistry::Add(RegisteredStep step) {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  const std::string name = step.name;
+  if (!registry.steps.emplace(name, std::move(step)).second) registry.doubles.insert(name);
+}
+
+const RegisteredStep* StepRegistry::Find(absl::string_view name) {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  const auto it = registry.steps.find(std::string(name));
+  return it == registry.steps.end() ? nullptr : &it->second;
+}
+
+std::vector<const RegisteredStep*> StepRegistry::All() {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  std::vector<const RegisteredStep*> all;
+  for (const auto& [name, step] : registry.steps) all.push_back(&step);
+  return all;
+}
+
+absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) {
+  if (const RegisteredStep* step = Find(name)) return step;
+  const std::vector<const RegisteredStep*> all = All();
+  const auto append = [](std::string* out, const RegisteredStep* step) { absl::StrAppend(out, "\"", step->name, "\""); };
+  return absl::NotFoundError(absl::StrCat("this program has no step \"", name, "\"", all.empty() ? "" : "; it has ", absl::StrJoin(all, ", ", append)));
+}
+
+absl::Status StepRegistry::Validate() {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  std::vector<std::string> problems;
+  if (registry.steps.count("") > 0) problems.push_back("a Step has an empty name");
+  for (const std::string& name : registry.doubles) problems.push_back(absl::StrCat("two Steps are named \"", name, "\""));
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
+absl::StatusOr<PerReplica<Nest>> WorkerContext::Next(const Iterator& iterator) {
+  ASSIGN_OR_RETURN(std::optional<PerReplica<Nest>> batches, NextOrEnd(iterator));
+  if (!batches) return EndOfData(absl::StrCat("worker ", worker_index(), " has no element left for step ", step()));
+  return *std::move(batches);
+}
+
+absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment, const Nest& args) {
+  const StrategyScope scope = environment.strategy().Scope();
+  RETURN_IF_ERROR(scope.status());
+  if (static_cast<int>(args.size()) != step.num_args || args.list() == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("step \"", step.name, "\" takes ", step.num_args, " arguments, not ", args.ToString()));
+  }
+  WorkerContext worker(environment);
+  return internal::Guarded<absl::StatusOr<Nest>>(absl::StrCat("step \"", step.name, "\""), [&] { return step.body(worker, args); });
+}
+
+absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) {
+  if (const absl::StatusOr<SparseIds> sparse = batch.sparse_ids(); sparse.ok()) {
+    SparseIds empty = *sparse;
+    ASSIGN_OR_RETURN(empty.ids, sparse->ids.Rows(0, 0));
+    empty.row_splits = Tensor::Vector<int64_t>({0});
+    if (sparse->weights) {
+      ASSIGN_OR_RETURN(empty.weights, sparse->weights->Rows(0, 0));
+    }
+    return Nest(std::move(empty));
+  }
+  if (batch.dict() != nullptr) {
+    Nest::Dict empty;
+    for (const auto& [key, child] : *batch.dict()) {
+      ASSIGN_OR_RETURN(Nest child_empty, EmptyBatchLike(child));
+      empty.emplace(key, std::move(child_empty));
+    }
+    return Nest(std::move(empty));
+  }
+  if (batch.list() != nullptr) {
+    Nest::List empty;
+    for (const Nest& child : *batch.list()) {
+      ASSIGN_OR_RETURN(Nest child_empty, EmptyBatchLike(child));
+      empty.push_back(std::move(child_empty));
+    }
+    return Nest(std::move(empty));
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, batch.tensor());
+  if (tensor.shape().rank() == 0) return absl::InvalidArgumentError("the dataset's elements are single examples, not batches: end it with .Batch(n)");
+  ASSIGN_OR_RETURN(Tensor empty, tensor.Rows(0, 0));
+  return Nest(std::move(empty));
+}
+
+}  // namespace divvy

@@ -1,0 +1,185 @@
+#include "strategy/testing/map_variable_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "optimizers/apply.h"
+
+namespace divvy {
+namespace {
+
+template <typename T>
+T Applied(WriteOp op, T old, T value) {
+  switch (op) {
+    case WriteOp::kAdd:
+    case WriteOp::kScatterAdd: return old + value;
+    case WriteOp::kSub:
+    case WriteOp::kScatterSub: return old - value;
+    case WriteOp::kScatterMul: return old * value;
+    case WriteOp::kScatterDiv: return old / value;
+    case WriteOp::kScatterMin: return std::min(old, value);
+    case WriteOp::kScatterMax: return std::max(old, value);
+    default: return value;
+  }
+}
+
+template <typename T>
+absl::Status Apply(const StagedWrite& write, Tensor& target) {
+  ASSIGN_OR_RETURN(absl::Span<T> to, target.mutable_values<T>());
+  ASSIGN_OR_RETURN(absl::Span<const T> from, write.value.values<T>());
+  const int64_t width = write.ids ? target.shape().row_elements() : target.shape().num_elements();
+  const int64_t rows = write.ids ? write.ids->shape().num_elements() : 1;
+  for (int64_t i = 0; i < rows; ++i) {
+    T* row = to.data() + (write.ids ? write.ids->data_as<int64_t>()[i] * width : 0);
+    for (int64_t j = 0; j < width; ++j) row[j] = Applied(write.op, row[j], from[i * width + j]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Apply(const StagedWrite& write, Tensor& target) {
+  const absl::Status unknown = absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), ": the map store has no arithmetic for ", target.ToString()));
+  return DispatchDType(
+      target.dtype(),
+      [&](auto t) -> absl::Status {
+        using T = decltype(t);
+        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return Apply<T>(write, target);
+        return unknown;
+      },
+      unknown);
+}
+
+VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
+
+}  // namespace
+
+MapVariableStore::MapVariableStore(uint64_t job_seed) : job_seed_(job_seed) {}
+
+absl::StatusOr<VariableInfo> MapVariableStore::Find(absl::string_view name) const {
+  MutexLock lock(mu_);
+  const VariableLayout* variable = layout_->Find(name);
+  if (variable == nullptr) return layout_->UnknownVariable(name);
+  return InfoOf(*variable);
+}
+
+absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec) {
+  RETURN_IF_ERROR(Validate(spec));
+  const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
+  ASSIGN_OR_RETURN(Tensor value, InitialRows(spec.initializer, {job_seed_, spec.name, spec.shape}, spec.dtype, 0, rows));
+  MutexLock lock(mu_);
+  if (layout_->Find(spec.name) != nullptr) return absl::AlreadyExistsError(absl::StrCat("there is a variable \"", spec.name, "\" already"));
+  VariableLayout variable;
+  variable.id = VariableId(static_cast<uint32_t>(values_.size() + 1));
+  variable.spec = spec;
+  variable.spec.initializer = Zeros();
+  variable.spec.partitioner.reset();
+  variable.offsets = {0, rows};
+  variable.ps = {0};
+  layout_ = layout_->With(variable);
+  values_.emplace(spec.name, std::move(value));
+  return InfoOf(variable);
+}
+
+absl::Status MapVariableStore::Read(absl::Span<ReadRequest> requests) {
+  MutexLock lock(mu_);
+  ++num_reads_;
+  for (ReadRequest& request : requests) RETURN_IF_ERROR(ReadOne(request));
+  return absl::OkStatus();
+}
+
+absl::Status MapVariableStore::ReadOne(ReadRequest& request) const {
+  RETURN_IF_ERROR(CheckRead(*layout_, {request.name, request.ids}));
+  if (graded_.count(request.name) > 0) {
+    return absl::FailedPreconditionError(absl::StrCat("\"", request.name, "\" has a gradient staged in this step; read it before ApplyGradients"));
+  }
+  const Tensor& value = values_.find(request.name)->second;
+  request.num_rows = value.shape().rank() == 0 ? 1 : value.shape().dim(0);
+  request.value = value;
+  if (!request.ids) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Tensor ids, request.ids->Reshape({-1}));
+  ASSIGN_OR_RETURN(request.value, Tensor::Uninitialized(value.dtype(), value.shape().WithRows(ids.shape().dim(0))));
+  const int64_t row_bytes = value.shape().row_elements() * DTypeSize(value.dtype());
+  for (int64_t i = 0; i < ids.shape().dim(0); ++i) {
+    std::memcpy(request.value.fresh_data<char>() + i * row_bytes, value.data_as<char>() + ids.data_as<int64_t>()[i] * row_bytes, row_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MapVariableStore::CheckWrites(const std::vector<StagedWrite>& writes) const {
+  std::set<std::string> graded = graded_;
+  for (const StagedWrite& write : writes) {
+    if (kind_ == Kind::kReadOnly) return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " of \"", write.variable, "\" in a read-only step"));
+    RETURN_IF_ERROR(CheckWrite(*layout_, write));
+    if (write.op == WriteOp::kGradient && !graded.insert(write.variable).second) {
+      return absl::FailedPreconditionError(absl::StrCat("\"", write.variable, "\" has a gradient in this step already; apply all in one ApplyGradients"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MapVariableStore::Write(std::vector<StagedWrite> writes) {
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(CheckWrites(writes));
+  for (const StagedWrite& write : writes) {
+    Tensor& value = values_.find(write.variable)->second;
+    if (write.op == WriteOp::kGradient) graded_.insert(write.variable);
+    RETURN_IF_ERROR(write.op == WriteOp::kGradient ? ApplyGradient(write, value) : Apply(write, value));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<MapVariableStore::Slot>& MapVariableStore::SlotsFor(const std::string& variable, const Optimizer& optimizer) {
+  std::vector<Slot>& slots = slots_[absl::StrCat(variable, "/", OptimizerName(optimizer))];
+  const Shape& shape = layout_->Find(variable)->spec.shape;
+  if (!slots.empty()) return slots;
+  for (const SlotSpec& spec : SlotsOf(optimizer)) {
+    Slot slot;
+    const int64_t elements = spec.ShapeFor(shape).num_elements();
+    if (spec.kind == SlotSpec::Kind::kValues) slot.values.assign(elements, spec.initial_value);
+    if (spec.kind == SlotSpec::Kind::kRowCounts) slot.counts.assign(elements, 0);
+    slots.push_back(std::move(slot));
+  }
+  return slots;
+}
+
+absl::Status MapVariableStore::ApplyGradient(const StagedWrite& write, Tensor& value) {
+  const Optimizer& optimizer = OptimizerOf(*layout_, write);
+  ParameterBlock block;
+  ASSIGN_OR_RETURN(block.values, value.mutable_values<float>());
+  block.width = value.shape().row_elements();
+  std::vector<Slot>& slots = SlotsFor(write.variable, optimizer);
+  for (size_t i = 0; i < slots.size(); ++i) block.slots[i] = {absl::MakeSpan(slots[i].values), absl::MakeSpan(slots[i].counts)};
+  ASSIGN_OR_RETURN(absl::Span<const float> gradient, write.value.values<float>());
+  if (!write.ids) {
+    ApplyDense(StepOf(optimizer, ordinal_), block, gradient);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, write.ids->values<int64_t>());
+  const SummedRows summed = SumDuplicates(ids, gradient, block.width);
+  ApplySparse(StepOf(optimizer, ordinal_), block, summed.ids, summed.rows);
+  return absl::OkStatus();
+}
+
+void MapVariableStore::BeginStep(int64_t ordinal, Kind kind) {
+  MutexLock lock(mu_);
+  ordinal_ = ordinal;
+  kind_ = kind;
+  graded_.clear();
+}
+
+int64_t MapVariableStore::num_reads() const {
+  MutexLock lock(mu_);
+  return num_reads_;
+}
+
+absl::StatusOr<Tensor> MapVariableStore::Value(absl::string_view name) const {
+  MutexLock lock(mu_);
+  const auto it = values_.find(name);
+  if (it == values_.end()) return layout_->UnknownVariable(name);
+  return it->second;
+}
+
+}  // namespace divvy

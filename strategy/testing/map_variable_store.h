@@ -1,0 +1,63 @@
+// Variables in a map, for tests of step functions, strategies and models without a cluster.
+#ifndef DIVVY_STRATEGY_TESTING_MAP_VARIABLE_STORE_H_
+#define DIVVY_STRATEGY_TESTING_MAP_VARIABLE_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cluster/layout.h"
+#include "strategy/variable_store.h"
+
+namespace divvy {
+
+// Applies writes at once, with plain arithmetic, each variable in one shard; refuses what a real store refuses. Thread-safe; never blocks for long.
+//
+//   auto store = std::make_shared<MapVariableStore>();
+//   StrategyParts parts;
+//   parts.store = store;
+//   Strategy strategy(std::move(parts));
+class MapVariableStore : public VariableStore {
+ public:
+  explicit MapVariableStore(uint64_t job_seed = 1);
+
+  absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
+  absl::Status Read(absl::Span<ReadRequest> requests) override;
+  absl::Status Write(std::vector<StagedWrite> writes) override;
+
+  // A new step begins: its gradients are evaluated at `ordinal`, and each variable may have one again.
+  enum class Kind { kTraining, kReadOnly };
+  void BeginStep(int64_t ordinal, Kind kind = Kind::kTraining);
+
+  int64_t num_reads() const;                             // Read calls so far: what would have been round trips
+  absl::StatusOr<Tensor> Value(absl::string_view name) const;   // whatever was staged
+
+ private:
+  struct Slot {
+    std::vector<float> values;
+    std::vector<int32_t> counts;
+  };
+  absl::Status CheckWrites(const std::vector<StagedWrite>& writes) const DIVVY_REQUIRES(mu_);
+  absl::Status ReadOne(ReadRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status ApplyGradient(const StagedWrite& write, Tensor& value) DIVVY_REQUIRES(mu_);
+  std::vector<Slot>& SlotsFor(const std::string& variable, const Optimizer& optimizer) DIVVY_REQUIRES(mu_);
+
+  const uint64_t job_seed_;
+  mutable Mutex mu_;
+  std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_) = Layout::Empty();
+  std::map<std::string, Tensor, std::less<>> values_ DIVVY_GUARDED_BY(mu_);
+  std::map<std::string, std::vector<Slot>> slots_ DIVVY_GUARDED_BY(mu_);   // by "<variable>/<optimizer>"
+  std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);                     // have a gradient in this step
+  int64_t ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
+  Kind kind_ DIVVY_GUARDED_BY(mu_) = Kind::kTraining;
+  int64_t num_reads_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_TESTING_MAP_VARIABLE_STORE_H_

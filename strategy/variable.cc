@@ -1,0 +1,136 @@
+#include "strategy/variable.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "strategy/context.h"
+#include "strategy/replica_context.h"
+#include "strategy/strategy.h"
+
+namespace divvy {
+namespace {
+
+WriteOp ScatterOp(Variable::Scatter op) {
+  switch (op) {
+    case Variable::Scatter::kUpdate: return WriteOp::kScatterUpdate;
+    case Variable::Scatter::kAdd: return WriteOp::kScatterAdd;
+    case Variable::Scatter::kSub: return WriteOp::kScatterSub;
+    case Variable::Scatter::kMul: return WriteOp::kScatterMul;
+    case Variable::Scatter::kDiv: return WriteOp::kScatterDiv;
+    case Variable::Scatter::kMin: return WriteOp::kScatterMin;
+    case Variable::Scatter::kMax: return WriteOp::kScatterMax;
+  }
+  return WriteOp::kScatterUpdate;
+}
+
+absl::StatusOr<Tensor> Int64Ids(const Tensor& ids) {
+  if (ids.dtype() != DType::kInt32) return ids;
+  ASSIGN_OR_RETURN(absl::Span<const int32_t> narrow, ids.values<int32_t>());
+  const std::vector<int64_t> wide(narrow.begin(), narrow.end());
+  return Tensor::Copy<int64_t>(ids.shape(), wide);
+}
+
+}  // namespace
+
+namespace internal {
+
+// Python's slice.indices, then range.
+std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size) {
+  const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+  const auto clamp = [&](int64_t at) {
+    if (at < 0) at = at < -size ? -1 : at + size;   // before the sequence: -1 either way, and clamped up where step > 0
+    return std::clamp(at, lowest, highest);
+  };
+  const int64_t first = start ? clamp(*start) : (step > 0 ? lowest : highest);
+  const int64_t end = stop ? clamp(*stop) : (step > 0 ? highest : lowest);
+  step = std::clamp(step, -size - 1, size + 1);   // a longer step names the first row alone, too, and cannot overflow
+  std::vector<int64_t> rows;
+  for (int64_t row = first; step > 0 ? row < end : row > end; row += step) rows.push_back(row);
+  return rows;
+}
+
+}  // namespace internal
+
+// A step's store where a step runs, also for a handle that came from elsewhere.
+absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
+  const internal::Context& context = internal::CurrentContext();
+  RETURN_IF_ERROR(context.error);
+  if (context.strategy != nullptr && context.strategy->parts().store != nullptr) return context.strategy->parts().store;
+  return store_;
+}
+
+absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
+  ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, StoreHere());
+  ReadRequest request;
+  request.name = spec().name;
+  request.ids = std::move(ids);
+  RETURN_IF_ERROR(store->Read(absl::MakeSpan(&request, 1)));
+  return request.value;
+}
+
+absl::StatusOr<Tensor> Variable::Read() const { return ReadRows(std::nullopt); }
+
+absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) const {
+  if (step == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": the step must not be 0"));
+  if (spec().shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
+  const std::vector<int64_t> rows = internal::SliceRows(start, stop, step, spec().shape.dim(0));
+  if (step == 1 && static_cast<int64_t>(rows.size()) == spec().shape.dim(0)) return Read();
+  return ReadRows(Tensor::Vector<int64_t>(rows));
+}
+
+absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
+  if (spec().shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("Rows of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
+  ASSIGN_OR_RETURN(Tensor wide, Int64Ids(ids));
+  std::vector<int64_t> dims(wide.shape().dims().begin(), wide.shape().dims().end());
+  for (int axis = 1; axis < spec().shape.rank(); ++axis) dims.push_back(spec().shape.dim(axis));
+  ASSIGN_OR_RETURN(wide, wide.Reshape({-1}));
+  ASSIGN_OR_RETURN(Tensor rows, ReadRows(std::move(wide)));
+  return rows.Reshape(Shape(dims));
+}
+
+absl::Status Variable::Assign(const Tensor& value) const { return WriteDense(WriteOp::kAssign, value); }
+absl::Status Variable::AssignAdd(const Tensor& value) const { return WriteDense(WriteOp::kAdd, value); }
+absl::Status Variable::AssignSub(const Tensor& value) const { return WriteDense(WriteOp::kSub, value); }
+
+absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const {
+  ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, StoreHere());
+  IndexedSlices wide = rows;
+  ASSIGN_OR_RETURN(wide.ids, Int64Ids(rows.ids));
+  const absl::Status valid = Validate(wide);
+  if (!valid.ok()) return absl::Status(valid.code(), absl::StrCat("ScatterRows of \"", spec().name, "\": ", valid.message()));
+  if (spec().shape.rank() == 0 || wide.num_rows != spec().shape.dim(0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ", wide.num_rows, " rows, the variable has shape ", spec().shape.ToString()));
+  }
+  return store->Write({StagedWrite{spec().name, ScatterOp(op), wide.rows, wide.ids, std::nullopt}});
+}
+
+absl::Status Variable::WriteDense(WriteOp op, const Tensor& value) const {
+  ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, StoreHere());
+  ReplicaContext* replica = internal::CurrentContext().replica;
+  if (replica != nullptr && replica->num_replicas_in_sync() > 1) return CombineAndWrite(*replica, *store, op, value);
+  return store->Write({StagedWrite{spec().name, op, value, std::nullopt, std::nullopt}});
+}
+
+absl::Status Variable::CombineAndWrite(ReplicaContext& replica, VariableStore& store, WriteOp op, const Tensor& value) const {
+  const std::string call = absl::StrCat(WriteOpName(op), " of \"", spec().name, "\"");
+  const VariableAggregation aggregation = spec().aggregation;
+  if (aggregation == VariableAggregation::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat(call, " by several replicas: its spec does not say how they combine; set `aggregation` to kSum, kMean or "
+                                                         "kOnlyFirstReplica, or write outside Run"));
+  }
+  const auto combine = [&](const PerReplica<Tensor>& values) -> absl::StatusOr<PerReplica<std::monostate>> {
+    Nest combined(values[0]);
+    if (aggregation != VariableAggregation::kOnlyFirstReplica) {
+      const ReduceOp reduce = aggregation == VariableAggregation::kSum ? ReduceOp::kSum : ReduceOp::kMean;
+      ASSIGN_OR_RETURN(combined, internal::ReduceNests(reduce, internal::EncodeAll(values), kNoAxis));
+    }
+    ASSIGN_OR_RETURN(Tensor written, combined.tensor());
+    return replica.ToEach(store.Write({StagedWrite{spec().name, op, written, std::nullopt, std::nullopt}}));
+  };
+  return replica.Meet<Tensor, std::monostate, Variable>(call, "assign directly", value, combine).status();
+}
+
+}  // namespace divvy
