@@ -1,0 +1,212 @@
+// Recipes for streams of examples, the iterators that carry them out, and dataset functions known by name in every process.
+//
+//   absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
+//     Dataset digits = Dataset::Csv("digits.csv.gz", {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
+//     digits = training ? digits.HoldOut(5, 0).Shuffle(2000, input.seed) : digits.Shard(5, 0);
+//     return digits.Batch(32);
+//   }
+//   const DataSource kDigits("digits", Digits);     // kDigits(true) is what a coordinator is given
+#ifndef DIVVY_DATA_DATASET_H_
+#define DIVVY_DATA_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "data/input_context.h"
+#include "tensor/nest.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+class Executor;
+class FileSystem;
+
+// One or more adjacent fields of each line. A column is a scalar if width is 1, else a tensor [width].
+struct CsvColumn {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  int64_t hash_buckets = 0;   // > 0: any text (dtype kString says so best), hashed to an int64 below it
+  int64_t width = 1;          // > 1: so many fields; where a header names columns, its name stands over the first of them
+};
+
+struct TensorSpec {
+  DType dtype = DType::kFloat32;
+  Shape shape;   // -1: varies
+};
+
+// Through what iterators reach the world. Both must outlive the iterators, and the executor its own tasks.
+struct DataEnvironment {
+  FileSystem* files = nullptr;     // null: FileSystem::Real()
+  Executor* executor = nullptr;    // for Prefetch, which without one reads when asked
+};
+
+// A pass over a dataset. One thread at a time. Next and Seek block: they read files and call functions of the user.
+class DatasetIterator {
+ public:
+  virtual ~DatasetIterator() = default;
+
+  // The element at the position, which then moves on by one; nullopt: the end (again and again). After an error the position is
+  // unspecified until a Seek; a Seek past the bad element goes on behind it where elements can be told apart without it.
+  virtual absl::StatusOr<std::optional<Nest>> Next() = 0;
+
+  // Moves to element `position` of this dataset, forward or back: Next then gives what a fresh iterator gives after so many calls. Past
+  // the end is no error, Next says so. Cheap (the cost of one element, or of one window for Shuffle) but for Filter and Generator, which
+  // read forward, from the start to go back; text is read forward once. InvalidArgument: a negative position.
+  virtual absl::Status Seek(int64_t position) = 0;
+
+  // The number of elements, where it can be known without reading elements (Idx reads its files' heads, so this may block), or once an
+  // end has been met. nullopt: not known, endless, or an error that Next will tell.
+  virtual std::optional<int64_t> size() = 0;
+};
+
+// How a kind of dataset is made; for kinds beyond those below. Immutable, thread-safe.
+class DatasetRecipe {
+ public:
+  virtual ~DatasetRecipe() = default;
+  virtual std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const = 0;
+  // By default the spec of the first element, with SparseIds known to vary.
+  virtual absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment) const;
+};
+
+// A recipe for a stream of Nests; nothing is opened until it is iterated. Copyable, immutable, thread-safe. Errors, also those of arguments
+// (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments and for bad bytes (with file and line or offset),
+// NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time.
+//
+// Files are names, globs or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files of any format may be gzip or
+// zlib: told by their first bytes, not their names. A file is held in memory while it is read.
+class Dataset {
+ public:
+  explicit Dataset(std::shared_ptr<const DatasetRecipe> recipe) : recipe_(std::move(recipe)) {}
+
+  // Row i of every leaf is element i. SparseIds are sliced into SparseIds of one row. InvalidArgument: leaves that differ in rows, or have none.
+  static Dataset FromTensors(Nest rows);
+  // {"image": uint8 [h, w], "label": uint8 []}; in general row i of each array, in the type of its file (int16 becomes int32).
+  static Dataset Idx(std::string images, std::string labels);
+  // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:" is read and dropped.
+  static Dataset Libsvm(std::string files);
+  // {name: scalar or [width]}. By name if the first line of a file has all names, and then other fields are ignored; else by position.
+  static Dataset Csv(std::string files, std::vector<CsvColumn> columns);
+  // element(i) for i in [0, size); size -1: until it gives nullopt, or for ever. REQUIRES: a function of the index alone.
+  static Dataset Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
+
+  Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const;   // order is kept
+  Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
+  // Permutes within windows of so many elements, by a permutation that depends on seed and window number alone. Unlike tf.data's sliding
+  // buffer, any position can be sought. Holds a window in memory.
+  Dataset Shuffle(int64_t window, uint64_t seed) const;
+  Dataset Repeat(int64_t times = -1) const;         // -1: for ever. A pass without elements ends it
+  Dataset Shard(int num_shards, int index) const;   // elements index, index + num_shards, ...
+  Dataset HoldOut(int num_shards, int index) const; // all the others: train on HoldOut(5, 0), test on Shard(5, 0)
+  Dataset Take(int64_t n) const;                    // the first n
+  Dataset Skip(int64_t n) const;                    // all but the first n
+  // Stacks tensors along a new axis 0; SparseIds of one row become one CSR batch. The last batch may be smaller, unless it is dropped.
+  // InvalidArgument: elements that differ in structure, dtype or shape, or with leaves that have no rows (texts).
+  Dataset Batch(int64_t size, bool drop_remainder = false) const;
+  Dataset Prefetch(int64_t elements) const;         // reads so many ahead, on the environment's executor
+
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment = {}) const;
+  // By path, "features/ids"; a lone tensor has the path "". Opens the data for one element. -1 where the recipe knows that a dimension
+  // varies: rows of a batch that is not cut evenly, ids of SparseIds. OutOfRange: the dataset is empty.
+  absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment = {}) const;
+
+ private:
+  std::shared_ptr<const DatasetRecipe> recipe_;
+};
+
+// How a pass is dealt out to workers.
+enum class AutoShardPolicy {
+  kLease,   // every worker opens the same sequence; the coordinator gives each position to one step, once: each element is visited exactly once per
+            // pass, whatever dies and whoever joins. REQUIRES: a function of its arguments and context alone. Filter and Generator are read
+            // forward, not sought.
+  kOff,     // every worker sees everything (TensorFlow under parameter servers)
+};
+
+struct InputOptions {
+  AutoShardPolicy policy = AutoShardPolicy::kLease;
+  bool fetch_to_device = true;         // a hint
+  int64_t prefetch_per_replica = 2;    // a hint
+};
+
+// A DataSource with its arguments: a value, which travels as its name and arguments.
+class BoundDataSource {
+ public:
+  BoundDataSource(std::string name, Nest args) : name_(std::move(name)), args_(std::move(args)) {}
+  absl::string_view name() const { return name_; }
+  const Nest& args() const { return args_; }   // a list
+
+ private:
+  std::string name_;
+  Nest args_;
+};
+
+// What is known of a dataset function in this process.
+struct RegisteredDataSource {
+  std::string name;
+  int num_args = 0;        // besides the InputContext
+  std::string signature;   // of its argument types; equal in processes built from the same source by the same compiler. To compare, not to read
+  InputOptions options;
+  std::function<absl::StatusOr<Dataset>(const InputContext&, const Nest& args)> open;
+};
+
+// The dataset functions of this process. Thread-safe. Filled before `main` by the constructors of DataSource; lives forever.
+class DataSourceRegistry {
+ public:
+  // Never fails: a double name is kept for Validate.
+  static void Add(RegisteredDataSource source);
+  // NotFound: lists the sources there are. The pointer is valid forever; of a double name the first.
+  static absl::StatusOr<const RegisteredDataSource*> Get(absl::string_view name);
+  // In name order, each once.
+  static std::vector<std::string> Names();
+  static absl::StatusOr<InputOptions> Options(absl::string_view name);   // NotFound, as Get
+  // Calls the function, on this thread. NotFound, as Get; InvalidArgument: arguments of another number or type; the function's own error.
+  // Each says which source it was.
+  static absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context);
+  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, all at once.
+  static absl::Status Validate();
+};
+
+// A dataset function: code does not travel, its name and arguments do. Define it `const` at namespace scope, once. Build the whole pipeline
+// inside; it is called on each worker for each pass. The elements are batches for ONE replica; a step takes one for each.
+template <typename... Args>
+class DataSource {
+ public:
+  // `function`: StatusOr<Dataset>(const InputContext&, Args...).
+  template <typename F>
+  DataSource(absl::string_view name, F function, InputOptions options = {}) : name_(name) {
+    DataSourceRegistry::Add({name_, static_cast<int>(sizeof...(Args)), typeid(std::tuple<Args...>).name(), options,
+                             [function](const InputContext& context, const Nest& args) -> absl::StatusOr<Dataset> {
+                               ASSIGN_OR_RETURN(auto decoded, NestCodec<std::tuple<Args...>>::Decode(args));
+                               return std::apply([&](auto&... values) { return function(context, std::move(values)...); }, decoded);
+                             }});
+  }
+
+  // What a coordinator or trainer is given: kClicks("2026-11-*").
+  BoundDataSource operator()(const Args&... args) const {
+    return BoundDataSource(name_, NestCodec<std::tuple<Args...>>::Encode(std::tuple<Args...>(args...)));
+  }
+  absl::string_view name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+template <typename... Args>
+DataSource(absl::string_view, absl::StatusOr<Dataset> (*)(const InputContext&, Args...)) -> DataSource<std::decay_t<Args>...>;
+template <typename... Args>
+DataSource(absl::string_view, absl::StatusOr<Dataset> (*)(const InputContext&, Args...), InputOptions) -> DataSource<std::decay_t<Args>...>;
+
+}  // namespace divvy
+
+#endif  // DIVVY_DATA_DATASET_H_

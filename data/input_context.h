@@ -1,0 +1,26 @@
+// What a worker knows when it opens its data.
+#ifndef DIVVY_DATA_INPUT_CONTEXT_H_
+#define DIVVY_DATA_INPUT_CONTEXT_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace divvy {
+
+// A plain record (tf.distribute.InputContext, and what its users asked for). Nothing in it is checked here.
+struct InputContext {
+  int num_input_pipelines = 1;   // always 1 and 0, as under TensorFlow's parameter servers: sharding by them is no sharding
+  int input_pipeline_id = 0;
+  int num_replicas_in_sync = 1;
+  int worker_index = 0;
+  int num_workers = 1;
+  uint64_t seed = 0;             // for Shuffle. Under kLease the same on every worker and another in each pass, else another on each worker
+
+  // A replica's part of a batch that the replicas of a worker share. InvalidArgument: not a multiple of num_replicas_in_sync.
+  absl::StatusOr<int64_t> GetPerReplicaBatchSize(int64_t global_batch_size) const;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_DATA_INPUT_CONTEXT_H_
