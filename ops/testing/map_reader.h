@@ -1,0 +1,36 @@
+// A VariableReader over a map, for tests.
+#ifndef DIVVY_OPS_TESTING_MAP_READER_H_
+#define DIVVY_OPS_TESTING_MAP_READER_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/variable_reader.h"
+
+namespace divvy {
+
+// Keeps the contract of VariableReader, and what it was asked for.
+class MapReader : public VariableReader {
+ public:
+  MapReader() = default;
+  explicit MapReader(std::map<std::string, Tensor> variables) : variables_(std::move(variables)) {}
+
+  absl::Status Read(absl::Span<ReadRequest> requests) override;
+  Device device() const override { return {}; }
+
+  void Set(const std::string& name, Tensor value) { variables_.insert_or_assign(name, std::move(value)); }
+  // The names of each call of Read, in order; rows as "table[3]" for three ids.
+  const std::vector<std::vector<std::string>>& calls() const { return calls_; }
+
+ private:
+  absl::Status ReadOne(ReadRequest& request) const;
+
+  std::map<std::string, Tensor> variables_;
+  std::vector<std::vector<std::string>> calls_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_OPS_TESTING_MAP_READER_H_
