@@ -62,7 +62,7 @@ void FillUniform(uint64_t key, const Block& block, double low, double high, absl
   const float most = static_cast<float>(high), below = std::nextafter(most, static_cast<float>(low));
   FillRandom(key, block, out, [=](double u) {
     const float value = static_cast<float>(low + (high - low) * u);
-    return value < most ? value : below;   // rounding to float may reach the open end
+    return value < most ? value : below;  // rounding to float may reach the open end
   });
 }
 
@@ -196,7 +196,9 @@ bool Holds(float value) {
 }
 
 absl::Status CheckHeld(absl::string_view initializer, float value, DType dtype) {
-  if (DispatchDType(dtype, [value](auto zero) { return Holds<decltype(zero)>(value); }, false)) return absl::OkStatus();
+  if (DispatchDType(
+          dtype, [value](auto zero) { return Holds<decltype(zero)>(value); }, false))
+    return absl::OkStatus();
   return Refuse(initializer, absl::StrCat("a ", DTypeName(dtype), " variable cannot hold ", value));
 }
 

@@ -20,19 +20,19 @@ namespace divvy {
 struct Constant {
   float value = 0;
 };
-struct RandomUniform {   // [low, high)
+struct RandomUniform {  // [low, high)
   float low = -0.05f;
   float high = 0.05f;
   uint64_t seed = 0;
 };
 struct RandomNormal {
   float mean = 0;
-  float stddev = 0.05f;   // >= 0
+  float stddev = 0.05f;  // >= 0
   uint64_t seed = 0;
 };
-struct TruncatedNormal {   // cut at two standard deviations
+struct TruncatedNormal {  // cut at two standard deviations
   float mean = 0;
-  float stddev = 0.05f;   // >= 0; before the cut
+  float stddev = 0.05f;  // >= 0; before the cut
   uint64_t seed = 0;
 };
 // Mean 0 and variance scale / max(1, fan). fan in = product of all dimensions but the last, fan out = (product of all but the last two) * last; rank 1: both
@@ -40,10 +40,10 @@ struct TruncatedNormal {   // cut at two standard deviations
 struct VarianceScaling {
   enum class Fan { kIn, kOut, kAverage } fan = Fan::kIn;
   enum class Distribution { kUniform, kTruncatedNormal } distribution = Distribution::kTruncatedNormal;
-  float scale = 1;   // > 0
+  float scale = 1;  // > 0
   uint64_t seed = 0;
 };
-struct Identity {   // rank 2: gain on the diagonal, else 0
+struct Identity {  // rank 2: gain on the diagonal, else 0
   float gain = 1;
 };
 // Rank 2: rows or columns, whichever are fewer, are orthogonal and have norm gain. Not per row: made whole on the coordinator and sent.
@@ -55,7 +55,8 @@ struct Orthogonal {
 struct FromRows {
   std::function<absl::StatusOr<Tensor>(int64_t first_row, int64_t num_rows)> rows;
 };
-using Initializer = std::variant<Constant, RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling, Identity, Orthogonal, FromRows, Tensor>;   // Tensor: the whole value
+using Initializer =
+    std::variant<Constant, RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling, Identity, Orthogonal, FromRows, Tensor>;  // Tensor: the whole value
 
 Constant Zeros();
 Constant Ones();
@@ -69,8 +70,8 @@ VarianceScaling LecunNormal(uint64_t seed = 0);
 // What an initializer may depend on besides its own options.
 struct InitializerContext {
   uint64_t job_seed = 0;
-  std::string name;   // of the variable
-  Shape shape;        // the whole variable's, whatever part is asked for
+  std::string name;  // of the variable
+  Shape shape;       // the whole variable's, whatever part is asked for
 };
 
 // Whether a parameter server can evaluate it for its rows alone: all but Orthogonal, FromRows and Tensor, whose values are made elsewhere and sent.

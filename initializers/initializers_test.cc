@@ -41,7 +41,7 @@ TEST(NormalTest, QuantilesInvertTheDistributionFunction) {
   EXPECT_EQ(NormalQuantile(0.5), 0);
   EXPECT_NEAR(NormalQuantile(0.975), 1.959963984540054, 1e-14);
   EXPECT_NEAR(NormalQuantile(0.001), -3.090232306167814, 1e-14);
-  EXPECT_NEAR(NormalQuantile(0x1.0p-33), -6.337957754553789, 1e-14);   // the least that a 32-bit word asks for
+  EXPECT_NEAR(NormalQuantile(0x1.0p-33), -6.337957754553789, 1e-14);  // the least that a 32-bit word asks for
   for (double x = -6; x <= 6; x += 0.125) EXPECT_NEAR(NormalQuantile(NormalProbability(x)), x, x <= 3 ? 1e-12 : 2e-7) << x;
 }
 
@@ -195,7 +195,9 @@ TEST(InitializerTest, RefusesWhatCannotBeAndNamesTheFix) {
       {RandomNormal{0, -1}, {4}, DType::kFloat32, "RandomNormal: stddev is -1; give 0 or more"},
       {RandomNormal{NAN, 1}, {4}, DType::kFloat32, "RandomNormal: mean is nan; give a finite number"},
       {TruncatedNormal{0, inf}, {4}, DType::kFloat32, "TruncatedNormal: stddev is inf; give a finite number"},
-      {VarianceScaling{VarianceScaling::Fan::kIn, VarianceScaling::Distribution::kUniform, 0}, {4}, DType::kFloat32,
+      {VarianceScaling{VarianceScaling::Fan::kIn, VarianceScaling::Distribution::kUniform, 0},
+       {4},
+       DType::kFloat32,
        "VarianceScaling: scale is 0; give a number above 0"},
       {Identity{}, {4}, DType::kFloat32, "Identity: needs a variable of rank 2, not of shape [4]"},
       {Orthogonal{}, {2, 2, 2}, DType::kFloat32, "Orthogonal: needs a variable of rank 2, not of shape [2, 2, 2]"},

@@ -26,7 +26,7 @@ void ApplyRun(const OptimizerStep& step, const Run& run) {
     case OptimizerKind::kMomentum: return internal::MomentumRun(step, run);
     case OptimizerKind::kAdagrad: return internal::AdagradRun(step, run);
     case OptimizerKind::kFtrl: return internal::FtrlRun(step, run);
-    case OptimizerKind::kAdam: return;   // needs the t of its rows: AdamDense, AdamSparse
+    case OptimizerKind::kAdam: return;  // needs the t of its rows: AdamDense, AdamSparse
   }
 }
 

@@ -14,16 +14,16 @@ namespace divvy {
 
 // The same rows of one slot as its block has of the parameter: `values` for SlotSpec::Kind::kValues, `counts` for kRowCounts; the other is empty.
 struct SlotView {
-  absl::Span<float> values;     // [rows * width]
-  absl::Span<int32_t> counts;   // [rows]
+  absl::Span<float> values;    // [rows * width]
+  absl::Span<int32_t> counts;  // [rows]
 };
 
 // Consecutive rows of a parameter and of its slots: borrowed memory that nobody else reads or writes meanwhile. Cheap to copy; allocates nothing.
 struct ParameterBlock {
   static constexpr int kMaxSlots = 3;
-  absl::Span<float> values;                   // [rows * width]
-  int64_t width = 1;                          // elements of a row; rank 0 and 1: 1
-  std::array<SlotView, kMaxSlots> slots{};    // in the order of SlotsOf
+  absl::Span<float> values;                 // [rows * width]
+  int64_t width = 1;                        // elements of a row; rank 0 and 1: 1
+  std::array<SlotView, kMaxSlots> slots{};  // in the order of SlotsOf
 
   int64_t rows() const { return width == 0 ? 0 : static_cast<int64_t>(values.size()) / width; }
 };
@@ -40,13 +40,14 @@ void ApplyDense(const OptimizerStep& step, const ParameterBlock& block, absl::Sp
 // Applies rows of a gradient: gradient row i to the block's row rows[i] - first_row. Other rows and their slots do not move: the same arithmetic as
 // ApplyDense on the rows named. REQUIRES: as above; `rows` without duplicates (SumDuplicates), each in [first_row, first_row + block.rows());
 // gradient.size() == rows.size() * block.width.
-void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient, int64_t first_row = 0);
+void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient,
+                 int64_t first_row = 0);
 
 // Rows of a sparse gradient with equal ids summed: ids unique and rising, as ApplySparse and a commit want them. Occurrences are added in the order given, so
 // the sums are the same in every run. REQUIRES: rows.size() == ids.size() * width.
 struct SummedRows {
   std::vector<int64_t> ids;
-  std::vector<float> rows;   // [ids.size() * width]
+  std::vector<float> rows;  // [ids.size() * width]
 };
 SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows, int64_t width);
 

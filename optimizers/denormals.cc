@@ -8,8 +8,8 @@ namespace divvy {
 
 #ifdef __SSE__
 namespace {
-constexpr uint32_t kFlushToZero = 0x8000;        // results
-constexpr uint32_t kDenormalsAreZero = 0x0040;   // operands
+constexpr uint32_t kFlushToZero = 0x8000;       // results
+constexpr uint32_t kDenormalsAreZero = 0x0040;  // operands
 }  // namespace
 
 FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }

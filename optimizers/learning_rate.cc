@@ -86,8 +86,8 @@ absl::Status Check(const CosineDecay& decay) {
 
 absl::Status Check(const PiecewiseConstant& pieces) {
   if (pieces.values.size() != pieces.boundaries.size() + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("learning rate: ", pieces.boundaries.size(), " boundaries need ", pieces.boundaries.size() + 1,
-                                                   " values, not ", pieces.values.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning rate: ", pieces.boundaries.size(), " boundaries need ", pieces.boundaries.size() + 1, " values, not ", pieces.values.size()));
   }
   if (std::adjacent_find(pieces.boundaries.begin(), pieces.boundaries.end(), std::greater_equal<int64_t>()) != pieces.boundaries.end()) {
     return absl::InvalidArgumentError("learning rate: boundaries must rise");

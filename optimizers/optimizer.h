@@ -27,33 +27,34 @@ struct Sgd {
 // m = momentum m - lr g; w += m. Nesterov: w += momentum m - lr g, with the new m.
 struct Momentum {
   LearningRate learning_rate;
-  float momentum = 0.9f;   // [0, 1]
+  float momentum = 0.9f;  // [0, 1]
   bool nesterov = false;
 };
 // a += g^2; w -= lr g / (sqrt(a) + epsilon).
 struct Adagrad {
   LearningRate learning_rate;
-  float initial_accumulator = 0.1f;   // >= 0
-  float epsilon = 1e-7f;              // >= 0
+  float initial_accumulator = 0.1f;  // >= 0
+  float epsilon = 1e-7f;             // >= 0
 };
 // t += 1; m += (1 - beta1)(g - m); v += (1 - beta2)(g^2 - v); w -= lr weight_decay w; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
 // t counts the gradients that *this row* has absorbed (Keras counts steps of the optimizer, and decays the slots of rows that a sparse gradient does not name).
 struct Adam {
   LearningRate learning_rate;
-  float beta1 = 0.9f;       // [0, 1)
-  float beta2 = 0.999f;     // [0, 1)
-  float epsilon = 1e-7f;    // >= 0
-  float weight_decay = 0;   // >= 0; decoupled: AdamW
+  float beta1 = 0.9f;      // [0, 1)
+  float beta2 = 0.999f;    // [0, 1)
+  float epsilon = 1e-7f;   // >= 0
+  float weight_decay = 0;  // >= 0; decoupled: AdamW
 };
-// G = g + 2 l2_shrinkage w; n' = n + g^2; z += G - (n'^-p - n^-p) / lr w; w = (clip(z, -l1, l1) - z) / (n'^-p / lr + 2 l2 + beta / lr), p = learning_rate_power.
+// G = g + 2 l2_shrinkage w; n' = n + g^2; z += G - (n'^-p - n^-p) / lr w; w = (clip(z, -l1, l1) - z) / (n'^-p / lr + 2 l2 + beta / lr), p =
+// learning_rate_power.
 struct Ftrl {
-  LearningRate learning_rate;          // > 0 at every step
-  float l1 = 0;                        // >= 0
-  float l2 = 0;                        // >= 0
-  float learning_rate_power = -0.5f;   // <= 0
-  float initial_accumulator = 0.1f;    // >= 0
-  float beta = 0;                      // >= 0
-  float l2_shrinkage = 0;              // >= 0
+  LearningRate learning_rate;         // > 0 at every step
+  float l1 = 0;                       // >= 0
+  float l2 = 0;                       // >= 0
+  float learning_rate_power = -0.5f;  // <= 0
+  float initial_accumulator = 0.1f;   // >= 0
+  float beta = 0;                     // >= 0
+  float l2_shrinkage = 0;             // >= 0
 };
 using Optimizer = std::variant<Sgd, Momentum, Adagrad, Adam, Ftrl>;
 
@@ -69,12 +70,12 @@ absl::Status Validate(const Optimizer& optimizer);
 // One slot of a parameter: a second tensor that is cut and placed as the parameter is.
 struct SlotSpec {
   enum class Kind : uint8_t {
-    kValues,     // float32, the parameter's shape
-    kRowCounts   // int32, one for each row ([rows]; rank 0: one)
+    kValues,    // float32, the parameter's shape
+    kRowCounts  // int32, one for each row ([rows]; rank 0: one)
   };
-  std::string name;   // "m"
+  std::string name;  // "m"
   Kind kind = Kind::kValues;
-  float initial_value = 0;   // of every element
+  float initial_value = 0;  // of every element
 
   DType dtype() const { return kind == Kind::kValues ? DType::kFloat32 : DType::kInt32; }
   Shape ShapeFor(const Shape& parameter) const;
@@ -92,11 +93,11 @@ std::vector<SlotSpec::Kind> SlotKindsOf(OptimizerKind kind);
 struct OptimizerStep {
   OptimizerKind kind = OptimizerKind::kSgd;
   float learning_rate = 0;
-  float momentum = 0;   // Momentum
+  float momentum = 0;  // Momentum
   bool nesterov = false;
-  float epsilon = 0;   // Adagrad, Adam
-  float beta1 = 0, beta2 = 0, weight_decay = 0;   // Adam
-  float l1 = 0, l2 = 0, learning_rate_power = 0, beta = 0, l2_shrinkage = 0;   // Ftrl
+  float epsilon = 0;                                                          // Adagrad, Adam
+  float beta1 = 0, beta2 = 0, weight_decay = 0;                               // Adam
+  float l1 = 0, l2 = 0, learning_rate_power = 0, beta = 0, l2_shrinkage = 0;  // Ftrl
 };
 bool operator==(const OptimizerStep& a, const OptimizerStep& b);
 inline bool operator!=(const OptimizerStep& a, const OptimizerStep& b) { return !(a == b); }

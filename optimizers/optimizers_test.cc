@@ -209,8 +209,14 @@ struct Parameter {
 };
 
 std::vector<Optimizer> AllOptimizers() {
-  return {Sgd{0.1}, Momentum{0.1}, Momentum{0.1, 0.9f, true}, Adagrad{0.1}, Adam{0.1}, Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f},
-          Ftrl{0.1, 0.02f, 0.05f}, Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
+  return {Sgd{0.1},
+          Momentum{0.1},
+          Momentum{0.1, 0.9f, true},
+          Adagrad{0.1},
+          Adam{0.1},
+          Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f},
+          Ftrl{0.1, 0.02f, 0.05f},
+          Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
 }
 
 std::vector<float> Numbers(Random& random, size_t count) {
@@ -298,7 +304,7 @@ TEST(FtrlTest, L1HoldsSmallCoefficientsAtZero) {
   Parameter w(ftrl, {0, 0}, 2);
   ApplyDense(StepOf(ftrl, 0), w.All(), {0.5f, -std::sqrt(3.0f)});
   EXPECT_EQ(w.values[0], 0);
-  EXPECT_FLOAT_EQ(w.values[1], (std::sqrt(3.0f) - 1) / 2);   // (1 - sqrt 3) / -(sqrt(1 + 3))
+  EXPECT_FLOAT_EQ(w.values[1], (std::sqrt(3.0f) - 1) / 2);  // (1 - sqrt 3) / -(sqrt(1 + 3))
 }
 
 TEST(FtrlTest, AnyPowerAgreesWithTheSquareRootNearIt) {
@@ -341,7 +347,7 @@ TEST(ApplyTest, SparseIsDenseOnTheRowsNamedAndLeavesTheOthersAlone) {
     for (int ordinal = 0; ordinal < 5; ++ordinal) {
       const OptimizerStep step = StepOf(optimizer, ordinal);
       const std::vector<float> gradient = Numbers(random, 4);
-      ApplySparse(step, sparse.Rows(1, 5), {12, 14}, gradient, /*first_row=*/11);   // rows 2 and 4
+      ApplySparse(step, sparse.Rows(1, 5), {12, 14}, gradient, /*first_row=*/11);  // rows 2 and 4
       ApplyDense(step, dense.Rows(2, 1), absl::MakeConstSpan(gradient).first(2));
       ApplyDense(step, dense.Rows(4, 1), absl::MakeConstSpan(gradient).last(2));
     }
@@ -355,7 +361,7 @@ TEST(ApplyTest, AnEmptyBlockIsNoTrouble) {
     Parameter none(optimizer, {}, 2);
     ApplyDense(StepOf(optimizer, 0), none.All(), {});
     ApplySparse(StepOf(optimizer, 0), none.All(), {}, {});
-    ParameterBlock flat;   // rows without elements
+    ParameterBlock flat;  // rows without elements
     flat.width = 0;
     ApplyDense(StepOf(optimizer, 0), flat, {});
   }

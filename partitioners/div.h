@@ -27,18 +27,18 @@ class DivSplit {
   // Rows of `shard`, and the first of them. REQUIRES: 0 <= shard < num_shards(); offset also takes num_shards(), which gives rows().
   int64_t size(int64_t shard) const { return base_ + (shard < extra_ ? 1 : 0); }
   int64_t offset(int64_t shard) const { return shard * base_ + (shard < extra_ ? shard : extra_); }
-  std::vector<int64_t> sizes() const;     // [num_shards]
-  std::vector<int64_t> offsets() const;   // [num_shards + 1], the last is rows()
+  std::vector<int64_t> sizes() const;    // [num_shards]
+  std::vector<int64_t> offsets() const;  // [num_shards + 1], the last is rows()
 
   struct Place {
     int64_t shard = 0;
-    int64_t local_row = 0;   // within the shard
+    int64_t local_row = 0;  // within the shard
   };
   // Where row `id` lives. InvalidArgument: not in [0, rows).
   absl::StatusOr<Place> Find(int64_t id) const;
   // The same without the check, for loops over checked ids. REQUIRES: 0 <= id < rows().
   Place FindChecked(int64_t id) const {
-    const int64_t in_larger = extra_ * (base_ + 1);   // rows of the shards with one row more
+    const int64_t in_larger = extra_ * (base_ + 1);  // rows of the shards with one row more
     if (id < in_larger) return {id / (base_ + 1), id % (base_ + 1)};
     return {extra_ + (id - in_larger) / base_, (id - in_larger) % base_};
   }
@@ -46,7 +46,7 @@ class DivSplit {
  private:
   DivSplit(int64_t rows, int64_t shards) : rows_(rows), shards_(shards), base_(rows / shards), extra_(rows % shards) {}
   int64_t rows_, shards_;
-  int64_t base_, extra_;   // base_ >= 1 unless there are no rows
+  int64_t base_, extra_;  // base_ >= 1 unless there are no rows
 };
 
 // The name of one shard of `variable`: "<variable>/part_<shard>"; of a variable in one piece, the variable's own.

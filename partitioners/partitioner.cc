@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<int64_t>> MaxSizePartitioner::operator()(const Shape&
   RETURN_IF_ERROR(AtLeast("MaxSizePartitioner", "bytes_per_string", bytes_per_string, 1));
   RETURN_IF_ERROR(CheckShape("MaxSizePartitioner", shape));
   RETURN_IF_ERROR(CheckAxis("MaxSizePartitioner", shape, axis, absl::StatusCode::kOutOfRange));
-  if (shape.num_elements() == 0) return OnAxis(shape, axis, 1);   // no row has bytes to divide by
+  if (shape.num_elements() == 0) return OnAxis(shape, axis, 1);  // no row has bytes to divide by
   const absl::int128 row_bytes = absl::int128(shape.num_elements() / shape.dim(axis)) * ElementBytes(dtype, bytes_per_string);
   const absl::int128 rows_per_shard = std::max(absl::int128(max_shard_bytes) / row_bytes, absl::int128(1));
   const int64_t wanted = static_cast<int64_t>(CeilOfQuotient(shape.dim(axis), rows_per_shard));

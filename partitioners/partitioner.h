@@ -24,24 +24,24 @@ using Partitioner = std::function<absl::StatusOr<std::vector<int64_t>>(const Sha
 // max(1, min(rows, max_shards, ceil(bytes / min_shard_bytes))). The quotient is rounded *up*, as in TensorFlow: a shard may be smaller than the
 // minimum. With the default max_shards nothing is ever cut; max_shards may exceed the number of parameter servers.
 struct MinSizePartitioner {
-  int64_t min_shard_bytes = 256 << 10;   // >= 1
-  int64_t max_shards = 1;                // >= 1
-  int64_t bytes_per_string = 16;         // >= 1; the assumed size of a kString element
+  int64_t min_shard_bytes = 256 << 10;  // >= 1
+  int64_t max_shards = 1;               // >= 1
+  int64_t bytes_per_string = 16;        // >= 1; the assumed size of a kString element
   absl::StatusOr<std::vector<int64_t>> operator()(const Shape& shape, DType dtype, int axis = 0) const;
 };
 
 // ceil(rows / max(1, max_shard_bytes / row bytes)), at most max_shards where that is > 0. The cap wins over the byte limit, and so does a single row
 // that is larger than it: such a row gets a shard of its own.
 struct MaxSizePartitioner {
-  int64_t max_shard_bytes;         // >= 1
-  int64_t max_shards = 0;          // >= 0; 0: no cap
-  int64_t bytes_per_string = 16;   // >= 1
+  int64_t max_shard_bytes;        // >= 1
+  int64_t max_shards = 0;         // >= 0; 0: no cap
+  int64_t bytes_per_string = 16;  // >= 1
   absl::StatusOr<std::vector<int64_t>> operator()(const Shape& shape, DType dtype, int axis = 0) const;
 };
 
 // min(num_shards, rows). No rows: one (empty) shard, where TensorFlow fails later.
 struct FixedShardsPartitioner {
-  int64_t num_shards;   // >= 1
+  int64_t num_shards;  // >= 1
   absl::StatusOr<std::vector<int64_t>> operator()(const Shape& shape, DType dtype, int axis = 0) const;
 };
 

@@ -27,7 +27,7 @@ struct MinSizeCase {
   DType dtype;
   int64_t min_shard_bytes, max_shards;
   Counts counts;
-  Counts sizes;   // rows of the first shards
+  Counts sizes;  // rows of the first shards
 };
 
 TEST(MinSizeTest, AnswersAsTensorFlowDoes) {
@@ -78,10 +78,18 @@ TEST(MinSizeTest, CountsBytesPastSixtyFourBits) {
 
 TEST(MaxSizeTest, AnswersAsTensorFlowDoes) {
   const std::tuple<Shape, DType, int64_t, int64_t, Counts> cases[] = {
-      {{6, 1}, DType::kFloat32, 4, 0, {6, 1}},          {{6, 1}, DType::kFloat32, 4, 2, {2, 1}},          {{6, 1}, DType::kFloat32, 1024, 0, {1, 1}},
-      {{10, 3}, DType::kFloat32, 30, 0, {5, 1}},        {{10, 3}, DType::kFloat32, 24, 0, {5, 1}},        {{10, 3}, DType::kFloat32, 11, 0, {10, 1}},
-      {{1000, 64}, DType::kFloat32, 100000, 0, {3, 1}}, {{1000, 64}, DType::kFloat32, 100000, 2, {2, 1}}, {{7}, DType::kInt64, 24, 0, {3}},
-      {{100}, DType::kString, 100, 0, {17}},            {{0}, DType::kFloat32, 4, 0, {1}},                {{4, 0}, DType::kFloat32, 4, 0, {1, 1}},
+      {{6, 1}, DType::kFloat32, 4, 0, {6, 1}},
+      {{6, 1}, DType::kFloat32, 4, 2, {2, 1}},
+      {{6, 1}, DType::kFloat32, 1024, 0, {1, 1}},
+      {{10, 3}, DType::kFloat32, 30, 0, {5, 1}},
+      {{10, 3}, DType::kFloat32, 24, 0, {5, 1}},
+      {{10, 3}, DType::kFloat32, 11, 0, {10, 1}},
+      {{1000, 64}, DType::kFloat32, 100000, 0, {3, 1}},
+      {{1000, 64}, DType::kFloat32, 100000, 2, {2, 1}},
+      {{7}, DType::kInt64, 24, 0, {3}},
+      {{100}, DType::kString, 100, 0, {17}},
+      {{0}, DType::kFloat32, 4, 0, {1}},
+      {{4, 0}, DType::kFloat32, 4, 0, {1, 1}},
   };
   for (const auto& [shape, dtype, max_bytes, cap, counts] : cases) {
     EXPECT_EQ(*(MaxSizePartitioner{max_bytes, cap})(shape, dtype), counts) << shape.ToString() << " max " << max_bytes << " cap " << cap;
@@ -99,15 +107,15 @@ TEST(FixedShardsTest, LeavesAVariableWithoutRowsInOnePiece) { EXPECT_EQ(*(FixedS
 
 TEST(PartitionerTest, CutsTheAxisItIsAskedFor) {
   EXPECT_EQ(*(MinSizePartitioner{1, 100})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 5, 1}));
-  EXPECT_EQ(*(MaxSizePartitioner{48})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 3, 1}));   // a slice has 2 * 3 * 4 bytes: two a shard
+  EXPECT_EQ(*(MaxSizePartitioner{48})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 3, 1}));  // a slice has 2 * 3 * 4 bytes: two a shard
   EXPECT_EQ(*(FixedShardsPartitioner{9})({2, 5, 3}, DType::kFloat32, 2), Counts({1, 1, 3}));
 }
 
 TEST(PartitionerTest, RefusesOptionsOutOfRangeAndNamesThem) {
   const std::tuple<Partitioner, std::string> cases[] = {
-      {MinSizePartitioner{0}, "min_shard_bytes is 0"},      {MinSizePartitioner{-5}, "min_shard_bytes is -5"},
-      {MinSizePartitioner{4, 0}, "max_shards is 0"},        {MinSizePartitioner{4, 1, 0}, "bytes_per_string is 0"},
-      {MaxSizePartitioner{0}, "max_shard_bytes is 0"},      {MaxSizePartitioner{4, -1}, "max_shards is -1"},
+      {MinSizePartitioner{0}, "min_shard_bytes is 0"},        {MinSizePartitioner{-5}, "min_shard_bytes is -5"},
+      {MinSizePartitioner{4, 0}, "max_shards is 0"},          {MinSizePartitioner{4, 1, 0}, "bytes_per_string is 0"},
+      {MaxSizePartitioner{0}, "max_shard_bytes is 0"},        {MaxSizePartitioner{4, -1}, "max_shards is -1"},
       {MaxSizePartitioner{4, 1, 0}, "bytes_per_string is 0"}, {FixedShardsPartitioner{0}, "num_shards is 0"},
       {FixedShardsPartitioner{-1}, "num_shards is -1"},
   };
@@ -189,8 +197,8 @@ TEST(DivSplitTest, GivesTheFirstShardsOneRowMore) {
 TEST(DivSplitTest, FindsTheShardAndLocalRowOfAnId) {
   const std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t> cases[] = {
       // rows, shards, id, shard, local row
-      {13, 5, 0, 0, 0}, {13, 5, 2, 0, 2},   {13, 5, 3, 1, 0},   {13, 5, 8, 2, 2},  {13, 5, 9, 3, 0}, {13, 5, 10, 3, 1}, {13, 5, 11, 4, 0}, {13, 5, 12, 4, 1},
-      {10, 3, 3, 0, 3}, {10, 3, 4, 1, 0},   {10, 3, 7, 2, 0},   {10, 3, 9, 2, 2},  {32, 3, 10, 0, 10}, {32, 3, 21, 1, 10}, {32, 3, 22, 2, 0}, {32, 3, 31, 2, 9},
+      {13, 5, 0, 0, 0}, {13, 5, 2, 0, 2}, {13, 5, 3, 1, 0}, {13, 5, 8, 2, 2}, {13, 5, 9, 3, 0},   {13, 5, 10, 3, 1},  {13, 5, 11, 4, 0}, {13, 5, 12, 4, 1},
+      {10, 3, 3, 0, 3}, {10, 3, 4, 1, 0}, {10, 3, 7, 2, 0}, {10, 3, 9, 2, 2}, {32, 3, 10, 0, 10}, {32, 3, 21, 1, 10}, {32, 3, 22, 2, 0}, {32, 3, 31, 2, 9},
   };
   for (const auto& [rows, shards, id, shard, local] : cases) {
     const DivSplit::Place place = *DivSplit::Create(rows, shards)->Find(id);
@@ -238,9 +246,9 @@ TEST(DivSplitTest, ShardsAreNamedByPart) {
 }
 
 TEST(PlacementTest, GoesRoundThePsInOrderOfCreation) {
-  EXPECT_EQ(PlaceRoundRobin(0, 1, 3), std::vector<int>({0}));      // a scalar
-  EXPECT_EQ(PlaceRoundRobin(1, 2, 3), std::vector<int>({1, 2}));   // then two shards
-  EXPECT_EQ(PlaceRoundRobin(3, 1, 3), std::vector<int>({0}));      // then one more
+  EXPECT_EQ(PlaceRoundRobin(0, 1, 3), std::vector<int>({0}));     // a scalar
+  EXPECT_EQ(PlaceRoundRobin(1, 2, 3), std::vector<int>({1, 2}));  // then two shards
+  EXPECT_EQ(PlaceRoundRobin(3, 1, 3), std::vector<int>({0}));     // then one more
   EXPECT_EQ(PlaceRoundRobin(0, 4, 2), std::vector<int>({0, 1, 0, 1}));
   EXPECT_EQ(PlaceRoundRobin(int64_t{1} << 40, 2, 3), std::vector<int>({1, 2}));
 }

@@ -52,8 +52,8 @@ std::string WorstElement(absl::string_view what, const Tensor& got, const Tensor
     if (excess > worst_excess) worst = i, worst_excess = excess;
   }
   if (worst < 0) return "";
-  return absl::StrCat(what, "[", worst, "] is ", ElementAsDouble(a[worst]), ", wanted ", ElementAsDouble(b[worst]), " (relative tolerance ",
-                      tolerance.relative, ", absolute ", tolerance.absolute, ")");
+  return absl::StrCat(what, "[", worst, "] is ", ElementAsDouble(a[worst]), ", wanted ", ElementAsDouble(b[worst]), " (relative tolerance ", tolerance.relative,
+                      ", absolute ", tolerance.absolute, ")");
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
@@ -70,7 +70,7 @@ Verdict RunJudge(const Judge& judge, const Json& test_case) {
   if (judge == nullptr) return NotCovered("no judge yet");
   try {
     return judge(test_case);
-  } catch (const Json::exception& error) {   // the library's own way to say that a field is missing or of another type
+  } catch (const Json::exception& error) {  // the library's own way to say that a field is missing or of another type
     return Failed(absl::StrCat("not of the schema: ", error.what()));
   }
 }

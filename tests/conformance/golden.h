@@ -22,12 +22,12 @@ using Json = nlohmann::json;
 enum class Outcome {
   kPassed,
   kFailed,
-  kDeviating,   // Divvy differs from this case on purpose, and does what it says there: a row of docs/deviations.md
-  kNotCovered   // about something that Divvy has not got
+  kDeviating,  // Divvy differs from this case on purpose, and does what it says there: a row of docs/deviations.md
+  kNotCovered  // about something that Divvy has not got
 };
 struct Verdict {
   Outcome outcome = Outcome::kPassed;
-  std::string message;   // what differs, or why it is not judged; empty if passed
+  std::string message;  // what differs, or why it is not judged; empty if passed
 };
 inline Verdict Passed() { return {}; }
 inline Verdict Failed(std::string message) { return {Outcome::kFailed, std::move(message)}; }
@@ -43,7 +43,7 @@ Verdict RunJudge(const Judge& judge, const Json& test_case);
 
 // One golden file. Without a judge all its cases are not covered.
 struct Family {
-  std::string file;   // "partitioners.json", relative to the directory
+  std::string file;  // "partitioners.json", relative to the directory
   Judge judge;
 };
 // All of them, in the order of the report. The one place that names the judges: tests/conformance/families.cc.
@@ -64,8 +64,8 @@ const Json& Wanted(const Json& test_case);
 // A number, or one of the strings "NaN", "Infinity", "-Infinity".
 double NumberFrom(const Json& value);
 
-// {dtype, shape, values}, also {ids, rows} as IndexedSlices with `num_rows`. InvalidArgument: a dtype or shape that tensors do not have, or as many values as do
-// not fit it.
+// {dtype, shape, values}, also {ids, rows} as IndexedSlices with `num_rows`. InvalidArgument: a dtype or shape that tensors do not have, or as many values as
+// do not fit it.
 absl::StatusOr<Tensor> TensorFrom(const Json& tensor);
 absl::StatusOr<IndexedSlices> SlicesFrom(const Json& slices, int64_t num_rows);
 Shape ShapeFrom(const Json& dims);

@@ -37,7 +37,8 @@ TEST(GoldenTest, RefusesTensorsThatAreNone) {
   EXPECT_FALSE(TensorFrom(Parse(R"({"dtype": "float32", "shape": [2], "values": [1]})")).ok());
   EXPECT_FALSE(TensorFrom(Parse(R"({"dtype": "float99", "shape": [1], "values": [1]})")).ok());
   EXPECT_FALSE(TensorFrom(Parse(R"({"dtype": "string", "shape": [1], "values": ["a"]})")).ok());
-  EXPECT_FALSE(SlicesFrom(Parse(R"({"ids": {"dtype": "int64", "shape": [1], "values": [3]}, "rows": {"dtype": "float32", "shape": [1], "values": [1]}})"), 3).ok());
+  EXPECT_FALSE(
+      SlicesFrom(Parse(R"({"ids": {"dtype": "int64", "shape": [1], "values": [3]}, "rows": {"dtype": "float32", "shape": [1], "values": [1]}})"), 3).ok());
 }
 
 TEST(GoldenTest, ToleranceIsRelativePlusAbsolute) {
@@ -86,15 +87,19 @@ TEST(JudgeTest, WrongAnswersFail) {
   EXPECT_EQ(outcome("div_split.json", R"({"rows": 4, "shards": 2, "expect": {"names": ["v/part_0", "v/part_1"], "sizes": [3, 1], "offsets": [0, 3]}})"),
             Outcome::kFailed);
   EXPECT_EQ(outcome("div_split.json", R"({"rows": 4, "shards": 2, "ids": [3], "expect": {"names": ["v/part_0", "v/part_1"], "sizes": [2, 2], "offsets": [0, 2],
-                                          "shard": [1], "local": [0]}})"), Outcome::kFailed);
+                                          "shard": [1], "local": [0]}})"),
+            Outcome::kFailed);
   EXPECT_EQ(outcome("partitioners.json", R"({"partitioner": "FixedShards", "args": {"num_shards": 2}, "shape": [9], "dtype": "float32", "axis": 0,
-                                             "expect": {"shards": [3]}})"), Outcome::kFailed);
+                                             "expect": {"shards": [3]}})"),
+            Outcome::kFailed);
   EXPECT_EQ(outcome("partitioners.json", R"({"partitioner": "FixedShards", "args": {"num_shards": 2}, "shape": [9], "dtype": "float32", "axis": 0,
-                                             "expect": {"shards": [3]}, "divvy": {"shards": [2]}})"), Outcome::kPassed);
+                                             "expect": {"shards": [3]}, "divvy": {"shards": [2]}})"),
+            Outcome::kPassed);
   EXPECT_EQ(outcome("partitioners.json", R"({"partitioner": "Unheard", "args": {}, "shape": [9], "dtype": "float32", "axis": 0, "expect": {"shards": [3]}})"),
             Outcome::kNotCovered);
   EXPECT_EQ(outcome("schedules.json", R"({"schedule": "InverseTimeDecay", "args": {"initial_learning_rate": 1, "decay_steps": 1, "decay_rate": 1}, "steps": [1],
-                                          "expect": {"rates": [0.51]}})"), Outcome::kFailed);
+                                          "expect": {"rates": [0.51]}})"),
+            Outcome::kFailed);
   EXPECT_EQ(outcome("initializers.json", R"({"initializer": "RandomUniform", "args": {}, "shape": [1000], "expect": {"mean": 0, "std": 0.05}})"),
             Outcome::kFailed);
   EXPECT_EQ(outcome("initializers.json", R"({"initializer": "RandomNormal", "args": {}, "shape": [1000], "expect": {"mean": 0, "std": 0.05, "limit": 0.05}})"),
@@ -107,7 +112,8 @@ TEST(JudgeTest, WrongAnswersFail) {
 std::string OneStep(const std::string& family, const std::string& same_in, const std::string& w, const std::string& more = "") {
   return R"({"optimizer": "SGD", "family": ")" + family + R"(", "same_in": [)" + same_in + R"(], "args": {"learning_rate": 0.5}, "gradients": "dense",
     "initial": {"dtype": "float32", "shape": [1], "values": [1]}, "steps_gradients": [{"dtype": "float32", "shape": [1], "values": [2]}],
-    "expect": [{"w": {"dtype": "float32", "shape": [1], "values": [)" + w + "]}}]" + more + "}";
+    "expect": [{"w": {"dtype": "float32", "shape": [1], "values": [)" +
+         w + "]}}]" + more + "}";
 }
 
 TEST(JudgeTest, OnlyOtherFamiliesMayComputeOtherwise) {

@@ -78,7 +78,10 @@ std::optional<Optimizer> MakeOptimizer(const std::string& name, const Json& args
 class ShardedParameter {
  public:
   ShardedParameter(const Optimizer& optimizer, const Tensor& initial, DivSplit split)
-      : shape_(initial.shape()), width_(shape_.row_elements()), split_(split), values_(initial.data_as<float>(), initial.data_as<float>() + shape_.num_elements()) {
+      : shape_(initial.shape()),
+        width_(shape_.row_elements()),
+        split_(split),
+        values_(initial.data_as<float>(), initial.data_as<float>() + shape_.num_elements()) {
     for (const SlotSpec& slot : SlotsOf(optimizer)) {
       slots_.push_back({slot.name, {}, {}});
       if (slot.kind == SlotSpec::Kind::kValues) slots_.back().values.assign(values_.size(), slot.initial_value);
@@ -185,7 +188,8 @@ std::string StepsDifference(const StateAtSteps& got, const Json& wanted, double 
       const auto found = got.steps[step].find(name);
       if (found == got.steps[step].end()) return absl::StrCat("there is no slot ", name);
       const Tolerance tolerance{1e-5, name == "linear" ? std::max(absolute, 2e-5) : absolute};
-      if (std::string difference = Difference(absl::StrCat(name, " after step ", step, " "), found->second, value, tolerance); !difference.empty()) return difference;
+      if (std::string difference = Difference(absl::StrCat(name, " after step ", step, " "), found->second, value, tolerance); !difference.empty())
+        return difference;
     }
   }
   return "";

@@ -10,10 +10,10 @@
 namespace divvy::conformance {
 namespace {
 
-constexpr int kShownFailures = 5;   // of each file
+constexpr int kShownFailures = 5;  // of each file
 
 struct Counts {
-  std::array<int, 4> of{};   // by Outcome
+  std::array<int, 4> of{};  // by Outcome
   int unreadable = 0;
 };
 
