@@ -1,0 +1,107 @@
+#include "formats/csv.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// What stands between two fields, or behind the last.
+enum class Separator { kComma, kEnd };
+
+class RecordReader {
+ public:
+  RecordReader(absl::string_view text, TextPosition& at, CsvRecord& record) : text_(text), at_(at), record_(record) {}
+
+  absl::Status Read() {
+    record_.line = at_.line;
+    Separator separator = Separator::kComma;
+    size_t count = 0;
+    for (; separator == Separator::kComma; ++count) {
+      if (record_.fields.size() == count) record_.fields.emplace_back();
+      record_.fields[count].clear();
+      const bool quoted = at_.offset < text_.size() && text_[at_.offset] == '"';
+      RETURN_IF_ERROR(quoted ? ReadQuoted(record_.fields[count]) : ReadPlain(record_.fields[count]));
+      ASSIGN_OR_RETURN(separator, ReadSeparator());
+    }
+    record_.fields.resize(count);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Error(absl::string_view what) const { return absl::DataLossError(absl::StrCat("line ", at_.line, ": ", what)); }
+
+  bool AtLineEnd() const {
+    const absl::string_view rest = text_.substr(at_.offset, 2);
+    return rest.empty() || rest[0] == '\n' || rest == "\r\n" || rest == "\r";
+  }
+
+  absl::Status ReadPlain(std::string& field) {
+    size_t end = std::min(text_.find_first_of(",\"\n", at_.offset), text_.size());
+    if (text_.substr(end, 1) == "\"") return Error("a quote inside a field that does not begin with one: put the field in quotes and double those inside");
+    const bool ends_line = text_.substr(end, 1) != ",";
+    if (ends_line && end > at_.offset && text_[end - 1] == '\r') --end;
+    field.assign(text_.data() + at_.offset, end - at_.offset);
+    at_.offset = end;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadQuoted(std::string& field) {
+    const int64_t first_line = at_.line;
+    for (++at_.offset; at_.offset < text_.size(); ++at_.offset) {
+      const char c = text_[at_.offset];
+      if (c == '"') {
+        const bool doubled = text_.substr(at_.offset + 1, 1) == "\"";
+        if (!doubled) {
+          ++at_.offset;
+          return absl::OkStatus();
+        }
+        ++at_.offset;
+      }
+      if (c == '\n') ++at_.line;
+      field.push_back(c);
+    }
+    at_.line = first_line;
+    return Error("a field in quotes that is never closed");
+  }
+
+  absl::StatusOr<Separator> ReadSeparator() {
+    if (AtLineEnd()) {
+      absl::string_view rest_of_line;
+      TakeLine(text_, at_, &rest_of_line);
+      return Separator::kEnd;
+    }
+    if (text_[at_.offset] != ',') return Error("text behind a closing quote, where a comma or the end of the line should be");
+    ++at_.offset;
+    return Separator::kComma;
+  }
+
+  absl::string_view text_;
+  TextPosition& at_;
+  CsvRecord& record_;
+};
+
+// Passes over lines with nothing in them. False: nothing is left.
+bool SkipEmptyLines(absl::string_view text, TextPosition& at) {
+  TextPosition next = at;
+  absl::string_view line;
+  while (TakeLine(text, next, &line) && line.empty()) at = next;
+  return at.offset < text.size();
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record) {
+  if (!SkipEmptyLines(text, at)) return false;
+  const TextPosition start = at;
+  const absl::Status status = RecordReader(text, at, record).Read();
+  if (status.ok()) return true;
+  at = start;
+  absl::string_view bad_line;
+  TakeLine(text, at, &bad_line);
+  return status;
+}
+
+}  // namespace divvy

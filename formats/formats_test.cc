@@ -1,0 +1,335 @@
+// The readers of all formats: what they accept, what they refuse and in which words, and that no bytes whatever bring them down.
+#include <zlib.h>
+
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/random.h"
+#include "formats/csv.h"
+#include "formats/idx.h"
+#include "formats/inflate.h"
+#include "formats/libsvm.h"
+#include "formats/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kMegabyte = 1 << 20;
+
+// ---- text
+
+TEST(TakeLineTest, LinesEndWithLfOrCrlfAndTheLastNeedsNoEnd) {
+  const absl::string_view text = "a\r\n\nb\rc\nd";
+  TextPosition at;
+  std::vector<std::string> lines;
+  absl::string_view line;
+  while (TakeLine(text, at, &line)) lines.emplace_back(line);
+  EXPECT_THAT(lines, ElementsAre("a", "", "b\rc", "d"));
+  EXPECT_EQ(at.offset, text.size());
+  EXPECT_EQ(at.line, 5);
+}
+
+TEST(TakeLineTest, AnEmptyTextHasNoLine) {
+  TextPosition at;
+  absl::string_view line;
+  EXPECT_FALSE(TakeLine("", at, &line));
+}
+
+TEST(StartOfTextTest, IsBehindAByteOrderMark) {
+  EXPECT_EQ(StartOfText("\xEF\xBB\xBFx").offset, 3u);
+  EXPECT_EQ(StartOfText("x").offset, 0u);
+}
+
+TEST(ParseNumberTest, TakesTheWholeTextOrNothing) {
+  EXPECT_EQ(*ParseInt64("-9223372036854775808"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(*ParseFloat("-1.5e2"), -150.0f);
+  EXPECT_EQ(*ParseDouble("0.1"), 0.1);
+  EXPECT_EQ(*ParseFloat("inf"), std::numeric_limits<float>::infinity());
+  for (const char* bad : {"", " 1", "1 ", "1x", "x", "9223372036854775808", "1.0"})
+    EXPECT_EQ(ParseInt64(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
+  for (const char* bad : {"", " 1", "1\t", "1,5", "--1", "1e39"}) EXPECT_EQ(ParseFloat(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
+  EXPECT_FALSE(ParseDouble("1e999").ok());
+}
+
+TEST(ParseNumberTest, QuotesTheHeadOfWhatItRefuses) {
+  EXPECT_EQ(ParseInt64("1\x01").status().message(), "\"1\\x01\" is not an integer of 64 bits");
+  EXPECT_EQ(QuoteForMessage(std::string(50, 'a')), absl::StrCat("\"", std::string(40, 'a'), "...\""));
+}
+
+// ---- CSV
+
+// All records as "line:field|field", and the first error.
+std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error = nullptr) {
+  std::vector<std::string> records;
+  TextPosition at = StartOfText(text);
+  CsvRecord record;
+  while (true) {
+    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record);
+    if (!got.ok() && error != nullptr) *error = got.status();
+    if (!got.ok() || !*got) return records;
+    std::string shown = absl::StrCat(record.line, ":");
+    for (const std::string& field : record.fields) absl::StrAppend(&shown, field, "|");
+    records.push_back(shown);
+  }
+}
+
+TEST(CsvTest, FieldsAndRecordsArePartedByCommasAndLineEnds) {
+  EXPECT_THAT(AllRecords("a,b\r\nc,,\n\n\r\nd"), ElementsAre("1:a|b|", "2:c|||", "5:d|"));
+  EXPECT_THAT(AllRecords(""), IsEmpty());
+  EXPECT_THAT(AllRecords("\n\r\n\n"), IsEmpty());
+  EXPECT_THAT(AllRecords("a,\r"), ElementsAre("1:a||"));
+}
+
+TEST(CsvTest, QuotedFieldsHoldCommasLineEndsAndDoubledQuotes) {
+  EXPECT_THAT(AllRecords("\"a,\"\"b\"\"\",\"\"\n\"two\r\nlines\",x\ny"), ElementsAre("1:a,\"b\"||", "2:two\r\nlines|x|", "4:y|"));
+}
+
+TEST(CsvTest, EachWrongQuoteIsAnErrorWithItsLine) {
+  absl::Status error;
+  AllRecords("ok\na\"b\n", &error);
+  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(error.message(), HasSubstr("line 2: a quote inside a field"));
+  AllRecords("\"a\"b\n", &error);
+  EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
+  AllRecords("x\n\"a\nb\nc", &error);
+  EXPECT_THAT(error.message(), HasSubstr("line 2: a field in quotes that is never closed"));
+}
+
+TEST(CsvTest, ACallerCanGoOnBehindABadLine) {
+  const absl::string_view text = "a\"\nb\n";
+  TextPosition at;
+  CsvRecord record;
+  EXPECT_FALSE(ReadCsvRecord(text, at, record).ok());
+  ASSERT_TRUE(ReadCsvRecord(text, at, record).value());
+  EXPECT_THAT(record.fields, ElementsAre("b"));
+  EXPECT_EQ(record.line, 2);
+}
+
+// ---- libsvm
+
+TEST(LibsvmTest, ReadsLabelIdsAndValues) {
+  LibsvmRow row;
+  ASSERT_TRUE(ReadLibsvmLine("-1 3:0.5\t 7:2 1:1e1 # mushroom 9:9", row).value());
+  EXPECT_EQ(row.label, -1.0f);
+  EXPECT_THAT(row.ids, ElementsAre(3, 7, 1));
+  EXPECT_THAT(row.values, ElementsAre(0.5f, 2.0f, 10.0f));
+}
+
+TEST(LibsvmTest, ALabelAloneIsARowAndARankingGroupIsDropped) {
+  LibsvmRow row;
+  ASSERT_TRUE(ReadLibsvmLine("1", row).value());
+  EXPECT_THAT(row.ids, IsEmpty());
+  ASSERT_TRUE(ReadLibsvmLine("2 qid:5 0:1", row).value());
+  EXPECT_THAT(row.ids, ElementsAre(0));
+}
+
+TEST(LibsvmTest, BlankLinesAndCommentsAreNoRows) {
+  LibsvmRow row;
+  for (const char* line : {"", " \t", "# 1 2:3"}) EXPECT_FALSE(ReadLibsvmLine(line, row).value()) << line;
+}
+
+TEST(LibsvmTest, RefusesWhatIsNoExample) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"x 1:1", "\"x\" is not a float32 number"},
+      {"1,2 1:1", "is not a float32 number"},
+      {"1 3", "\"3\" is not \"id:value\""},
+      {"1 a:1", "\"a\" is not an integer"},
+      {"1 -1:1", "the id -1 is negative"},
+      {"1 2:", "\"\" is not a float32 number"},
+      {"1 2:1 2:1", "the id 2 occurs more"},
+      {"1 9:1 2:1 9:3", "the id 9 occurs more"},
+      {"1 qid:x 1:1", "\"x\" is not an integer"},
+      {"1 1:1 qid:3", "\"qid\" is not an integer"},
+      {"1 99999999999999999999:1", "is not an integer"},
+  };
+  for (const auto& [line, message] : cases) {
+    LibsvmRow row;
+    const absl::Status status = ReadLibsvmLine(line, row).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << line;
+    EXPECT_THAT(status.message(), HasSubstr(message)) << line;
+  }
+}
+
+// ---- IDX
+
+std::string Bytes(std::initializer_list<int> bytes) { return std::string(bytes.begin(), bytes.end()); }
+
+TEST(IdxTest, ReadsEachTypeBigEndian) {
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 2, 7, 255})), *Tensor::Copy<uint8_t>({1, 2}, {7, 255})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 9, 1, 0, 0, 0, 1, 255})), Tensor::Vector<int8_t>({-1})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 11, 1, 0, 0, 0, 2, 255, 254, 1, 0})), Tensor::Vector<int32_t>({-2, 256})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 12, 1, 0, 0, 0, 1, 0, 1, 0, 2})), Tensor::Vector<int32_t>({65538})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 13, 1, 0, 0, 0, 1, 0x3f, 0x80, 0, 0})), Tensor::Vector<float>({1.0f})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 14, 1, 0, 0, 0, 1, 0xc0, 0, 0, 0, 0, 0, 0, 0})), Tensor::Vector<double>({-2.0})));
+}
+
+TEST(IdxTest, RankZeroIsOneElementAndNoRowsAreLegal) {
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 8, 0, 5})), Tensor::Scalar<uint8_t>(5)));
+  EXPECT_EQ(ParseIdx(Bytes({0, 0, 8, 1, 0, 0, 0, 0}))->shape(), Shape({0}));
+}
+
+TEST(IdxTest, EachBrokenHeadOrLengthIsAnErrorWithItsOffset) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "offset 0: IDX begins with 4 bytes, here are 0"},
+      {Bytes({0, 1, 8, 1}), "offset 0: not IDX, which begins with 00 00, not 00 01"},
+      {Bytes({0, 0, 10, 0, 1}), "offset 2: element type 10"},
+      {Bytes({0, 0, 8, 9}), "offset 3: rank 9 is above 8"},
+      {Bytes({0, 0, 8, 1, 0, 0}), "offset 6: the head of rank 1 has 8 bytes"},
+      {Bytes({0, 0, 8, 1, 0, 0, 0, 2, 1}), "offset 8: [2] of 1 bytes each should follow, but 1 bytes do"},
+      {Bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 1}), "offset 8: [1] of 1 bytes each should follow, but 2 bytes do"},
+      {Bytes({0, 0, 12, 1, 0, 0, 0, 1, 1, 1}), "offset 8: [1] of 4 bytes each should follow, but 2 bytes do"},
+      {Bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}), "[4294967295, 4294967295, 4294967295]"},
+  };
+  for (const auto& [bytes, message] : cases) {
+    const absl::Status status = ParseIdx(bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+}
+
+// ---- inflate
+
+// window_bits: 15 is zlib, 31 is gzip.
+std::string Compress(absl::string_view text, int window_bits, int level = 9) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, level, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Zlib(absl::string_view text, int level = 9) { return Compress(text, 15, level); }
+std::string Gzip(absl::string_view text) { return Compress(text, 31); }
+
+TEST(InflateTest, UndoesGzipAndZlibOfEveryLevelAndLeavesTheRestAlone) {
+  Random random(1);
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text.push_back(static_cast<char>('a' + random.Below(20)));
+  EXPECT_EQ(*Inflate(Gzip(text), kMegabyte), text);
+  for (int level = 0; level <= 9; ++level) EXPECT_EQ(*Inflate(Zlib(text, level), kMegabyte), text) << level;
+  EXPECT_EQ(*Inflate(text, kMegabyte), text);
+  EXPECT_EQ(*Inflate("", kMegabyte), "");
+  EXPECT_EQ(*Inflate(Gzip(""), kMegabyte), "");
+}
+
+TEST(InflateTest, TextThatLooksLikeCompressedDataIsText) {
+  for (const char* text : {"80,1\n", "x", "x^2,y\n1,2\n", "\x1f\x8b", "x^"}) EXPECT_EQ(DetectCompression(text), Compression::kNone) << text;
+  EXPECT_EQ(DetectCompression(Zlib("short", 3)), Compression::kZlib);
+}
+
+TEST(InflateTest, AGzipFileMayHaveSeveralMembers) { EXPECT_EQ(*Inflate(Gzip("one,") + Gzip("") + Gzip("two"), kMegabyte), "one,two"); }
+
+TEST(InflateTest, CutShortIsAnErrorWithTheOffset) {
+  for (const std::string& whole : {Gzip("some text, some text"), Zlib("some text, some text")}) {
+    for (size_t size = 3; size < whole.size(); ++size) {
+      const absl::Status status = Inflate(whole.substr(0, size), kMegabyte).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << size;
+      EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("offset ", size, ": the compressed data end too early")));
+    }
+  }
+}
+
+TEST(InflateTest, DamageAndBytesBehindTheEndAreErrors) {
+  std::string damaged = Gzip("some text, some text");
+  damaged[damaged.size() - 6] ^= 1;  // in the checksum
+  EXPECT_THAT(Inflate(damaged, kMegabyte).status().message(), HasSubstr("the compressed data are damaged: incorrect data check"));
+  EXPECT_THAT(Inflate(Gzip("x") + "y", kMegabyte).status().message(), HasSubstr(absl::StrCat("offset ", Gzip("x").size(), ": there are bytes behind the end")));
+  EXPECT_THAT(Inflate(Zlib("x") + Zlib("y"), kMegabyte).status().message(), HasSubstr("there are bytes behind the end"));
+}
+
+TEST(InflateTest, ABombIsRefusedAtTheLimitAndTheLimitItselfIsAllowed) {
+  const std::string bomb = Gzip(std::string(8 * kMegabyte, '0'));
+  EXPECT_EQ(Inflate(bomb, kMegabyte).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Inflate(bomb, 8 * kMegabyte)->size(), size_t{8 * kMegabyte});
+  EXPECT_EQ(Inflate("abc", 2).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Inflate(Gzip(""), 0)->size(), 0u);
+}
+
+// ---- any bytes at all
+
+// Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or dropped.
+void ForMutationsOf(const std::string& good, uint64_t seed, const std::function<void(const std::string&)>& parse) {
+  std::cout << "seed " << seed << "\n";
+  for (size_t size = 0; size <= good.size(); ++size) parse(good.substr(0, size));
+  Random random(seed);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = good;
+    for (uint64_t change = random.Below(4) + 1; change > 0 && !bytes.empty(); --change) {
+      const size_t at = random.Below(bytes.size());
+      switch (random.Below(3)) {
+        case 0: bytes[at] = static_cast<char>(random.Below(256)); break;
+        case 1: bytes.insert(at, 1, "\",\n:0-\r #"[random.Below(9)]); break;
+        default: bytes.erase(at, random.Below(3)); break;
+      }
+    }
+    parse(bytes);
+  }
+}
+
+bool IsDataError(const absl::Status& status) { return status.code() == absl::StatusCode::kDataLoss && !status.message().empty(); }
+
+TEST(AnyBytesTest, CsvEndsAndEitherReadsOrRefuses) {
+  ForMutationsOf("a,\"b\"\"c\",3\r\n\"x\ny\",,1\n4,5,6", 11, [](const std::string& text) {
+    TextPosition at = StartOfText(text);
+    CsvRecord record;
+    for (size_t count = 0;; ++count) {
+      ASSERT_LE(count, text.size());
+      const size_t before = at.offset;
+      const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record);
+      if (got.ok() && !*got) break;
+      ASSERT_GT(at.offset, before);
+      ASSERT_LE(at.offset, text.size());
+      if (got.ok()) ASSERT_FALSE(record.fields.empty());
+      if (!got.ok()) ASSERT_TRUE(IsDataError(got.status()));
+    }
+  });
+}
+
+TEST(AnyBytesTest, LibsvmEitherReadsOrRefuses) {
+  ForMutationsOf("-1.5 qid:3 1:0.5 22:1e3 333:-7 # note", 12, [](const std::string& line) {
+    LibsvmRow row;
+    const absl::StatusOr<bool> got = ReadLibsvmLine(line, row);
+    ASSERT_TRUE(got.ok() || IsDataError(got.status()));
+    if (got.ok() && *got) ASSERT_EQ(row.ids.size(), row.values.size());
+  });
+}
+
+TEST(AnyBytesTest, IdxEitherReadsAllBytesOrRefuses) {
+  ForMutationsOf(Bytes({0, 0, 12, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}), 13, [](const std::string& bytes) {
+    const absl::StatusOr<Tensor> got = ParseIdx(bytes);
+    ASSERT_TRUE(got.ok() || IsDataError(got.status()));
+    if (got.ok()) ASSERT_LT(got->shape().num_elements(), static_cast<int64_t>(bytes.size()));
+  });
+}
+
+TEST(AnyBytesTest, InflateStaysBelowItsLimit) {
+  for (const std::string& good : {Gzip("some text, some text, some more text"), Zlib("some text, some text, some more text")}) {
+    ForMutationsOf(good, 14, [](const std::string& bytes) {
+      const absl::StatusOr<std::string> got = Inflate(bytes, 1000);
+      ASSERT_TRUE(got.ok() || IsDataError(got.status()) || got.status().code() == absl::StatusCode::kResourceExhausted);
+      if (got.ok()) ASSERT_LE(got->size(), 1000u);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,66 @@
+#include "formats/libsvm.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "formats/text.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::string_view kSpaces = " \t";
+constexpr absl::string_view kRankingGroup = "qid:";
+
+// Takes the next field off the head of `line`; empty: nothing is left.
+absl::string_view TakeField(absl::string_view& line) {
+  const size_t begin = std::min(line.find_first_not_of(kSpaces), line.size());
+  const size_t end = std::min(line.find_first_of(kSpaces, begin), line.size());
+  const absl::string_view field = line.substr(begin, end - begin);
+  line.remove_prefix(end);
+  return field;
+}
+
+absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
+  const size_t colon = field.find(':');
+  if (colon == absl::string_view::npos) return absl::DataLossError(absl::StrCat(QuoteForMessage(field), " is not \"id:value\""));
+  ASSIGN_OR_RETURN(const int64_t id, ParseInt64(field.substr(0, colon)));
+  if (id < 0) return absl::DataLossError(absl::StrCat("the id ", id, " is negative"));
+  ASSIGN_OR_RETURN(const float value, ParseFloat(field.substr(colon + 1)));
+  row.ids.push_back(id);
+  row.values.push_back(value);
+  return absl::OkStatus();
+}
+
+// Most files have their ids in order, where one look is enough.
+absl::Status CheckNoDuplicate(const std::vector<int64_t>& ids) {
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end()) return absl::OkStatus();
+  std::vector<int64_t> sorted = ids;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the id ", *twice, " occurs more than once in the line"));
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row) {
+  line = line.substr(0, line.find('#'));
+  const absl::string_view label = TakeField(line);
+  if (label.empty()) return false;
+  row.ids.clear();
+  row.values.clear();
+  ASSIGN_OR_RETURN(row.label, ParseFloat(label));
+  absl::string_view field = TakeField(line);
+  if (absl::ConsumePrefix(&field, kRankingGroup)) {
+    RETURN_IF_ERROR(ParseInt64(field));
+    field = TakeField(line);
+  }
+  for (; !field.empty(); field = TakeField(line)) RETURN_IF_ERROR(AddFeature(field, row));
+  RETURN_IF_ERROR(CheckNoDuplicate(row.ids));
+  return true;
+}
+
+}  // namespace divvy
