@@ -1,0 +1,71 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ops/recording.h"
+#include "train/model.h"
+
+namespace divvy {
+namespace {
+
+Var Activate(const Var& x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return Relu(x);
+    case Activation::kSigmoid: return Sigmoid(x);
+    case Activation::kTanh: return Tanh(x);
+  }
+  return x;
+}
+
+// An error that arose in a layer says in which.
+Var In(absl::string_view layer, const Var& x, Var result) {
+  const absl::Status status = result.status();
+  if (status.ok() || !x.status().ok()) return result;
+  return internal::FailedVar(absl::Status(status.code(), absl::StrCat("layer ", layer, ": ", status.message())));
+}
+
+std::string KernelName(const std::string& layer) { return layer + "/kernel"; }
+std::string BiasName(const std::string& layer) { return layer + "/bias"; }
+
+}  // namespace
+
+Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation) : name_(std::move(name)), activation_(activation) {
+  variables.push_back({KernelName(name_), {inputs, outputs}, GlorotUniform()});
+  variables.push_back({BiasName(name_), {outputs}, Zeros()});
+}
+
+Var Dense::operator()(GradientTape& tape, const Var& x) const {
+  const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
+  return In(name_, x, Activate(MatMul(x, kernel) + bias, activation_));
+}
+
+Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths) {
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const Activation activation = i + 2 < widths.size() ? Activation::kRelu : Activation::kNone;
+    layers_.emplace_back(absl::StrCat(name, "/", i), widths.begin()[i], widths.begin()[i + 1], activation);
+    for (const VariableSpec& variable : layers_.back().variables) {
+      variables.push_back(variable);
+      names_.push_back(variable.name);
+    }
+  }
+}
+
+Var Mlp::operator()(GradientTape& tape, const Var& x) const {
+  tape.Prefetch(names_);   // one round trip for all layers
+  Var y = x;
+  for (const Dense& layer : layers_) y = layer(tape, y);
+  return y;
+}
+
+Embedding::Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer, Initializer initializer) : name_(std::move(name)) {
+  access = Access::kByRows;
+  variables.push_back({name_, {rows, width}, std::move(initializer), std::move(optimizer)});
+}
+
+Var Embedding::operator()(GradientTape& tape, const Var& ids, const LookupOptions& options) const { return tape.Lookup(name_, ids, options); }
+
+Var Embedding::Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner, const LookupOptions& options) const {
+  return tape.LookupSparse(name_, sparse_ids, combiner, options);
+}
+
+}  // namespace divvy

@@ -1,0 +1,112 @@
+// Layers and models: Keras' part, small.
+#ifndef DIVVY_TRAIN_MODEL_H_
+#define DIVVY_TRAIN_MODEL_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cluster/variable_spec.h"
+#include "ops/gradient_tape.h"
+#include "ops/ops.h"
+#include "strategy/metrics.h"
+#include "strategy/step.h"
+#include "tensor/nest.h"
+
+namespace divvy {
+
+enum class Activation { kNone, kRelu, kSigmoid, kTanh };
+
+// Layers are small values: they name their variables and apply them. Declare them `const` at namespace scope. Thread-safe. An input that does not fit gives
+// a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names.
+struct Layer {
+  enum class Access {
+    kWhole,    // a Model asks for all of them at a step's start
+    kByRows,   // tables: looked up, never read whole
+  };
+  std::vector<VariableSpec> variables;
+  Access access = Access::kWhole;
+};
+
+// activation(x kernel + bias), x [batch, inputs] -> [batch, outputs]. Variables "<name>/kernel" [inputs, outputs] (Glorot uniform) and "<name>/bias"
+// [outputs] (zeros), as Keras' Dense.
+struct Dense : Layer {
+  Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation = Activation::kNone);
+  Var operator()(GradientTape& tape, const Var& x) const;
+
+ private:
+  std::string name_;
+  Activation activation_;
+};
+
+// Dense layers "<name>/0", "<name>/1", ...: kRelu between them, none after the last. REQUIRES: at least two widths.
+struct Mlp : Layer {
+  Mlp(std::string name, std::initializer_list<int64_t> widths);   // {784, 512, 10}
+  Var operator()(GradientTape& tape, const Var& x) const;
+
+ private:
+  std::vector<Dense> layers_;
+  std::vector<std::string> names_;
+};
+
+// A table "<name>" [rows, width]. Only the rows asked for travel, and the gradient names only them.
+struct Embedding : Layer {
+  Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer = {}, Initializer initializer = RandomUniform{});
+  // ids of any shape -> ids.shape + [width].
+  Var operator()(GradientTape& tape, const Var& ids, const LookupOptions& options = {}) const;
+  // Lists of ids, each combined -> [batch, width].
+  Var Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner = Combiner::kMean, const LookupOptions& options = {}) const;
+
+ private:
+  std::string name_;
+};
+
+// What a model makes of a batch.
+struct ModelOutput {
+  Var losses;   // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
+  std::map<std::string, absl::StatusOr<Metric>> metrics = {};   // "loss" is the mean of the losses and comes by itself
+};
+
+// A model, known by name in every process; it brings its own training and evaluation steps, "<name>/train" and "<name>/evaluate". Define it `const` at
+// namespace scope, after its layers. All its variables and lookups of a step leave in one pull if the function looks up before it computes; those that are
+// read whole are asked for before it is called. Thread-safe: `forward` is called by several replicas at once. Two models of one name are refused at start,
+// as steps are.
+//
+// A training step takes a batch for each replica, adds up the gradients of all losses, divides by the number of examples of the whole step (so partial and
+// empty batches weigh right; TensorFlow's default would let them weigh like full ones), clips if told to, and has each variable's own optimizer apply them.
+// Metrics: "loss" and those of `forward`, merged over the replicas. Its errors: InvalidArgument for losses of another shape; a metric's own, with its name;
+// those of the tape and of ApplyGradients.
+class Model {
+ public:
+  using Forward = ModelOutput(GradientTape& tape, const Nest& batch);
+  // The steps' arguments: where the batches come from, the model's name (a step is a plain function, and serves all models) and the norm to clip to.
+  using TrainStep = Step<Metrics(Iterator, std::string, std::optional<double>)>;
+  using EvaluateStep = Step<Metrics(Iterator, std::string)>;
+
+  Model(std::string name, std::vector<Layer> layers, Forward* forward);
+
+  const std::string& name() const;
+  std::vector<VariableSpec> variables() const;   // of all layers, in their order
+  const TrainStep& train_step() const { return train_step_; }
+  const EvaluateStep& evaluate_step() const { return evaluate_step_; }
+
+ private:
+  struct Definition;
+  struct Registry;
+  static absl::StatusOr<Metrics> RunTrainStep(WorkerContext& worker, Iterator batches, std::string model, std::optional<double> clip_norm);
+  static absl::StatusOr<Metrics> RunEvaluateStep(WorkerContext& worker, Iterator batches, std::string model);
+
+  std::shared_ptr<const Definition> definition_;
+  TrainStep train_step_;
+  EvaluateStep evaluate_step_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TRAIN_MODEL_H_

@@ -1,0 +1,58 @@
+// The training loop most programs want.
+#ifndef DIVVY_TRAIN_TRAINER_H_
+#define DIVVY_TRAIN_TRAINER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "optimizers/optimizer.h"
+#include "strategy/coordinator.h"
+#include "train/model.h"
+
+namespace divvy {
+
+struct FitOptions {
+  int epochs = 1;
+  std::optional<int64_t> steps_per_epoch = {};        // none: each record once (the source is leased), partial batches included
+  std::optional<BoundDataSource> validation = {};     // after each epoch, on the workers
+  std::optional<double> clip_norm = {};               // of the gradient of a worker's whole step
+};
+
+// Creates a model's variables, trains, validates, reports. Runs on the coordinator; one thread.
+//
+//   Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
+//   FitOptions options;
+//   options.epochs = 30;
+//   options.validation = kDigits(/*training=*/false);
+//   return trainer.Fit(kDigits(/*training=*/true), options).status();
+class Trainer {
+ public:
+  // `optimizer` is for variables that name none. REQUIRES: coordinator and model outlive it.
+  Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
+
+  // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate. Returns the metrics of
+  // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... InvalidArgument: options that make no sense, all at once,
+  // or a source without a single example. AlreadyExists: another has created a variable of the model. Otherwise the first error of a step, as RunEpoch's.
+  absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data, const FitOptions& options = {});
+  // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
+  absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
+
+ private:
+  absl::Status CreateVariables();
+  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options);
+  absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
+
+  Coordinator& coordinator_;
+  const Model& model_;
+  Optimizer optimizer_;
+  size_t num_created_ = 0;   // of the model's variables; a call that failed half way goes on from here
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TRAIN_TRAINER_H_
