@@ -1,0 +1,462 @@
+// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them.
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/ops.h"
+#include "strategy/reduce.h"
+#include "strategy/replica_context.h"
+#include "strategy/testing/test_strategy.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
+
+std::vector<float> Values(const absl::StatusOr<Tensor>& tensor) {
+  EXPECT_TRUE(tensor.ok()) << tensor.status();
+  const auto values = tensor->values<float>();
+  return std::vector<float>(values->begin(), values->end());
+}
+
+IndexedSlices Slices(std::vector<int64_t> ids, std::vector<float> rows, int64_t num_rows) {
+  const int64_t n = static_cast<int64_t>(ids.size());
+  return {Tensor::Vector<int64_t>(ids), Floats({n, 1}, rows), num_rows};
+}
+
+absl::StatusOr<Tensor> ReduceTwo(ReduceOp op, const Tensor& a, const Tensor& b, const Axes& axes) {
+  TestStrategy strategy(2);
+  return strategy->Reduce(op, PerReplica<Tensor>({a, b}), axes);
+}
+
+// ---- Reduce ------------------------------------------------------------------------------------------------------------------------------------------
+
+struct Worked {
+  Tensor r0, r1;
+  Axes axes;
+  std::vector<float> sum, mean;
+  Shape shape;
+};
+
+TEST(ReduceTest, FollowsTensorFlowsWorkedExamples) {
+  const Tensor matrix = Floats({2, 2}, {1, 2, 3, 4});
+  const std::vector<Worked> cases = {
+      {Floats({0, 1, 2, 3}), Floats({4, 5, 6, 7}), kNoAxis, {4, 6, 8, 10}, {2, 3, 4, 5}, {4}},
+      {Floats({0, 1, 2, 3}), Floats({4, 5, 6, 7}), 0, {28}, {3.5}, {}},
+      {Floats({0, 1, 2, 3}), Floats({4, 5}), 0, {15}, {2.5}, {}},   // a mean of means would be 3
+      {matrix, Floats({1, 2}, {5, 6}), {0, 1}, {21}, {3.5}, {}},
+      {matrix, Floats({2, 2}, {5, 6, 7, 8}), -1, {14, 22}, {3.5, 5.5}, {2}},
+      {Floats({0}, {}), Floats({1, 3}), 0, {4}, {2}, {}},
+  };
+  for (const Worked& worked : cases) {
+    SCOPED_TRACE(worked.r0.ToString() + " and " + worked.r1.ToString());
+    const auto sum = ReduceTwo(ReduceOp::kSum, worked.r0, worked.r1, worked.axes);
+    EXPECT_EQ(Values(sum), worked.sum);
+    EXPECT_EQ(sum->shape(), worked.shape);
+    EXPECT_EQ(Values(ReduceTwo(ReduceOp::kMean, worked.r0, worked.r1, worked.axes)), worked.mean);
+  }
+}
+
+TEST(ReduceTest, NothingAtAllSumsToZeroAndHasNoMean) {
+  const Tensor nothing = Floats({0}, {});
+  EXPECT_EQ(Values(ReduceTwo(ReduceOp::kSum, nothing, nothing, 0))[0], 0);
+  EXPECT_TRUE(std::isnan(Values(ReduceTwo(ReduceOp::kMean, nothing, nothing, 0))[0]));
+}
+
+TEST(ReduceTest, RefusesWhatDoesNotFitAndNamesBothReplicas) {
+  const absl::Status shapes = ReduceTwo(ReduceOp::kSum, Floats({0, 1, 2, 3}), Floats({4, 5}), kNoAxis).status();
+  EXPECT_EQ(shapes.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(shapes.message(), HasSubstr("replica 0 has float32 [4], replica 1 has float32 [2]"));
+  EXPECT_EQ(ReduceTwo(ReduceOp::kSum, Floats({1}), Tensor::Vector<double>({1}), kNoAxis).status().code(), absl::StatusCode::kInvalidArgument);
+  for (int axis : {1, -2}) {
+    const absl::Status outside = ReduceTwo(ReduceOp::kSum, Floats({1}), Floats({1}), axis).status();
+    EXPECT_THAT(outside.message(), HasSubstr("is outside a tensor of shape [1]"));
+  }
+  EXPECT_THAT(ReduceTwo(ReduceOp::kSum, Floats({1}), Floats({1}), {0, -1}).status().message(), HasSubstr("twice"));
+  EXPECT_THAT(ReduceTwo(ReduceOp::kSum, Tensor::Vector<bool>({true}), Tensor::Vector<bool>({true}), kNoAxis).status().message(), HasSubstr("bool"));
+}
+
+TEST(ReduceTest, TheMeanOfIntegersAsksForACastAndTheirSumWrapsAround) {
+  const Tensor ints = Tensor::Vector<int32_t>({1, 2147483647});
+  EXPECT_THAT(ReduceTwo(ReduceOp::kMean, ints, ints, kNoAxis).status().message(), HasSubstr("cast to float32"));
+  const auto sum = ReduceTwo(ReduceOp::kSum, ints, ints, kNoAxis);
+  EXPECT_THAT(*sum->values<int32_t>(), ElementsAre(2, -2));
+}
+
+TEST(ReduceTest, HalvesAreAddedAsFloats) {
+  const Tensor halves = Tensor::Vector<Half>({Half::FromFloat(1.5f)});
+  const auto mean = ReduceTwo(ReduceOp::kMean, halves, Tensor::Vector<Half>({Half::FromFloat(2.5f)}), 0);
+  EXPECT_EQ(mean->scalar<Half>()->ToFloat(), 2.0f);
+}
+
+TEST(ReduceTest, IndexedSlicesAreConcatenatedAndTheirMeanDividesTheRows) {
+  TestStrategy strategy(2);
+  const PerReplica<IndexedSlices> value({Slices({0, 2}, {1, 2}, 4), Slices({2}, {5}, 4)});
+  const auto sum = strategy->Reduce(ReduceOp::kSum, value, kNoAxis);
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_THAT(*sum->ids.values<int64_t>(), ElementsAre(0, 2, 2));
+  EXPECT_EQ(Values(sum->rows), (std::vector<float>{1, 2, 5}));
+  EXPECT_EQ(Values(internal::ToDense(*sum)), (std::vector<float>{1, 0, 7, 0}));
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, kNoAxis)->rows), (std::vector<float>{0.5, 1, 2.5}));
+}
+
+TEST(ReduceTest, AMixtureOfDenseAndSparseIsDense) {
+  TestStrategy strategy(2);
+  const PerReplica<Nest> value({Nest(Slices({3, 3}, {1, 2}, 4)), Nest(Floats({4, 1}, {1, 1, 1, 1}))});
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 1, 1, 4}));
+}
+
+TEST(ReduceTest, WorksLeafByLeafAndNamesThePathOfADisagreement) {
+  TestStrategy strategy(2);
+  const Nest r0{{"a", 1.0f}, {"b", Floats({40, 1})}}, r1{{"a", 3.0f}, {"b", Floats({2, 98})}};
+  const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), kNoAxis);
+  EXPECT_EQ(*(*mean)["a"].tensor()->scalar<float>(), 2);
+  EXPECT_EQ(Values((*mean)["b"].tensor()), (std::vector<float>{21, 49.5}));
+  const Nest bad{{"a", 3.0f}, {"b", Floats({2, 98, 1})}}, other_keys{{"a", 3.0f}, {"c", Floats({2, 98})}};
+  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, bad}), kNoAxis).status().message(), HasSubstr("at [\"b\"]"));
+  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, other_keys}), kNoAxis).status().message(), HasSubstr("structures must agree"));
+}
+
+TEST(ReduceTest, APlainValueIsReturnedAsItIsButCountsOncePerReplicaWithAnAxis) {
+  TestStrategy strategy(2);
+  const Nest value(Floats({1, 2}));
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 2}));
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, 0)->tensor()), std::vector<float>{6});
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, 0)->tensor()), std::vector<float>{1.5});
+}
+
+TEST(ReduceTest, TakesCppTypesAndRefusesAValueOfOtherReplicas) {
+  TestStrategy strategy(2);
+  EXPECT_EQ(*strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1.5, 2}), kNoAxis), 3.5);
+  const auto map = strategy->Reduce(ReduceOp::kSum, PerReplica<std::map<std::string, int>>({{{"x", 1}}, {{"x", 5}}}), kNoAxis);
+  EXPECT_EQ(map->at("x"), 6);
+  EXPECT_EQ(strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1, 2, 3}), kNoAxis).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*strategy->extended().ReduceTo(ReduceOp::kMean, PerReplica<float>({1, 2}), Device{}), 1.5f);
+  const auto batch = strategy->extended().BatchReduceTo<float>(ReduceOp::kSum, {{PerReplica<float>({1, 2}), Device{}}, {PerReplica<float>({3, 4}), Device{}}});
+  EXPECT_THAT(*batch, ElementsAre(3.0f, 7.0f));
+}
+
+TEST(ReduceOpTest, IsParsedInAnyCaseAndNothingElseIs) {
+  EXPECT_EQ(*ParseReduceOp("SUM"), ReduceOp::kSum);
+  EXPECT_EQ(*ParseReduceOp("mean"), ReduceOp::kMean);
+  EXPECT_EQ(ParseReduceOp("MAX").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// ---- Gather, local results, values from a function ---------------------------------------------------------------------------------------------------
+
+TEST(GatherTest, ConcatenatesAlongAnyAxis) {
+  TestStrategy strategy(4);
+  std::vector<Tensor> values;
+  for (int r = 0; r < 4; ++r) values.push_back(Floats({1, 2, 3}, {0.f + r, 1.f + r, 2.f + r, 3.f + r, 4.f + r, 5.f + r}));
+  const PerReplica<Tensor> value(values);
+  EXPECT_EQ(strategy->Gather(value, 0)->shape(), Shape({4, 2, 3}));
+  EXPECT_EQ(strategy->Gather(value, 1)->shape(), Shape({1, 8, 3}));
+  const auto last = strategy->Gather(value, -1);
+  EXPECT_EQ(last->shape(), Shape({1, 2, 12}));
+  EXPECT_EQ(Values(last), (std::vector<float>{0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5, 3, 4, 5, 4, 5, 6, 5, 6, 7, 6, 7, 8}));
+  EXPECT_EQ(strategy->Gather(value, 3).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
+  TestStrategy strategy(2);
+  const PerReplica<Tensor> value({Floats({1, 2, 3}, std::vector<float>(6)), Floats({1, 3, 3}, std::vector<float>(9))});
+  EXPECT_EQ(strategy->Gather(value, 1)->shape(), Shape({1, 5, 3}));
+  EXPECT_THAT(strategy->Gather(value, 0).status().message(), HasSubstr("may differ along axis 0 only"));
+  EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Tensor::Scalar(1.f), Tensor::Scalar(1.f)}), 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Floats({1}), Floats({1, 1}, {1})}), 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));   // not distributed: as it is
+}
+
+TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
+  TestStrategy strategy(2);
+  EXPECT_THAT(strategy->LocalResults(PerReplica<int>({4, 5})), ElementsAre(4, 5));
+  EXPECT_THAT(strategy->LocalResults(6), ElementsAre(6));
+  const auto values = strategy->DistributeValuesFromFunction([](ValueContext c) { return c.replica_id_in_sync_group * 10 + c.num_replicas_in_sync; });
+  EXPECT_THAT(values->values(), ElementsAre(2, 12));
+}
+
+// ---- Run ---------------------------------------------------------------------------------------------------------------------------------------------
+
+class RunTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Replicas, RunTest, ::testing::Values(1, 2, 4));
+
+TEST_P(RunTest, GivesEachReplicaItsComponentAndPlainArgumentsToAll) {
+  TestStrategy strategy(GetParam());
+  std::vector<int> own(GetParam());
+  for (int i = 0; i < GetParam(); ++i) own[i] = 10 * i;
+  const auto result =
+      strategy->Run([](ReplicaContext& replica, int mine, int all) -> absl::StatusOr<int> { return mine + all + replica.replica_id_in_sync_group(); },
+                    PerReplica<int>(own), 1000);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (int i = 0; i < GetParam(); ++i) EXPECT_EQ((*result)[i], 1000 + 11 * i);
+}
+
+TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
+  const int n = GetParam();
+  TestStrategy strategy(n);
+  const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<float> {
+    float total = 0;
+    for (int round = 0; round < 200; ++round) {
+      ASSIGN_OR_RETURN(float sum, replica.AllReduce(ReduceOp::kSum, static_cast<float>(round + replica.replica_id_in_sync_group())));
+      EXPECT_EQ(sum, n * round + n * (n - 1) / 2);
+      ASSIGN_OR_RETURN(int last, replica.MergeCall([&](Strategy&, const PerReplica<int>& v) -> absl::StatusOr<int> { return v[n - 1]; },
+                                                   replica.replica_id_in_sync_group()));
+      EXPECT_EQ(last, n - 1);
+      total += sum;
+    }
+    return total;
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+}
+
+TEST_P(RunTest, AllGatherConcatenatesInReplicaOrder) {
+  TestStrategy strategy(GetParam());
+  const auto result = strategy->Run([](ReplicaContext& replica) {   // replica i brings i + 1 times i
+    const int id = replica.replica_id_in_sync_group();
+    return replica.AllGather(Floats(std::vector<float>(id + 1, id)), 0);
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::vector<float> all = {0, 1, 1, 2, 2, 2, 3, 3, 3, 3};
+  const std::vector<float> expected(all.begin(), all.begin() + GetParam() * (GetParam() + 1) / 2);
+  for (int i = 0; i < GetParam(); ++i) EXPECT_EQ(Values((*result)[i]), expected);
+}
+
+TEST_P(RunTest, MergeCallRunsOnceInCrossReplicaContextAndUnpacksAPerReplicaResult) {
+  TestStrategy strategy(GetParam());
+  std::atomic<int> calls{0};
+  const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<int> {
+    return replica.MergeCall(
+        [&](Strategy& merged, const PerReplica<int>& ids, const PerReplica<std::string>& texts) -> absl::StatusOr<PerReplica<int>> {
+          ++calls;
+          EXPECT_TRUE(InCrossReplicaContext());
+          EXPECT_EQ(&merged, &*strategy);
+          EXPECT_EQ(texts[0], "x");
+          std::vector<int> squares;
+          for (int id : ids.values()) squares.push_back(id * id);
+          return PerReplica<int>(squares);
+        },
+        replica.replica_id_in_sync_group(), std::string("x"));
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(calls, 1);
+  for (int i = 0; i < GetParam(); ++i) EXPECT_EQ((*result)[i], i * i);
+}
+
+TEST_P(RunTest, AMergeFunctionThatFailsOrThrowsFailsAllReplicas) {
+  TestStrategy strategy(GetParam());
+  const auto failing = [](Strategy&) { return absl::DataLossError("no"); };
+  EXPECT_EQ(strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(failing).status(); }).status(), absl::DataLossError("no"));
+  const auto throwing = [](Strategy&) -> absl::Status { throw std::runtime_error("boom"); };
+  const absl::Status thrown = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(throwing).status(); }).status();
+  EXPECT_EQ(thrown.code(), absl::StatusCode::kUnknown);
+  EXPECT_THAT(thrown.message(), HasSubstr("boom"));
+}
+
+TEST_P(RunTest, AReplicaThatThrowsIsUnknownWithItsWords) {
+  TestStrategy strategy(GetParam());
+  const absl::Status status = strategy->Run([](ReplicaContext& replica) -> absl::Status {
+    if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1) throw std::runtime_error("boom");
+    return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+  }).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
+  EXPECT_THAT(status.message(), HasSubstr(" threw: boom"));
+}
+
+TEST_P(RunTest, InAMergeFunctionRunsTheReplicasAgain) {
+  TestStrategy strategy(GetParam());
+  const auto inner = [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1); };
+  const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<int> {
+    return replica.MergeCall([&](Strategy& merged) -> absl::StatusOr<int> {
+      ASSIGN_OR_RETURN(PerReplica<int> counts, merged.Run(inner));
+      return counts[0];
+    });
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0], GetParam());
+}
+
+TEST(RunOnceTest, RefusesAnArgumentOfOtherReplicas) {
+  TestStrategy strategy(2);
+  const absl::Status status = strategy->Run([](ReplicaContext&, int) { return absl::OkStatus(); }, PerReplica<int>({1, 2, 3})).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("3 components"));
+}
+
+TEST(RunOnceTest, AnExecutorThatHasStoppedEndsItWithAnError) {
+  ThreadPoolExecutor executor(1);
+  executor.Stop();
+  StrategyParts parts;
+  parts.executor = &executor;
+  parts.replica_devices.resize(3);
+  Strategy strategy(std::move(parts));
+  const absl::Status status = strategy.Run([](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1).status(); }).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+// ---- replicas that disagree or leave -----------------------------------------------------------------------------------------------------------------
+
+// What each of two replicas got, and what Run gave.
+struct Outcome {
+  std::vector<absl::Status> replicas{2};
+  absl::Status run;
+};
+
+using Move = std::function<absl::Status(ReplicaContext&)>;
+Outcome RunTwo(const Move& r0, const Move& r1) {
+  TestStrategy strategy(2);
+  Outcome outcome;
+  outcome.run = strategy->Run([&](ReplicaContext& replica) {
+    const int id = replica.replica_id_in_sync_group();
+    outcome.replicas[id] = id == 0 ? r0(replica) : r1(replica);
+    return outcome.replicas[id];
+  }).status();
+  return outcome;
+}
+
+Move Reduces(ReduceOp op, Nest value) {
+  return [=](ReplicaContext& replica) { return replica.AllReduce(op, value).status(); };
+}
+Move Gathers(int axis, Tensor value) {
+  return [=](ReplicaContext& replica) { return replica.AllGather(value, axis).status(); };
+}
+Move Applies(std::string name, GradientValue gradient) {
+  return [=](ReplicaContext& replica) {
+    Gradients gradients;
+    gradients.Set(name, gradient);
+    return replica.ApplyGradients(gradients);
+  };
+}
+absl::Status Merges(ReplicaContext& replica) {
+  return replica.MergeCall([](Strategy&) { return absl::OkStatus(); }).status();
+}
+absl::Status MergesAnother(ReplicaContext& replica) {
+  return replica.MergeCall([](Strategy&) -> absl::StatusOr<int> { return 1; }).status();
+}
+
+TEST(DisagreementTest, IsInvalidArgumentForAllAndNamesBothReplicas) {
+  const Nest one(1.0f);
+  const Nest dict{{"a", 1.0f}};
+  const Nest sparse(Slices({0}, {1}, 2)), dense(Floats({2, 1}, {1, 1}));
+  const std::vector<std::pair<Move, Move>> cases = {
+      {Reduces(ReduceOp::kSum, one), Gathers(0, Floats({1}))},                                // kind
+      {Reduces(ReduceOp::kSum, one), Merges},                                                 // kind
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kMean, one)},                          // op
+      {Gathers(0, Floats({1}, {1})), Gathers(-1, Floats({1}, {1}))},                          // axis
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, dict)},                          // structure
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(1.0))},                     // dtype
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(Floats({1, 2})))},          // shape
+      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, dense)},                      // dense against sparse
+      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, Nest(Slices({0}, {1}, 3)))},  // rows of the whole
+      {Merges, MergesAnother},
+      {Applies("w", Floats({1})), Applies("v", Floats({1}))},
+      {Applies("w", Floats({2, 1}, {1, 1})), Applies("w", Slices({0}, {1}, 2))},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const Outcome outcome = RunTwo(cases[i].first, cases[i].second);
+    EXPECT_EQ(outcome.run.code(), absl::StatusCode::kInvalidArgument) << outcome.run;
+    EXPECT_EQ(outcome.replicas[0], outcome.run);
+    EXPECT_EQ(outcome.replicas[1], outcome.run);
+    EXPECT_THAT(outcome.run.message(), HasSubstr("replica 0"));
+    EXPECT_THAT(outcome.run.message(), HasSubstr("replica 1"));
+  }
+}
+
+TEST(DisagreementTest, ReplicasMayGoOnTogetherAfterIt) {
+  const auto twice = [](Nest value) {
+    return [=](ReplicaContext& replica) -> absl::Status {
+      EXPECT_FALSE(replica.AllReduce(ReduceOp::kSum, value).ok());
+      return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+    };
+  };
+  EXPECT_TRUE(RunTwo(twice(Nest(1.0f)), twice(Nest(1.0))).run.ok());
+}
+
+TEST(LeavingTest, AReplicaThatReturnsFailsThoseThatWaitForIt) {
+  const Outcome outcome = RunTwo(Reduces(ReduceOp::kSum, Nest(1.0f)), [](ReplicaContext&) { return absl::OkStatus(); });
+  EXPECT_EQ(outcome.run.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(outcome.replicas[0], outcome.run);
+  EXPECT_THAT(outcome.run.message(), HasSubstr("replica 0 waits in AllReduce SUM, but replica 1 has returned without it"));
+}
+
+TEST(LeavingTest, AReplicaThatFailsGivesItsErrorToThoseThatWait) {
+  for (int failing : {0, 1}) {
+    const Move fails = [](ReplicaContext&) { return absl::OutOfRangeError("mine"); };
+    const Move waits = Merges;
+    const Outcome outcome = failing == 0 ? RunTwo(fails, waits) : RunTwo(waits, fails);
+    EXPECT_EQ(outcome.run, absl::OutOfRangeError("mine"));
+    EXPECT_EQ(outcome.replicas[1 - failing], absl::OutOfRangeError("mine"));
+  }
+}
+
+TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
+  TestStrategy strategy(4);
+  std::atomic<int> rounds{0};
+  const absl::Status status = strategy->Run([&](ReplicaContext& replica) -> absl::Status {
+    for (int round = 0; round < 5; ++round) {
+      if (round == 3 && replica.replica_id_in_sync_group() == 2) return absl::AbortedError("enough");
+      RETURN_IF_ERROR(replica.AllReduce(ReduceOp::kSum, 1).status());
+      ++rounds;
+    }
+    return absl::OkStatus();
+  }).status();
+  EXPECT_EQ(status, absl::AbortedError("enough"));
+  EXPECT_EQ(rounds, 12);
+}
+
+TEST(CommunicationOptionsTest, AreAcceptedButNotNonsense) {
+  TestStrategy strategy(1);
+  CommunicationOptions nonsense;
+  nonsense.bytes_per_pack = -1;
+  const auto reduce = [&](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1, nonsense).status(); };
+  EXPECT_EQ(strategy->Run(reduce).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// ---- derivatives of collectives ----------------------------------------------------------------------------------------------------------------------
+
+TEST(GradientOfCollectivesTest, OfAllReduceIsTheAllReduceOfTheGradient) {
+  for (const auto& [op, expected] : std::vector<std::pair<ReduceOp, float>>{{ReduceOp::kSum, 12}, {ReduceOp::kMean, 3}}) {
+    TestStrategy strategy(2);
+    const auto gradients = strategy->Run([op = op](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
+      GradientTape tape(replica);
+      Var x = tape.Watch("x", Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()));   // 1 and 2
+      Var total = replica.AllReduce(op, x);                                                     // 3, or 1.5
+      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                      // d/dtotal = 6 on each, or 3
+      return std::get<Tensor>(gradients.entries().at("x"));
+    });
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    for (int i : {0, 1}) EXPECT_EQ(*(*gradients)[i].scalar<float>(), expected);
+  }
+}
+
+TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
+  TestStrategy strategy(2);
+  const auto gradients = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
+    const int id = replica.replica_id_in_sync_group();
+    GradientTape tape(replica);
+    Var x = tape.Watch("x", id == 0 ? Floats({1}) : Floats({2, 3}));
+    Var weights(Floats({10, 20, 30}));
+    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceSum(replica.AllGather(x, 0) * weights)));
+    return std::get<Tensor>(gradients.entries().at("x"));
+  });
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_EQ(Values((*gradients)[0]), (std::vector<float>{20}));
+  EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{40, 60}));
+}
+
+TEST(GradientOfCollectivesTest, AFailedVarStaysFailed) {
+  TestStrategy strategy(1);
+  const auto fails = [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status(); };
+  EXPECT_EQ(strategy->Run(fails).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace divvy

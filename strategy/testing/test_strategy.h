@@ -1,0 +1,44 @@
+// A strategy with real threads and variables in a map.
+#ifndef DIVVY_STRATEGY_TESTING_TEST_STRATEGY_H_
+#define DIVVY_STRATEGY_TESTING_TEST_STRATEGY_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/executor.h"
+#include "strategy/replica_context.h"
+#include "strategy/strategy.h"
+#include "strategy/testing/map_variable_store.h"
+
+namespace divvy {
+
+// `replicas` CPU replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11.
+class TestStrategy {
+ public:
+  explicit TestStrategy(int replicas) : store_(std::make_shared<MapVariableStore>()), strategy_(Parts(replicas)) {}
+  Strategy& operator*() { return strategy_; }
+  Strategy* operator->() { return &strategy_; }
+  MapVariableStore& store() { return *store_; }
+
+ private:
+  StrategyParts Parts(int replicas) {
+    StrategyParts parts;
+    parts.store = store_;
+    parts.executor = &executor_;
+    parts.resolver = EmbeddedClusterResolver(2, 3, "worker", 1);
+    parts.replica_devices.clear();
+    for (int i = 0; i < replicas; ++i) parts.replica_devices.push_back({Device::Kind::kCpu, i});
+    parts.step = 7;
+    parts.seed = 11;
+    return parts;
+  }
+
+  ThreadPoolExecutor executor_{1};
+  std::shared_ptr<MapVariableStore> store_;
+  Strategy strategy_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_TESTING_TEST_STRATEGY_H_
