@@ -17,12 +17,13 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -113,7 +114,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn has come (the check that counts):
   //   prelude and READY; SESSION_FENCED: session not in the set; STEP_CLOSED: the horizon closes the entry; applied already: OK, duplicate; being applied or
-  //   waiting: answered when that is settled, as a duplicate; UNKNOWN_SHARD and BAD_COMMIT (CommitPlan).
+  //   waiting: answered when that is settled, as a duplicate; INVALID: no entry or no participants; UNKNOWN_SHARD and BAD_COMMIT (commit_plan.h).
   // It then waits for its turn at every shard it writes. Commits queue at all their shards in one step, so all shards see commits in one order and none waits
   // in a circle.
   void Commit(CommitRequest request, Callback<CommitReply> done);
@@ -129,53 +130,69 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   struct CommitRun;
   struct CreateRun;
   struct ReadRun;
-  // An answer held back until no obsolete apply is running.
-  struct Held {
-    Fence fence;
-    CallKind kind = CallKind::kOther;
-    std::function<Task(const absl::Status&)> answer;   // called under the lock; what it returns goes to the outbox
+  // A call whose answer is held back until no obsolete apply is running.
+  template <typename Request, typename Reply>
+  struct HeldCall {
+    Request request;
+    Callback<Reply> done;
   };
-  using ShardTable = std::map<ShardKey, std::shared_ptr<divvy::Shard>>;
+  using HeldAttach = HeldCall<PsAttachRequest, PsAttachReply>;
+  using HeldSync = HeldCall<SyncRequest, SyncReply>;
+  using HeldShutdown = HeldCall<ShutdownRequest, ShutdownReply>;
+  using HeldCreate = HeldCall<CreateShardsRequest, LayoutReply>;
 
   ParameterServerCore(ParameterServerOptions options, Executor& executor, std::function<void(int)> on_shutdown);
   void StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator);
   void WatchCoordinator();
-  void BeginShutdown(int exit_code) DIVVY_REQUIRES(mu_);
+  void Look();
 
-  absl::Status CheckCall(const Fence& fence, CallKind kind, bool state_allows) const DIVVY_REQUIRES(mu_);
-  absl::Status CheckFromCoordinator(const Fence& fence, CallKind kind, bool state_allows) DIVVY_REQUIRES(mu_);
-  absl::Status Refusal(Reason reason, EntryId entry, absl::string_view why) const DIVVY_REQUIRES(mu_);
-  template <typename Reply>
-  void Answer(Callback<Reply> done, absl::StatusOr<Reply> reply) DIVVY_REQUIRES(mu_);
+  PreludeState Prelude(bool state_allows) const DIVVY_REQUIRES(mu_);
+  bool Ready() const DIVVY_REQUIRES(mu_) { return state_ == PsState::kReady && !exit_code_; }
+  absl::Status CheckCall(const Fence& fence, bool state_allows) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckFromCoordinator(const Fence& fence, bool state_allows) DIVVY_REQUIRES(mu_);   // and notes that it was heard
+  void Heard() DIVVY_REQUIRES(mu_);
+  absl::Status Refusal(Reason reason, absl::string_view why, EntryId entry = EntryId()) const DIVVY_REQUIRES(mu_);
+  template <typename Reply, typename Result>
+  void Answer(const Callback<Reply>& done, Result reply) DIVVY_REQUIRES(mu_) {
+    outbox_.Add([done, reply = absl::StatusOr<Reply>(std::move(reply))]() mutable { done(std::move(reply)); });
+  }
 
-  // Attach, Load, Sync.
+  // Attach, Load, Sync, Shutdown.
   void BeginEpoch(const Fence& fence) DIVVY_REQUIRES(mu_);
-  absl::Status CheckKept(const LoadRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckHorizon(const Horizon& horizon) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckLoad(const LoadRequest& request) const DIVVY_REQUIRES(mu_);
   void Clear() DIVVY_REQUIRES(mu_);
   PsAttachReply AttachReplyNow() const DIVVY_REQUIRES(mu_);
   SyncReply SyncReplyNow(const SyncRequest& request) DIVVY_REQUIRES(mu_);
   bool ObsoleteRunning() const DIVVY_REQUIRES(mu_);
   void AnswerHeld() DIVVY_REQUIRES(mu_);
+  void AnswerShutdowns() DIVVY_REQUIRES(mu_);
+  void BeginShutdown(int exit_code) DIVVY_REQUIRES(mu_);
 
-  // Shards.
-  absl::StatusOr<std::shared_ptr<CreateRun>> PlanCreate(const CreateShardsRequest& request) const DIVVY_REQUIRES(mu_);
-  void FinishCreate(CreateRun& run);
-  void RetryCreates() DIVVY_REQUIRES(mu_);
-  void EnterCreate(CreateShardsRequest request, Callback<LayoutReply> done) DIVVY_REQUIRES(mu_);
-  void NoteLayout(uint64_t version, uint64_t hash) DIVVY_REQUIRES(mu_);
+  // Shards and reads.
+  void EnterCreate(HeldCreate call) DIVVY_REQUIRES(mu_);
+  absl::Status PlanCreate(CreateRun& run) const DIVVY_REQUIRES(mu_);
+  absl::Status AddToPlan(const ShardSpec& spec, CreateRun& run) const DIVVY_REQUIRES(mu_);
+  void StartCreate(const std::shared_ptr<CreateRun>& run) DIVVY_REQUIRES(mu_);
+  void FinishCreate(CreateRun& run) DIVVY_REQUIRES(mu_);
+  absl::Status CheckCreated(CreateRun& run) const DIVVY_REQUIRES(mu_);
+  void Install(const CreateRun& run) DIVVY_REQUIRES(mu_);
+  void SetLayout(uint64_t version, uint64_t hash) DIVVY_REQUIRES(mu_);
+  bool BeingWritten(ShardKey key) const DIVVY_REQUIRES(mu_);
   void FinishRead(ReadRun& run);
 
   // Commits.
   bool MayCommit(SessionId session) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAdmissible(const CommitRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
-  bool AnsweredAsDuplicate(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
-  void Enter(std::shared_ptr<CommitRun> run) DIVVY_REQUIRES(mu_);
+  bool MeetsItself(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void Enter(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   bool IsTurnOf(const CommitRun& run) const DIVVY_REQUIRES(mu_);
-  void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void StartNext() DIVVY_REQUIRES(mu_);
-  void LeaveQueues(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  void LeaveQueues(const CommitRun& run) DIVVY_REQUIRES(mu_);
   void SettleDuplicates(EntryId entry) DIVVY_REQUIRES(mu_);
+  void CountApplied(const CommitRun& run) DIVVY_REQUIRES(mu_);
   void FinishCommit(const std::shared_ptr<CommitRun>& run);
 
   const ParameterServerOptions options_;
@@ -200,15 +217,16 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   std::map<EntryId, int> history_ DIVVY_GUARDED_BY(mu_);
   std::shared_ptr<const ShardTable> shards_ DIVVY_GUARDED_BY(mu_);   // swapped, never changed: plans are made from it without the lock
   std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);               // in this lineage: a late CreateShards must not bring one back
-  std::set<ShardKey> creating_ DIVVY_GUARDED_BY(mu_);
+  std::map<ShardKey, const CreateRun*> creating_ DIVVY_GUARDED_BY(mu_);   // who makes it
   int64_t memory_bytes_ DIVVY_GUARDED_BY(mu_) = 0, creating_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::list<std::pair<CreateShardsRequest, Callback<LayoutReply>>> creates_waiting_ DIVVY_GUARDED_BY(mu_);   // for a shard that is being made
+  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);   // wait for a shard that is being made
   std::map<ShardKey, std::deque<std::shared_ptr<CommitRun>>> queues_ DIVVY_GUARDED_BY(mu_);                  // writers, first the one whose turn it is
   std::deque<std::shared_ptr<CommitRun>> candidates_ DIVVY_GUARDED_BY(mu_);                                  // at the head of some queue since the last look
   std::set<std::shared_ptr<CommitRun>> running_ DIVVY_GUARDED_BY(mu_);
   size_t queued_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);   // wait for the entry's fate
-  std::list<Held> held_ DIVVY_GUARDED_BY(mu_);
+  std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
+  std::vector<HeldShutdown> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
   std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);   // of a shutdown that has begun
   bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;
   bool heard_ DIVVY_GUARDED_BY(mu_) = false;             // from the coordinator since the last look

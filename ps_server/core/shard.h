@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "cluster/messages.h"
 #include "tensor/tensor.h"
@@ -29,6 +32,11 @@ class Blocks {
   int64_t end_row(int64_t block) const { return std::min(rows_, (block + 1) * rows_per_block_); }
   Mutex& lock(int64_t block) const { return locks_[static_cast<size_t>(block)]; }
 
+  // Positions in `rows` by block, within a block as given: an occurrence never overtakes another of the same row. REQUIRES: each is in [0, rows()).
+  std::vector<int64_t> OrderByBlock(absl::Span<const int64_t> rows) const;
+  // The part of that order that belongs to `block`.
+  absl::Span<const int64_t> PositionsIn(int64_t block, absl::Span<const int64_t> rows, absl::Span<const int64_t> order) const;
+
  private:
   const int64_t rows_, rows_per_block_;
   mutable std::vector<Mutex> locks_;   // held while a block's bytes are copied or changed, for nothing else
@@ -38,8 +46,11 @@ class Blocks {
 // core's lock.
 class Shard {
  public:
-  // Memory without values yet. `variable`: the shard whose slot this is, null for slot 0. InvalidArgument: fields that contradict each other, a dtype that no
-  // tensor has, an initializer that is not EvaluatedPerRow or not Valid. ResourceExhausted: no memory.
+  // OK if Create can make it. InvalidArgument, naming the shard: fields that contradict each other, a dtype that no tensor has, an initializer that is not
+  // EvaluatedPerRow or not valid, or a slot whose rows are not its variable's. `variable`: the shard whose slot this is, null for slot 0.
+  static absl::Status Check(const ShardSpec& spec, const ShardSpec* variable);
+
+  // Memory without values yet. ResourceExhausted: there is none. REQUIRES: Check is OK.
   static absl::StatusOr<std::shared_ptr<Shard>> Create(ShardSpec spec, uint64_t job_seed, int64_t block_bytes, const Shard* variable);
 
   // Computes the first values of a block. Pure but for these bytes: the same however the variable is cut. REQUIRES: nobody else knows the shard yet.
@@ -73,8 +84,10 @@ class Shard {
   char* const data_;
 };
 
-// Memory that a shard of this spec takes; negative if the shape is not known.
-int64_t BytesOf(const ShardSpec& spec);
+using ShardTable = std::map<ShardKey, std::shared_ptr<Shard>>;
+
+// "dense/w, part 2": for messages.
+std::string ShardText(const ShardSpec& spec);
 
 }  // namespace divvy
 

@@ -1,0 +1,161 @@
+// Commits: admission, the queues of writers, applying, and who is answered when.
+//
+//   arrival   1. CheckAdmissible  2. plan, without the lock  3. CheckAdmissible again, dedupe, plan  4. APPLYING, a place in the queue of every shard written
+//   turn      5. at the head of all its queues: CheckAdmissible and the shards' existence once more, for a fence, an epoch or a delete may have passed
+//   running   6. block tasks       end  7. versions, APPLIED, answer; same-id requests that came meanwhile go through 3 again; next in the queues
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/status_macros.h"
+#include "ps_server/core/runs.h"
+
+namespace divvy {
+
+void ParameterServerCore::Commit(CommitRequest request, Callback<CommitReply> done) {
+  std::shared_ptr<const ShardTable> shards;
+  {
+    CoreLock lock(mu_, outbox_);
+    absl::Status status = CheckAdmissible(request);
+    if (!status.ok()) return Answer(done, std::move(status));
+    shards = shards_;
+  }
+  absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
+  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan)});
+  CoreLock lock(mu_, outbox_);
+  Enter(run);
+  StartNext();
+}
+
+bool ParameterServerCore::MayCommit(SessionId session) const {
+  return session == kCoordinatorSession || sessions_.count(session) > 0 || !RuleHolds(Rule::kSessionCheck);
+}
+
+absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) const {
+  RETURN_IF_ERROR(CheckCall(request.fence, Ready()));
+  if (!MayCommit(request.fence.session)) {
+    return Refusal(Reason::kSessionFenced, absl::StrCat("session ", request.fence.session.value(), " may not commit (any more)"), request.entry);
+  }
+  if (horizon_.IsClosed(request.entry)) {
+    return Refusal(Reason::kStepClosed, absl::StrCat("entry ", request.entry.value(), " is closed: it was finished or given up"), request.entry);
+  }
+  return absl::OkStatus();
+}
+
+// The header is whole, the plan could be made, and its shards are still those of the table.
+absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
+  if (run.request.entry.value() == 0 || run.request.participants < 1) return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
+  if (!run.plan.ok()) return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
+  for (const auto& [key, shard] : run.plan->shards()) {
+    const auto found = shards_->find(key);
+    if (found == shards_->end() || found->second != shard) return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"), run.request.entry);
+  }
+  return absl::OkStatus();
+}
+
+// The entry has been applied: answers. Or it is on its way: `run` will be looked at again when that is settled.
+bool ParameterServerCore::MeetsItself(const std::shared_ptr<CommitRun>& run) {
+  if (!RuleHolds(Rule::kDedupe)) return false;
+  const AppliedTable::State state = applied_.Find(run->request.entry);
+  if (state == AppliedTable::State::kApplying) duplicates_[run->request.entry].push_back(run);
+  if (state == AppliedTable::State::kApplied) Answer(run->done, CommitReply{true, applied_seq_, {}});
+  return state != AppliedTable::State::kUnknown;
+}
+
+void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
+  absl::Status status = CheckAdmissible(run->request);
+  if (!status.ok()) return Answer(run->done, std::move(status));
+  if (MeetsItself(run)) return;
+  status = CheckPlan(*run);
+  if (!status.ok()) return Answer(run->done, std::move(status));
+  const CommitRequest& request = run->request;
+  applied_.Begin({request.entry, request.participants, request.kind});
+  for (ShardKey key : run->plan->queues()) queues_[key].push_back(run);
+  ++queued_;
+  candidates_.push_back(run);
+}
+
+bool ParameterServerCore::IsTurnOf(const CommitRun& run) const {
+  for (ShardKey key : run.plan->queues()) {
+    if (queues_.at(key).front().get() != &run) return false;
+  }
+  return true;
+}
+
+void ParameterServerCore::StartNext() {
+  while (!candidates_.empty()) {
+    const std::shared_ptr<CommitRun> run = std::move(candidates_.front());
+    candidates_.pop_front();
+    if (run->state == CommitRun::State::kQueued && IsTurnOf(*run)) StartOrRefuse(run);
+  }
+}
+
+void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
+  --queued_;
+  absl::Status status = CheckAdmissible(run->request);
+  if (status.ok()) status = CheckPlan(*run);
+  if (status.ok()) {
+    run->state = CommitRun::State::kRunning;
+    running_.insert(run);
+    outbox_.Add([this, run] {
+      RunUnits(executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit); }, [this, run] { FinishCommit(run); });
+    });
+    return;
+  }
+  run->state = CommitRun::State::kSettled;
+  applied_.Abandon(run->request.entry);
+  LeaveQueues(*run);
+  Answer(run->done, std::move(status));
+  SettleDuplicates(run->request.entry);
+}
+
+void ParameterServerCore::LeaveQueues(const CommitRun& run) {
+  for (ShardKey key : run.plan->queues()) {
+    const auto queue = queues_.find(key);
+    queue->second.pop_front();
+    if (queue->second.empty()) queues_.erase(queue);
+    else candidates_.push_back(queue->second.front());
+  }
+}
+
+// They arrived while the entry was being applied. It was: they are answered as duplicates. It was refused: the first of them takes its place.
+void ParameterServerCore::SettleDuplicates(EntryId entry) {
+  const auto found = duplicates_.find(entry);
+  if (found == duplicates_.end()) return;
+  const std::vector<std::shared_ptr<CommitRun>> waiting = std::move(found->second);
+  duplicates_.erase(found);
+  for (const auto& run : waiting) Enter(run);
+}
+
+void ParameterServerCore::CountApplied(const CommitRun& run) {
+  ++applied_seq_;
+  if (options_.record_history) ++history_[run.request.entry];
+  for (const auto& [key, shard] : run.plan->shards()) ++shard->version;
+}
+
+void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
+  CoreLock lock(mu_, outbox_);
+  const EntryId entry = run->request.entry;
+  run->state = CommitRun::State::kSettled;
+  running_.erase(run);
+  CountApplied(*run);
+  applied_.Finish(entry);
+  CommitReply reply{false, applied_seq_, {}};
+  for (const auto& shard : run->plan->part_shards()) reply.versions.push_back(shard->version);
+  Answer(run->done, std::move(reply));
+  SettleDuplicates(entry);
+  LeaveQueues(*run);
+  StartNext();
+  AnswerHeld();
+  AnswerShutdowns();
+}
+
+// A running apply that no Attach or Sync may leave behind: of an older epoch, or of a session that is out of the set.
+bool ParameterServerCore::ObsoleteRunning() const {
+  for (const auto& run : running_) {
+    const Fence& fence = run->request.fence;
+    const bool in_set = fence.session == kCoordinatorSession || sessions_.count(fence.session) > 0;
+    if (fence.epoch != epoch_ || !in_set) return true;
+  }
+  return false;
+}
+
+}  // namespace divvy

@@ -1,0 +1,292 @@
+// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc, shards and reads in shards_and_reads.cc.
+#include "ps_server/core/parameter_server_core.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "ps_server/core/runs.h"
+
+namespace divvy {
+
+absl::Status ParameterServerOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (index < 0) problems.push_back(absl::StrCat("index is ", index, ", and must not be negative"));
+  if (incarnation.value() == 0) problems.push_back("incarnation is 0; draw a random one");
+  if (address.empty()) problems.push_back("address is empty; name where the coordinator can dial this task");
+  if (memory_limit_bytes <= 0) problems.push_back(absl::StrCat("memory_limit_bytes is ", memory_limit_bytes, ", and must be above 0"));
+  if (block_bytes <= 0) problems.push_back(absl::StrCat("block_bytes is ", block_bytes, ", and must be above 0"));
+  if (register_every <= absl::ZeroDuration()) problems.push_back("register_every must be above 0");
+  if (coordinator_silence <= absl::ZeroDuration()) problems.push_back("coordinator_silence must be above 0");
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));
+}
+
+absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(ParameterServerOptions options, Executor& executor,
+                                                                                std::shared_ptr<CoordinatorClient> coordinator,
+                                                                                std::function<void(int)> on_shutdown) {
+  RETURN_IF_ERROR(options.Validate());
+  std::shared_ptr<ParameterServerCore> core(new ParameterServerCore(std::move(options), executor, std::move(on_shutdown)));
+  if (coordinator != nullptr) core->StartRegistrar(std::move(coordinator));
+  return core;
+}
+
+ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, std::function<void(int)> on_shutdown)
+    : options_(std::move(options)),
+      executor_(executor),
+      on_shutdown_(std::move(on_shutdown)),
+      job_(options_.job),
+      shards_(std::make_shared<const ShardTable>()) {}
+
+void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
+  Registrar::Options options;
+  options.request = {JobName::kPs, options_.index, options_.incarnation, options_.address, 1};
+  options.every = options_.register_every;
+  options.seed = options_.seed;
+  registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_, [weak = weak_from_this()](int exit_code) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    CoreLock lock(self->mu_, self->outbox_);
+    self->BeginShutdown(exit_code);
+  });
+  registrar_->OnDetached();
+  WatchCoordinator();
+}
+
+void ParameterServerCore::WatchCoordinator() {
+  executor_.PostAfter(options_.coordinator_silence, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Look();
+  });
+}
+
+// A coordinator syncs every second. One that was not heard since the last look may be another one, at another address, that does not know this task.
+void ParameterServerCore::Look() {
+  bool heard = false;
+  {
+    MutexLock lock(mu_);
+    if (exit_code_) return;
+    std::swap(heard, heard_);
+  }
+  if (!heard) registrar_->OnDetached();
+  WatchCoordinator();
+}
+
+void ParameterServerCore::Heard() {
+  heard_ = true;
+  if (registrar_ != nullptr) registrar_->OnAttached();
+}
+
+PreludeState ParameterServerCore::Prelude(bool state_allows) const {
+  return {JobName::kPs, options_.index, options_.incarnation, job_, epoch_, coordinator_, state_allows};
+}
+
+absl::Status ParameterServerCore::CheckCall(const Fence& fence, bool state_allows) const {
+  return CheckPrelude(fence, Prelude(state_allows), CallKind::kOther);
+}
+
+absl::Status ParameterServerCore::CheckFromCoordinator(const Fence& fence, bool state_allows) {
+  RETURN_IF_ERROR(CheckCall(fence, state_allows));
+  Heard();
+  return absl::OkStatus();
+}
+
+absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why, EntryId entry) const {
+  ErrorDetail detail;
+  detail.reason = reason;
+  detail.job = JobName::kPs;
+  detail.index = options_.index;
+  detail.epoch = epoch_;
+  detail.entry = entry;
+  return MakeError(detail, absl::StrCat("ps ", options_.index, ": ", why));
+}
+
+absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
+  const bool sorted = std::is_sorted(horizon.open.begin(), horizon.open.end());
+  if (sorted && (horizon.open.empty() || horizon.open.back() < horizon.next)) return absl::OkStatus();
+  return Refusal(Reason::kInvalid, "a horizon's open ids are sorted and below its next");
+}
+
+// ---- Attach ------------------------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::Attach(PsAttachRequest request, Callback<PsAttachReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::Status status = CheckPrelude(request.fence, Prelude(true), CallKind::kAttach);
+  if (status.ok() && exit_code_) status = Refusal(Reason::kNotReady, "shutting down");
+  if (!status.ok()) return Answer(done, std::move(status));
+  Heard();
+  if (request.fence.epoch > epoch_) BeginEpoch(request.fence);
+  held_.push_back(HeldAttach{std::move(request), std::move(done)});
+  AnswerHeld();
+}
+
+void ParameterServerCore::BeginEpoch(const Fence& fence) {
+  job_ = fence.job;
+  epoch_ = fence.epoch;
+  coordinator_ = fence.coordinator;
+  sessions_.clear();
+  sync_seq_ = 0;
+  if (state_ == PsState::kReady) state_ = PsState::kFrozen;
+}
+
+PsAttachReply ParameterServerCore::AttachReplyNow() const {
+  PsAttachReply reply;
+  reply.incarnation = options_.incarnation;
+  reply.state = state_;
+  reply.lineage = lineage_;
+  reply.layout_version = layout_version_;
+  reply.layout_hash = layout_hash_;
+  reply.horizon = horizon_;
+  reply.remembered = applied_.Applied();
+  reply.memory_bytes = memory_bytes_;
+  return reply;
+}
+
+// ---- Load --------------------------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::Load(LoadRequest request, Callback<LoadReply> done) {
+  CoreLock lock(mu_, outbox_);
+  // While an apply of an older epoch still runs, no Attach of this one has been answered: such a Load has overtaken it.
+  absl::Status status = CheckFromCoordinator(request.fence, !exit_code_ && !ObsoleteRunning());
+  if (status.ok() && state_ != PsState::kReady) {
+    status = CheckLoad(request);
+    if (status.ok()) {
+      if (request.from == LoadRequest::From::kEmpty) Clear();
+      horizon_ = request.horizon;
+      applied_.ForgetClosed(horizon_);
+      SetLayout(request.layout_version, request.layout_hash);
+      state_ = PsState::kReady;
+    }
+  }
+  if (!status.ok()) return Answer(done, std::move(status));
+  Answer(done, LoadReply{layout_hash_});
+}
+
+absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
+  RETURN_IF_ERROR(CheckHorizon(request.horizon));
+  if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
+  if (state_ != PsState::kFrozen) return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
+  if (request.expected_lineage != lineage_ || request.layout_hash != layout_hash_) {
+    return Refusal(Reason::kInvalid, absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(layout_hash_), ", and not of lineage ",
+                                                  request.expected_lineage.value(), " and layout ", absl::Hex(request.layout_hash), "; load EMPTY"));
+  }
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::Clear() {
+  outbox_.Add([dead = std::move(shards_)] {});   // freed outside the lock
+  shards_ = std::make_shared<const ShardTable>();
+  creating_.clear();
+  deleted_.clear();
+  memory_bytes_ = 0;
+  applied_.Clear();
+  history_.clear();
+  applied_seq_ = 0;
+  lineage_ = epoch_;
+}
+
+// ---- Sync --------------------------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::Sync(SyncRequest request, Callback<SyncReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::Status status = CheckFromCoordinator(request.fence, state_ == PsState::kReady);
+  if (status.ok()) status = CheckHorizon(request.horizon);
+  if (!status.ok()) return Answer(done, std::move(status));
+  if (request.seq > sync_seq_) {
+    sync_seq_ = request.seq;
+    horizon_ = request.horizon;
+    sessions_ = {request.sessions.begin(), request.sessions.end()};
+  }
+  held_.push_back(HeldSync{std::move(request), std::move(done)});
+  AnswerHeld();
+}
+
+SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
+  applied_.ForgetClosed(horizon_);
+  return {request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, exit_code_.has_value()};
+}
+
+void ParameterServerCore::AnswerHeld() {
+  if (held_.empty() || ObsoleteRunning()) return;
+  std::vector<std::variant<HeldAttach, HeldSync>> held;
+  held.swap(held_);
+  for (const auto& call : held) {
+    if (const auto* attach = std::get_if<HeldAttach>(&call)) {
+      const absl::Status status = CheckPrelude(attach->request.fence, Prelude(true), CallKind::kAttach);
+      if (status.ok()) Answer(attach->done, AttachReplyNow());
+      else Answer(attach->done, status);
+    } else if (const auto* sync = std::get_if<HeldSync>(&call)) {
+      const absl::Status status = CheckCall(sync->request.fence, state_ == PsState::kReady);
+      if (status.ok()) Answer(sync->done, SyncReplyNow(sync->request));
+      else Answer(sync->done, status);
+    }
+  }
+}
+
+// ---- Shutdown ----------------------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::Status status = CheckFromCoordinator(request.fence, true);
+  if (!status.ok()) return Answer(done, std::move(status));
+  const int exit_code = request.exit_code;
+  held_shutdowns_.push_back({std::move(request), std::move(done)});
+  BeginShutdown(exit_code);
+}
+
+void ParameterServerCore::BeginShutdown(int exit_code) {
+  if (!exit_code_) exit_code_ = exit_code;
+  AnswerShutdowns();
+}
+
+void ParameterServerCore::AnswerShutdowns() {
+  if (!exit_code_ || !running_.empty()) return;
+  for (const HeldShutdown& call : held_shutdowns_) Answer(call.done, ShutdownReply());
+  held_shutdowns_.clear();
+  if (shutdown_told_) return;
+  shutdown_told_ = true;
+  if (on_shutdown_) outbox_.Add([on_shutdown = on_shutdown_, exit_code = *exit_code_] { on_shutdown(exit_code); });
+}
+
+// ---- What can be seen --------------------------------------------------------------------------------------------------------------------------------
+
+ParameterServerSnapshot ParameterServerCore::Inspect() const {
+  ParameterServerSnapshot snapshot;
+  MutexLock lock(mu_);
+  snapshot.state = state_;
+  snapshot.job = job_;
+  snapshot.epoch = epoch_;
+  snapshot.lineage = lineage_;
+  snapshot.layout_version = layout_version_;
+  snapshot.layout_hash = layout_hash_;
+  snapshot.horizon = horizon_;
+  snapshot.sessions.assign(sessions_.begin(), sessions_.end());
+  snapshot.remembered = applied_.Applied();
+  snapshot.history = history_;
+  snapshot.applied_seq = applied_seq_;
+  snapshot.memory_bytes = memory_bytes_ + creating_bytes_;
+  snapshot.running = running_.size();
+  snapshot.queued = queued_;
+  snapshot.shutting_down = exit_code_.has_value();
+  for (const auto& [key, shard] : *shards_) snapshot.shards[key] = {shard->spec().name, shard->version, shard->Copy().value_or(Tensor())};
+  return snapshot;
+}
+
+uint64_t ParameterServerCore::StateHash() const {
+  const ParameterServerSnapshot now = Inspect();
+  uint64_t hash = static_cast<uint64_t>(now.state);
+  const auto add = [&hash](uint64_t value) { hash = MixSeeds(hash, value); };
+  for (uint64_t value : {now.job.value(), now.epoch.value(), now.lineage.value(), now.layout_version, now.layout_hash, now.applied_seq}) add(value);
+  for (uint64_t value : {now.horizon.next.value(), now.horizon.finished_steps, uint64_t{now.shutting_down}}) add(value);
+  for (EntryId id : now.horizon.open) add(id.value());
+  for (SessionId session : now.sessions) add(session.value());
+  for (const RememberedEntry& entry : now.remembered) add(MixSeeds(entry.id.value(), static_cast<uint64_t>(entry.participants)));
+  for (const auto& [key, shard] : now.shards) {
+    add(MixSeeds(key.packed(), shard.version));
+    add(HashText(absl::string_view(shard.value.data_as<char>(), static_cast<size_t>(shard.value.size_bytes()))));
+  }
+  return hash;
+}
+
+}  // namespace divvy

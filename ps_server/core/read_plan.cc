@@ -1,0 +1,97 @@
+#include "ps_server/core/read_plan.h"
+
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+
+namespace divvy {
+namespace {
+
+absl::Span<const int64_t> RowsOf(const PullPart& part) {
+  return absl::MakeConstSpan(part.rows->data_as<int64_t>(), static_cast<size_t>(part.rows->shape().num_elements()));
+}
+
+absl::Status CheckRows(const PullPart& part, const Shard& shard) {
+  const auto invalid = [&](absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("read of ", ShardText(shard.spec()), ": ", why)); };
+  if (!part.rows) return absl::OkStatus();
+  if (shard.spec().shape.rank() == 0) return invalid("a scalar has no rows");
+  if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 || part.rows->device().kind != Device::Kind::kCpu) {
+    return invalid(absl::StrCat("rows are ", part.rows->ToString(), ", and not int64 [n]"));
+  }
+  for (int64_t row : RowsOf(part)) {
+    if (row < 0 || row >= shard.blocks().rows()) return invalid(absl::StrCat("row ", row, " is outside its ", shard.blocks().rows(), " rows"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t unit_bytes) {
+  ReadPlan plan(unit_bytes);
+  for (PullPart& part : parts) RETURN_IF_ERROR(plan.AddPart(std::move(part), shards));
+  return plan;
+}
+
+absl::Status ReadPlan::AddPart(PullPart asked, const ShardTable& shards) {
+  const auto found = shards.find(asked.shard);
+  if (found == shards.end()) {
+    const ShardKey key = asked.shard;
+    return MakeError(Reason::kUnknownShard, absl::StrCat("no shard ", key.variable.value(), "/slot ", key.slot, "/part ", key.part, " on this parameter server"));
+  }
+  Part part;
+  part.shard = found->second;
+  RETURN_IF_ERROR(CheckRows(asked, *part.shard));
+  const ShardSpec& spec = part.shard->spec();
+  ASSIGN_OR_RETURN(part.values, Tensor::Uninitialized(spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
+  part.to = part.values.fresh_data<char>();
+  if (asked.rows) part.order = part.shard->blocks().OrderByBlock(RowsOf(asked));
+  part.asked = std::move(asked);
+  parts_.push_back(std::move(part));
+  CutIntoBlocks(parts_.size() - 1);
+  return absl::OkStatus();
+}
+
+void ReadPlan::CutIntoBlocks(size_t index) {
+  const Part& part = parts_[index];
+  const Blocks& blocks = part.shard->blocks();
+  const auto add = [&](int64_t block, int64_t rows) {
+    pieces_.emplace_back(index, block);
+    units_.AddPiece(rows * part.shard->row_bytes());
+  };
+  if (!part.asked.rows) {
+    for (int64_t block = 0; block < blocks.count(); ++block) add(block, blocks.end_row(block) - blocks.first_row(block));
+    return;
+  }
+  const absl::Span<const int64_t> rows = RowsOf(part.asked);
+  for (size_t i = 0; i < part.order.size();) {
+    const int64_t block = blocks.BlockOf(rows[part.order[i]]);
+    const size_t here = blocks.PositionsIn(block, rows, part.order).size();
+    add(block, static_cast<int64_t>(here));
+    i += here;
+  }
+}
+
+void ReadPlan::Read(int64_t unit) {
+  const auto [begin, end] = units_.pieces(unit);
+  for (size_t i = begin; i < end; ++i) ReadBlock(parts_[pieces_[i].first], pieces_[i].second);
+}
+
+void ReadPlan::ReadBlock(const Part& part, int64_t block) {
+  const Shard& shard = *part.shard;
+  const Blocks& blocks = shard.blocks();
+  const size_t row_bytes = static_cast<size_t>(shard.row_bytes());
+  if (row_bytes == 0) return;
+  MutexLock lock(blocks.lock(block));
+  if (!part.asked.rows) {
+    const int64_t first = blocks.first_row(block);
+    std::memcpy(part.to + first * shard.row_bytes(), shard.row(first), static_cast<size_t>(blocks.end_row(block) - first) * row_bytes);
+    return;
+  }
+  const absl::Span<const int64_t> rows = RowsOf(part.asked);
+  for (int64_t position : blocks.PositionsIn(block, rows, part.order)) std::memcpy(part.to + position * shard.row_bytes(), shard.row(rows[position]), row_bytes);
+}
+
+}  // namespace divvy

@@ -1,0 +1,138 @@
+#include "ps_server/core/shard.h"
+
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "initializers/initializer.h"
+
+namespace divvy {
+namespace {
+
+int64_t RowsOf(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(0); }
+
+bool SameRows(const Shape& a, const Shape& b) { return a.rank() == b.rank() && (a.rank() == 0 || a.WithRows(0) == b.WithRows(0)); }
+
+bool Equal(const Constant& a, const Constant& b) { return a.value == b.value; }
+bool Equal(const RandomUniform& a, const RandomUniform& b) { return a.low == b.low && a.high == b.high && a.seed == b.seed; }
+bool Equal(const RandomNormal& a, const RandomNormal& b) { return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed; }
+bool Equal(const TruncatedNormal& a, const TruncatedNormal& b) { return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed; }
+bool Equal(const VarianceScaling& a, const VarianceScaling& b) {
+  return a.fan == b.fan && a.distribution == b.distribution && a.scale == b.scale && a.seed == b.seed;
+}
+bool Equal(const Identity& a, const Identity& b) { return a.gain == b.gain; }
+// Those that no parameter server evaluates: never in a shard.
+bool Equal(const Orthogonal&, const Orthogonal&) { return false; }
+bool Equal(const FromRows&, const FromRows&) { return false; }
+bool Equal(const Tensor&, const Tensor&) { return false; }
+
+bool SameInitializer(const Initializer& a, const Initializer& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit([&](const auto& left) { return Equal(left, std::get<std::decay_t<decltype(left)>>(b)); }, a);
+}
+
+absl::Status CheckGeometry(const ShardSpec& spec) {
+  RETURN_IF_ERROR(spec.shape.status());
+  RETURN_IF_ERROR(spec.full_shape.status());
+  if (spec.shape.num_elements() < 0 || spec.full_shape.num_elements() < 0) return absl::InvalidArgumentError("a dimension is not known");
+  if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8) return absl::InvalidArgumentError("more bytes than can be counted");
+  const int64_t rows = RowsOf(spec.shape), all_rows = RowsOf(spec.full_shape);
+  if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows || spec.first_row > all_rows - rows) {
+    return absl::InvalidArgumentError(absl::StrCat("rows from ", spec.first_row, " of shape ", spec.shape.ToString(), " are no part of ", spec.full_shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckValues(const ShardSpec& spec) {
+  if (DispatchDType(spec.dtype, [](auto) { return false; }, true)) return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype)));
+  if (!EvaluatedPerRow(spec.initializer)) return absl::InvalidArgumentError("an initializer whose values are made elsewhere: create with zeros and assign");
+  return Validate(spec.initializer, spec.full_shape, spec.dtype);
+}
+
+absl::Status CheckSlot(const ShardSpec& spec, const ShardSpec* variable) {
+  if (spec.key.slot == 0) return absl::OkStatus();
+  if (variable == nullptr) return absl::InvalidArgumentError("a slot of a variable that is not here");
+  if (RowsOf(spec.shape) != RowsOf(variable->shape) || spec.first_row != variable->first_row) {
+    return absl::InvalidArgumentError(absl::StrCat("a slot's rows are its variable's, and shape ", spec.shape.ToString(), " is not cut as ", variable->shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ShardText(const ShardSpec& spec) { return absl::StrCat(spec.name, ", part ", spec.key.part); }
+
+Blocks::Blocks(int64_t rows, int64_t row_bytes, int64_t block_bytes)
+    : rows_(rows),
+      rows_per_block_(std::max<int64_t>(1, row_bytes == 0 ? rows : block_bytes / row_bytes)),
+      locks_(static_cast<size_t>(rows / rows_per_block_ + (rows % rows_per_block_ != 0 ? 1 : 0))) {}
+
+std::vector<int64_t> Blocks::OrderByBlock(absl::Span<const int64_t> rows) const {
+  std::vector<int64_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return BlockOf(rows[a]) < BlockOf(rows[b]); });
+  return order;
+}
+
+absl::Span<const int64_t> Blocks::PositionsIn(int64_t block, absl::Span<const int64_t> rows, absl::Span<const int64_t> order) const {
+  const auto begin = std::partition_point(order.begin(), order.end(), [&](int64_t position) { return BlockOf(rows[position]) < block; });
+  const auto end = std::partition_point(begin, order.end(), [&](int64_t position) { return BlockOf(rows[position]) == block; });
+  return order.subspan(static_cast<size_t>(begin - order.begin()), static_cast<size_t>(end - begin));
+}
+
+absl::Status Shard::Check(const ShardSpec& spec, const ShardSpec* variable) {
+  absl::Status status = CheckGeometry(spec);
+  if (status.ok()) status = CheckValues(spec);
+  if (status.ok()) status = CheckSlot(spec, variable);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(ShardText(spec), ": ", status.message()));
+}
+
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Create(ShardSpec spec, uint64_t job_seed, int64_t block_bytes, const Shard* variable) {
+  ASSIGN_OR_RETURN(Tensor values, Tensor::Uninitialized(spec.dtype, spec.shape));
+  const int64_t row_bytes = spec.shape.row_elements() * DTypeSize(spec.dtype);
+  auto blocks = variable != nullptr ? variable->blocks_ : std::make_shared<const Blocks>(RowsOf(spec.shape), row_bytes, block_bytes);
+  return std::shared_ptr<Shard>(new Shard(std::move(spec), job_seed, std::move(blocks), std::move(values)));
+}
+
+Shard::Shard(ShardSpec spec, uint64_t job_seed, std::shared_ptr<const Blocks> blocks, Tensor values)
+    : spec_(std::move(spec)),
+      job_seed_(job_seed),
+      blocks_(std::move(blocks)),
+      row_elements_(spec_.shape.row_elements()),
+      row_bytes_(row_elements_ * DTypeSize(spec_.dtype)),
+      values_(std::move(values)),
+      data_(values_.fresh_data<char>()) {}
+
+absl::Status Shard::Initialize(int64_t block) {
+  const int64_t first = blocks_->first_row(block), rows = blocks_->end_row(block) - first;
+  const InitializerContext context{job_seed_, spec_.name, spec_.full_shape};
+  if (spec_.dtype == DType::kFloat32) {
+    return FillRows(spec_.initializer, context, spec_.first_row + first, rows, absl::MakeSpan(row_as<float>(first), static_cast<size_t>(rows * row_elements_)));
+  }
+  ASSIGN_OR_RETURN(const Tensor values, InitialRows(spec_.initializer, context, spec_.dtype, spec_.first_row + first, rows));
+  if (values.size_bytes() > 0) std::memcpy(row(first), values.data(), static_cast<size_t>(values.size_bytes()));
+  return absl::OkStatus();
+}
+
+bool Shard::MadeFrom(const ShardSpec& spec, uint64_t job_seed) const {
+  return spec.name == spec_.name && spec.dtype == spec_.dtype && spec.shape == spec_.shape && spec.full_shape == spec_.full_shape &&
+         spec.first_row == spec_.first_row && job_seed == job_seed_ && SameInitializer(spec.initializer, spec_.initializer);
+}
+
+absl::StatusOr<Tensor> Shard::Copy() const {
+  ASSIGN_OR_RETURN(Tensor copy, Tensor::Uninitialized(spec_.dtype, spec_.shape));
+  char* to = copy.fresh_data<char>();
+  for (int64_t block = 0; block < blocks_->count(); ++block) {
+    const int64_t first = blocks_->first_row(block), bytes = (blocks_->end_row(block) - first) * row_bytes_;
+    MutexLock lock(blocks_->lock(block));
+    if (bytes > 0) std::memcpy(to + first * row_bytes_, row(first), static_cast<size_t>(bytes));
+  }
+  return copy;
+}
+
+}  // namespace divvy
