@@ -234,7 +234,8 @@ void WorkerCore::EndCommitIfAnswered() {
     if (!commit.answer) return;
     refusal.Update(*commit.answer);
   }
-  ReportLive(refusal.ok() ? StepOutcome::kOk : StepOutcome::kFailed, std::move(refusal));
+  const StepOutcome outcome = refusal.ok() ? StepOutcome::kOk : StepOutcome::kFailed;
+  ReportLive(outcome, std::move(refusal));
 }
 
 void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {

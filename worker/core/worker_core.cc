@@ -57,7 +57,7 @@ WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, 
     : options_(std::move(options)), executor_(executor), clock_(clock), runner_(runner), inputs_(inputs), dialer_(dialer),
       on_shutdown_(std::move(on_shutdown)), last_contact_(clock.Elapsed()) {}
 
-WorkerCore::~WorkerCore() = default;
+WorkerCore::~WorkerCore() { Abandon(); }
 
 absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
                                                               Dialer& dialer, CoordinatorClient* coordinator, std::function<void(int)> on_shutdown) {
@@ -141,12 +141,15 @@ void WorkerCore::End(int exit_code) {
 void WorkerCore::Abandon() {
   std::shared_ptr<Session> session;   // what is dropped here is released without the lock
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections;
-  MutexLock lock(mu_);
-  over_ = true;
-  registrar_ = nullptr;
-  on_shutdown_ = nullptr;
-  session.swap(session_);
-  connections.swap(connections_);
+  {
+    MutexLock lock(mu_);
+    over_ = true;
+    registrar_ = nullptr;
+    on_shutdown_ = nullptr;
+    session.swap(session_);
+    connections.swap(connections_);
+  }
+  if (session != nullptr && session->live) session->live->transaction->Cancel();   // its thread shall not wait for ever
 }
 
 // ---- sessions ----------------------------------------------------------------------------------------------------------------------------------------
@@ -341,6 +344,8 @@ void WorkerCore::Handle(DropResource message) {
 }
 
 void WorkerCore::Handle(Ping) {
+  EndIfDrained();   // the frame has just acknowledged all that was sent; a Pong would again be something to wait for
+  if (over_) return;
   Pong pong;
   if (session_->live) {
     const LiveStep& live = *session_->live;

@@ -103,7 +103,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_shutdown with 143.
   void Drain();
-  // Forgets all timers, completions and connections, without a word: nothing is answered any more. For a process about to end, and for the simulation's kill.
+  // Forgets all timers, completions and connections, without a word: nothing is answered any more; a step that runs is cancelled, so that its thread ends.
+  // For a process about to end, and for the simulation's kill. The destructor does the same.
   void Abandon();
 
   WorkerSnapshot Inspect() const;

@@ -1,0 +1,229 @@
+#include "worker/core/thread_step_runner.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+#include "strategy/step.h"
+#include "strategy/strategy.h"
+
+namespace divvy {
+namespace {
+
+// ---- variables ---------------------------------------------------------------------------------------------------------------------------------------
+
+// Where a thread waits for an answer.
+template <typename T>
+class Answer {
+ public:
+  void Give(absl::StatusOr<T> value) {
+    MutexLock lock(mu_);
+    value_ = std::move(value);
+    given_.NotifyAll();
+  }
+  absl::StatusOr<T> Wait() {
+    MutexLock lock(mu_);
+    given_.Wait(mu_, [this] { return value_.has_value(); });
+    return *std::move(value_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar given_;
+  std::optional<absl::StatusOr<T>> value_ DIVVY_GUARDED_BY(mu_);
+};
+
+class TransactionStore : public VariableStore {
+ public:
+  explicit TransactionStore(std::shared_ptr<StepTransaction> transaction) : transaction_(std::move(transaction)), layout_(transaction_->layout()) {}
+
+  absl::StatusOr<VariableInfo> Find(absl::string_view name) const override {
+    const VariableLayout* const variable = layout_->Find(name);
+    if (variable == nullptr) return layout_->UnknownVariable(name);
+    return VariableInfo{variable->spec, variable->offsets};
+  }
+
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override {
+    return absl::FailedPreconditionError(absl::StrCat("variable \"", spec.name, "\" cannot be created in a step: create it on the coordinator, before steps are scheduled"));
+  }
+
+  absl::Status Read(absl::Span<ReadRequest> requests) override {
+    std::vector<VariableRead> reads;
+    for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+    const auto answer = std::make_shared<Answer<std::vector<Tensor>>>();
+    transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) { answer->Give(std::move(values)); });
+    ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Wait());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].value = std::move(values[i]);
+      requests[i].num_rows = layout_->Find(requests[i].name)->rows();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(std::vector<StagedWrite> writes) override { return transaction_->Stage(std::move(writes)); }
+
+ private:
+  const std::shared_ptr<StepTransaction> transaction_;
+  const std::shared_ptr<const Layout> layout_;
+};
+
+// ---- data --------------------------------------------------------------------------------------------------------------------------------------------
+
+// One step's way to its elements. Thread-safe.
+class StepInput {
+ public:
+  StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases, int replicas) : inputs_(inputs), replicas_(replicas) {
+    for (const InputLease& lease : leases) leases_[lease.iterator] = lease;
+  }
+
+  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(ResourceId iterator) {
+    absl::StatusOr<std::vector<Nest>> elements = Read(iterator);
+    if (!elements.ok()) {
+      MutexLock lock(mu_);
+      if (ReasonOf(elements.status()) == Reason::kInputAborted) lost_ = elements.status();
+      return elements.status();
+    }
+    if (elements->empty()) return std::optional<PerReplica<Nest>>();
+    while (static_cast<int>(elements->size()) < replicas_) {
+      ASSIGN_OR_RETURN(Nest empty, EmptyBatchLike(elements->front()));
+      elements->push_back(std::move(empty));
+    }
+    return std::optional<PerReplica<Nest>>(PerReplica<Nest>(*std::move(elements)));
+  }
+
+  // That an input was gone: the step did not run with its data, whatever the function made of it.
+  absl::Status lost() const {
+    MutexLock lock(mu_);
+    return lost_;
+  }
+
+ private:
+  absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator) {
+    std::optional<InputLease> lease;
+    {
+      MutexLock lock(mu_);
+      const auto found = leases_.find(iterator);
+      if (found != leases_.end()) {
+        if (!taken_.insert(iterator).second) {
+          return absl::FailedPreconditionError("the step has taken its elements of this data already: with AutoShardPolicy::kLease a step calls Next once");
+        }
+        lease = found->second;
+      }
+    }
+    if (!lease) return inputs_.Read(iterator, std::nullopt, replicas_);
+    return inputs_.Read(iterator, lease->first, std::min<int64_t>(lease->count, replicas_));
+  }
+
+  DataInputOpener& inputs_;
+  const int replicas_;
+  mutable Mutex mu_;
+  std::map<ResourceId, InputLease> leases_ DIVVY_GUARDED_BY(mu_);
+  std::set<ResourceId> taken_ DIVVY_GUARDED_BY(mu_);
+  absl::Status lost_ DIVVY_GUARDED_BY(mu_);
+};
+
+// ---- the environment ---------------------------------------------------------------------------------------------------------------------------------
+
+struct RunningStep {
+  const ThreadStepRunnerOptions& options;
+  Executor& executor;
+  DataInputOpener& inputs;
+  StepCall call;
+  std::shared_ptr<StepTransaction> transaction;
+  int64_t number = 0;   // what step() says
+};
+
+class ThreadStepEnvironment : public StepEnvironment {
+ public:
+  ThreadStepEnvironment(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals)
+      : step_(step), input_(step.inputs, step.call.inputs, step.options.replicas), strategy_(Parts(locals)) {}
+
+  Strategy& strategy() override { return strategy_; }
+  int worker_index() const override { return step_.options.worker_index; }
+  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) override { return input_.Next(ResourceId(handle.id)); }
+  bool cancelled() const override { return step_.transaction->cancelled(); }
+  absl::Status lost_input() const { return input_.lost(); }
+
+ private:
+  StrategyParts Parts(const std::shared_ptr<LocalObjects>& locals) const {
+    StrategyParts parts;
+    parts.store = MakeTransactionStore(step_.transaction);
+    parts.executor = &step_.executor;
+    parts.resolver = step_.options.resolver;
+    parts.replica_devices.assign(step_.options.replicas, Device{});
+    parts.step = step_.number;
+    parts.seed = step_.call.seed;
+    parts.locals = locals;
+    return parts;
+  }
+
+  const RunningStep& step_;
+  StepInput input_;
+  Strategy strategy_;
+};
+
+absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
+  ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
+  ThreadStepEnvironment environment(step, locals);
+  absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
+  RETURN_IF_ERROR(environment.lost_input());
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction) {
+  return std::make_shared<TransactionStore>(std::move(transaction));
+}
+
+// What outlives one step. Shared with the steps that run.
+struct ThreadStepRunner::Kept {
+  Mutex mu;
+  std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);   // of steps that have ended; as many as have ever run at once
+  int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
+
+  std::shared_ptr<LocalObjects> TakeLocals() {
+    MutexLock lock(mu);
+    if (idle.empty()) return std::make_shared<LocalObjects>();
+    std::shared_ptr<LocalObjects> locals = std::move(idle.back());
+    idle.pop_back();
+    return locals;
+  }
+  void GiveBack(std::shared_ptr<LocalObjects> locals) {
+    MutexLock lock(mu);
+    idle.push_back(std::move(locals));
+  }
+  // A read-only step has no number of its own: that of the last training step here.
+  int64_t Number(std::optional<int64_t> ordinal) {
+    MutexLock lock(mu);
+    if (ordinal) last_number = *ordinal;
+    return last_number;
+  }
+};
+
+ThreadStepRunner::ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor, DataInputOpener& inputs)
+    : options_(std::make_shared<const ThreadStepRunnerOptions>(std::move(options))), executor_(executor), inputs_(inputs), kept_(std::make_shared<Kept>()) {}
+
+ThreadStepRunner::~ThreadStepRunner() = default;
+
+void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) {
+  const int64_t number = kept_->Number(call.ordinal);
+  executor_.PostBlocking("step", [kept = kept_, options = options_, &executor = executor_, &inputs = inputs_, call = std::move(call),
+                                  transaction = std::move(transaction), done = std::move(done), number] {
+    absl::StatusOr<Nest> result;
+    {
+      const RunningStep step{*options, executor, inputs, call, transaction, number};
+      std::shared_ptr<LocalObjects> locals = kept->TakeLocals();
+      result = CallFunction(step, locals);
+      kept->GiveBack(std::move(locals));
+    }
+    done(std::move(result));
+  });
+}
+
+}  // namespace divvy

@@ -1,0 +1,53 @@
+// Step functions in a live process: each runs on a thread that may block.
+#ifndef DIVVY_WORKER_CORE_THREAD_STEP_RUNNER_H_
+#define DIVVY_WORKER_CORE_THREAD_STEP_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "cluster/cluster_resolver.h"
+#include "strategy/local_objects.h"
+#include "strategy/variable_store.h"
+#include "worker/core/data_input_opener.h"
+#include "worker/core/step_runner.h"
+
+namespace divvy {
+
+struct ThreadStepRunnerOptions {
+  int worker_index = 0;
+  int replicas = 1;                                   // all compute on the CPU in this version
+  std::shared_ptr<const ClusterResolver> resolver;    // what the step's Strategy tells about the cluster; may be null
+};
+
+// The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy of its own over the transaction. Here, and nowhere else in
+// a worker, reads, collectives and data block. Thread-safe.
+//
+// What steps keep (WorkerContext::Local) lives as long as this. A step that outlives its session keeps what it had, and the steps of the next session begin
+// with nothing: so no object is used by two steps at once.
+class ThreadStepRunner : public StepRunner {
+ public:
+  // REQUIRES: `executor` and `inputs` outlive this and every step started.
+  ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor, DataInputOpener& inputs);
+  ~ThreadStepRunner() override;
+
+  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) override;
+
+ private:
+  struct Kept;
+  std::shared_ptr<const ThreadStepRunnerOptions> options_;
+  Executor& executor_;
+  DataInputOpener& inputs_;
+  std::shared_ptr<Kept> kept_;
+};
+
+// The variables as a step function sees them: blocking calls over its transaction. Create is FailedPrecondition. Thread-safe.
+std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction);
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_CORE_THREAD_STEP_RUNNER_H_

@@ -1,0 +1,888 @@
+#include "worker/core/worker_core.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gtest/gtest.h"
+#include "worker/core/testing/fake_parameter_servers.h"
+#include "worker/core/testing/scripted_step_runner.h"
+
+namespace divvy {
+namespace {
+
+using script::Compute;
+using script::Fail;
+using script::IgnoreCancel;
+using script::LoseInput;
+using script::Move;
+using script::Read;
+using script::Return;
+using script::RunOut;
+using script::Stage;
+using script::Take;
+using StepState = WorkerSnapshot::Step;
+
+Tensor Matrix(int64_t rows, int64_t width, const std::vector<float>& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
+StagedWrite Assign(std::string variable, const std::vector<float>& values) {
+  return {std::move(variable), WriteOp::kAssign, Matrix(values.size(), 1, values), std::nullopt, std::nullopt};
+}
+StagedWrite Gradient(std::string variable, const std::vector<float>& values, std::optional<Optimizer> optimizer = {}) {
+  return {std::move(variable), WriteOp::kGradient, Matrix(values.size(), 1, values), std::nullopt, std::move(optimizer)};
+}
+
+// Counts the calls and answers each the same.
+class FakeCoordinator : public CoordinatorClient {
+ public:
+  explicit FakeCoordinator(Executor& executor) : executor_(executor) {}
+  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+    last = request;
+    ++calls;
+    executor_.Post([this, done = std::move(done)] { done(answer); });
+  }
+  int calls = 0;
+  RegisterRequest last;
+  absl::StatusOr<RegisterReply> answer = RegisterReply{JobId(9), Epoch(1), std::nullopt};
+
+ private:
+  Executor& executor_;
+};
+
+// The coordinator's end of the Steps stream. Frames are handed over at once and in order; `cut` loses those on their way.
+class CoordinatorEnd {
+ public:
+  explicit CoordinatorEnd(SessionId session) : stream_(session) {}
+
+  void Connect(WorkerCore& core) {
+    connection_ = std::make_shared<Connection>(*this);
+    listener_ = core.Accept(connection_);
+    listener_->OnFrame(stream_.Connect());
+  }
+  void Break() {
+    stream_.Disconnect();
+    connection_->closed = true;
+    listener_->OnBroken();
+  }
+  void Tell(ToWorker message) {
+    if (auto frame = stream_.Send(std::move(message))) listener_->OnFrame(*std::move(frame));
+  }
+  void TellRaw(StreamFrame<ToWorker> frame) { listener_->OnFrame(std::move(frame)); }
+
+  template <typename T>
+  std::vector<T> Got() const {
+    std::vector<T> found;
+    for (const FromWorker& message : received) {
+      if (const T* const one = std::get_if<T>(&message)) found.push_back(*one);
+    }
+    return found;
+  }
+  bool closed() const { return connection_->closed; }
+  size_t unacknowledged() const { return stream_.unacknowledged(); }
+
+  std::vector<FromWorker> received;
+  bool deaf = false;   // what the worker sends is lost on its way
+
+ private:
+  struct Connection : StreamConnection<FromWorker> {
+    explicit Connection(CoordinatorEnd& end) : end(end) {}
+    void Send(StreamFrame<FromWorker> frame) override {
+      if (!closed && !end.deaf) end.OnFrame(std::move(frame));
+    }
+    void Close() override { closed = true; }
+    CoordinatorEnd& end;
+    bool closed = false;
+  };
+  void OnFrame(StreamFrame<FromWorker> frame) {
+    std::vector<StreamFrame<ToWorker>> resend;
+    std::optional<FromWorker> message;
+    ASSERT_TRUE(stream_.Receive(std::move(frame), resend, message).ok());
+    if (message) received.push_back(*std::move(message));
+    for (auto& kept : resend) listener_->OnFrame(std::move(kept));
+  }
+
+  ResumableStream<ToWorker, FromWorker> stream_;
+  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<StreamListener<ToWorker>> listener_;
+};
+
+class WorkerCoreTest : public ::testing::Test {
+ protected:
+  WorkerCoreTest() : runner_(executor_), inputs_(executor_), ps_(executor_, 2), coordinator_(executor_) {
+    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))->With(MakeVariable(2, "b", 1, 1, {1}));
+    ps_.Make(*layout_);
+    options_.index = 3;
+    options_.incarnation = Incarnation(55);
+    options_.address = "worker3";
+    options_.replicas = 2;
+    runner_.Define("empty", [](const StepCall&) { return std::vector<Move>(); });
+    runner_.Define("assign", [](const StepCall&) { return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}}; });
+    runner_.Define("slow", [](const StepCall&) { return std::vector<Move>{Take{absl::Minutes(1)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+    Start();
+  }
+
+  void Start() {
+    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code) { exits_.push_back(code); });
+  }
+
+  WorkerAttachRequest AttachRequest(uint32_t session, uint64_t epoch = 1) {
+    WorkerAttachRequest request;
+    request.fence = {JobId(9), Epoch(epoch), Incarnation(1), SessionId(session), Incarnation(0)};
+    request.view = ps_.view();
+    request.layout = layout_;
+    request.job_seed = 42;
+    request.num_workers = 5;
+    return request;
+  }
+  absl::StatusOr<WorkerAttachReply> TryAttach(WorkerAttachRequest request) {
+    std::optional<absl::StatusOr<WorkerAttachReply>> answer;
+    core_->Attach(std::move(request), [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
+    return answer.value();
+  }
+  // A live session with its stream.
+  void Attach(uint32_t session = 1, uint64_t epoch = 1) {
+    ASSERT_TRUE(TryAttach(AttachRequest(session, epoch)).ok());
+    end_ = std::make_unique<CoordinatorEnd>(SessionId(session));
+    end_->Connect(*core_);
+  }
+  absl::Status Shutdown(int code, uint64_t epoch = 1) {
+    absl::Status status = absl::UnknownError("no answer");
+    ShutdownRequest request{{JobId(9), Epoch(epoch), Incarnation(1), SessionId(0), Incarnation(55)}, code};
+    core_->Shutdown(request, [&](absl::StatusOr<ShutdownReply> reply) { status = reply.status(); });
+    return status;
+  }
+
+  static divvy::Dispatch Step(uint64_t id, std::string function, uint32_t attempt = 1) {
+    divvy::Dispatch dispatch;
+    dispatch.step = EntryId(id);
+    dispatch.attempt = attempt;
+    dispatch.ordinal = static_cast<int64_t>(id) - 1;
+    dispatch.function = std::move(function);
+    return dispatch;
+  }
+  void Dispatch(uint64_t id, std::string function) { end_->Tell(Step(id, std::move(function))); }
+  void Run(absl::Duration time = absl::Seconds(1)) { executor_.RunFor(time); }
+  std::vector<Report> Reports() { return end_->Got<Report>(); }
+  // The one report there is.
+  Report OnlyReport() {
+    const std::vector<Report> reports = Reports();
+    EXPECT_EQ(reports.size(), 1u);
+    return reports.empty() ? Report() : reports[0];
+  }
+  size_t commits() { return ps_[0].commits().size() + ps_[1].commits().size(); }
+
+  SimExecutor executor_{1};
+  ScriptedStepRunner runner_;
+  ScriptedInputOpener inputs_;
+  FakeParameterServers ps_;
+  FakeCoordinator coordinator_;
+  std::shared_ptr<const Layout> layout_;
+  WorkerOptions options_;
+  std::vector<int> exits_;
+  std::shared_ptr<WorkerCore> core_;
+  std::unique_ptr<CoordinatorEnd> end_;
+};
+
+TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
+  WorkerOptions options;
+  options.index = -1;
+  options.replicas = 0;
+  options.drain_timeout = absl::ZeroDuration();
+  const absl::Status status = options.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0"}) {
+    EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
+  }
+}
+
+// ---- DETACHED, Attach --------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, RegistersEveryTwoSecondsUntilAttached) {
+  Run(absl::Seconds(5));
+  EXPECT_EQ(coordinator_.calls, 3);
+  EXPECT_EQ(coordinator_.last.job, JobName::kWorker);
+  EXPECT_EQ(coordinator_.last.index, 3);
+  EXPECT_EQ(coordinator_.last.address, "worker3");
+  EXPECT_EQ(coordinator_.last.replicas, 2);
+  Attach();
+  for (int i = 0; i < 10; ++i) {
+    Run();
+    end_->Tell(Ping{});
+  }
+  EXPECT_EQ(coordinator_.calls, 3);
+}
+
+TEST_F(WorkerCoreTest, AnswersAttachWithWhatItIs) {
+  const auto reply = TryAttach(AttachRequest(1));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->incarnation, Incarnation(55));
+  EXPECT_EQ(reply->replicas, 2);
+  EXPECT_EQ(reply->slots, 1);
+  EXPECT_EQ(core_->Inspect().session, SessionId(1));
+}
+
+TEST_F(WorkerCoreTest, TheSameAttachAgainChangesNothing) {
+  Attach();
+  Dispatch(1, "slow");
+  const uint64_t before = core_->StateHash();
+  EXPECT_TRUE(TryAttach(AttachRequest(1)).ok());
+  EXPECT_EQ(core_->StateHash(), before);
+  EXPECT_EQ(core_->Inspect().live, EntryId(1));
+}
+
+TEST_F(WorkerCoreTest, AnOlderSessionOrEpochOrAnotherJobIsRefusedAndChangesNothing) {
+  Attach(/*session=*/4, /*epoch=*/2);
+  const uint64_t before = core_->StateHash();
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(3, 2)).status()), Reason::kSessionFenced);
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(9, 1)).status()), Reason::kStaleEpoch);
+  WorkerAttachRequest foreign = AttachRequest(5, 2);
+  foreign.fence.job = JobId(10);
+  EXPECT_EQ(ReasonOf(TryAttach(foreign).status()), Reason::kWrongJob);
+  WorkerAttachRequest second = AttachRequest(5, 2);
+  second.fence.coordinator = Incarnation(2);
+  EXPECT_EQ(ReasonOf(TryAttach(second).status()), Reason::kSecondCoordinator);
+  WorkerAttachRequest elsewhere = AttachRequest(5, 2);
+  elsewhere.fence.target = Incarnation(56);
+  EXPECT_EQ(ReasonOf(TryAttach(elsewhere).status()), Reason::kWrongIncarnation);
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(0, 2)).status()), Reason::kInvalid);
+  EXPECT_EQ(core_->StateHash(), before);
+}
+
+TEST_F(WorkerCoreTest, ANewSessionDropsTheStepsAndIteratorsOfTheOldOneWithoutAWord) {
+  inputs_.Define("data", {});
+  Attach();
+  end_->Tell(MakeResource{ResourceId(8), "data", Nest(), 0, true});
+  Dispatch(1, "slow");
+  Dispatch(2, "assign");
+  Run();
+  const std::unique_ptr<CoordinatorEnd> old = std::move(end_);
+  Attach(2);
+  EXPECT_TRUE(old->closed());
+  Run(absl::Minutes(2));
+  EXPECT_TRUE(old->Got<Report>().empty());
+  EXPECT_TRUE(Reports().empty());
+  EXPECT_EQ(commits(), 0u);
+  EXPECT_TRUE(inputs_.open().empty());
+  Dispatch(3, "assign");
+  Run();
+  EXPECT_EQ(OnlyReport().step, EntryId(3));
+  EXPECT_EQ(ps_[0].commits()[0].fence.session, SessionId(2));
+}
+
+TEST_F(WorkerCoreTest, AHigherEpochIsANewSessionWithWhateverNumber) {
+  Attach(/*session=*/7, /*epoch=*/1);
+  EXPECT_TRUE(TryAttach(AttachRequest(1, 2)).ok());
+  EXPECT_EQ(core_->Inspect().epoch, Epoch(2));
+  EXPECT_EQ(core_->Inspect().session, SessionId(1));
+}
+
+TEST_F(WorkerCoreTest, AJobThatIsOverEndsTheWorkerWithItsCode) {
+  coordinator_.answer = RegisterReply{JobId(9), Epoch(1), 1};
+  Run(absl::Seconds(5));
+  EXPECT_EQ(exits_, std::vector<int>({1}));
+}
+
+TEST_F(WorkerCoreTest, NobodyAskingForAnHourIsExit138) {
+  coordinator_.answer = absl::UnavailableError("nobody there");
+  Run(absl::Minutes(59));
+  EXPECT_TRUE(exits_.empty());
+  Run(absl::Minutes(2));
+  EXPECT_EQ(exits_, std::vector<int>({138}));
+  EXPECT_GT(coordinator_.calls, 100);
+}
+
+// ---- RUNNING -----------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, AStepThatWritesNothingIsReportedWithoutAnyCommit) {
+  runner_.Define("value", [](const StepCall&) { return std::vector<Move>{Return{[](const script::Reads&) { return Nest(int64_t{7}); }}}; });
+  Attach();
+  Dispatch(1, "value");
+  Run();
+  const Report report = OnlyReport();
+  EXPECT_EQ(report.outcome, StepOutcome::kOk);
+  EXPECT_EQ(*report.value.tensor()->scalar<int64_t>(), 7);
+  EXPECT_TRUE(report.participants.empty());
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, AStepIsCommittedToEachPsItTouchesAndThenReported) {
+  Attach();
+  Dispatch(5, "assign");
+  Run();
+  const Report report = OnlyReport();
+  EXPECT_EQ(report.step, EntryId(5));
+  EXPECT_EQ(report.outcome, StepOutcome::kOk) << report.error;
+  EXPECT_EQ(report.participants, std::vector<int>({0, 1}));
+  for (int ps : {0, 1}) {
+    ASSERT_EQ(ps_[ps].commits().size(), 1u);
+    const CommitRequest commit = ps_[ps].commits()[0];
+    EXPECT_EQ(commit.entry, EntryId(5));
+    EXPECT_EQ(commit.participants, 2);
+    EXPECT_EQ(commit.fence.session, SessionId(1));
+    EXPECT_EQ(commit.fence.target, Incarnation(100 + ps));
+  }
+}
+
+TEST_F(WorkerCoreTest, StepsRunOneAfterAnotherAndSeeTheWritesOfThoseBefore) {
+  runner_.Define("read", [](const StepCall&) {
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }}};
+  });
+  Attach();
+  Dispatch(1, "slow");
+  Dispatch(2, "read");
+  Run();
+  EXPECT_EQ(runner_.started(), 1);
+  EXPECT_EQ(core_->Inspect().queued, std::vector<EntryId>({EntryId(2)}));
+  Run(absl::Minutes(2));
+  end_->Tell(Ping{});   // it had been silent, and a silent coordinator's steps are not begun
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_TRUE(BitwiseEqual(*Reports()[1].value.tensor(), Matrix(4, 1, {1, 2, 3, 4})));
+}
+
+TEST_F(WorkerCoreTest, AStepIsGivenItsCallWithASeedThatIsTheSameOnEveryAttempt) {
+  std::vector<StepCall> calls;
+  runner_.Define("look", [&](const StepCall& call) {
+    calls.push_back(call);
+    return std::vector<Move>();
+  });
+  Attach();
+  divvy::Dispatch dispatch = Step(4, "look");
+  dispatch.inputs = {{ResourceId(2), 64, 2}};
+  dispatch.args = Nest("argument");
+  end_->Tell(dispatch);
+  Run();
+  Attach(2);
+  dispatch.attempt = 2;
+  end_->Tell(dispatch);
+  end_->Tell(Step(5, "look"));
+  Run();
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[0].ordinal, 3);
+  EXPECT_EQ(*calls[0].args.text(), "argument");
+  EXPECT_EQ(calls[0].inputs, dispatch.inputs);
+  EXPECT_EQ(calls[1].attempt, 2u);
+  EXPECT_EQ(calls[0].seed, calls[1].seed);
+  EXPECT_NE(calls[0].seed, calls[2].seed);
+}
+
+TEST_F(WorkerCoreTest, AFailedFunctionIsTheUsersErrorAndLeavesNoTrace) {
+  runner_.Define("fail", [](const StepCall&) { return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}, Fail{absl::UnavailableError("mine")}}; });
+  Attach();
+  Dispatch(1, "fail");
+  Dispatch(2, "empty");
+  Run();
+  ASSERT_EQ(Reports().size(), 2u) << "and the worker goes on";
+  EXPECT_EQ(Reports()[0].outcome, StepOutcome::kFailed);
+  EXPECT_EQ(Reports()[0].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(DetailOf(Reports()[0].error).user);
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, TheEndOfDataAndALostInputHaveOutcomesOfTheirOwn) {
+  runner_.Define("end", [](const StepCall&) { return std::vector<Move>{RunOut{}}; });
+  runner_.Define("lost", [](const StepCall&) { return std::vector<Move>{LoseInput{}}; });
+  Attach();
+  Dispatch(1, "end");
+  Dispatch(2, "lost");
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_EQ(Reports()[0].outcome, StepOutcome::kEndOfData);
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kSystem);
+  EXPECT_FALSE(DetailOf(Reports()[1].error).user);
+}
+
+TEST_F(WorkerCoreTest, AnUnknownFunctionFails) {
+  Attach();
+  Dispatch(1, "no such function");
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(WorkerCoreTest, AValueThatIsTooLargeOrBrokenIsTheStepsErrorBeforeAnythingIsCommitted) {
+  options_.max_value_bytes = 10;
+  Start();
+  runner_.Define("large", [](const StepCall&) {
+    return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}, Return{[](const script::Reads&) { return Nest(std::string(11, 'x')); }}};
+  });
+  runner_.Define("broken", [](const StepCall&) { return std::vector<Move>{Return{[](const script::Reads&) { return Nest()["key"]; }}}; });
+  Attach();
+  Dispatch(1, "large");
+  Dispatch(2, "broken");
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_EQ(Reports()[0].outcome, StepOutcome::kFailed);
+  EXPECT_TRUE(absl::StrContains(Reports()[0].error.message(), "11 bytes")) << Reports()[0].error;
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kFailed);
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, AReadOnlyStepReadsAndMayNotWrite) {
+  Attach();
+  divvy::Dispatch dispatch = Step(1, "assign");
+  dispatch.ordinal.reset();
+  end_->Tell(dispatch);
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
+  bool read = true;
+  runner_.Define("train", [&](const StepCall&) {
+    return read ? std::vector<Move>{Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}}}} : std::vector<Move>{Take{absl::Seconds(10)}};
+  });
+  Attach();
+  Dispatch(1, "train");
+  Run(absl::Seconds(4));
+  EXPECT_EQ(ps_[0].pulls().size(), 0u) << "nothing is known yet";
+  end_->Tell(Ping{});
+  Run(absl::Seconds(8));
+  EXPECT_EQ(ps_[0].pulls().size(), 1u);
+  Dispatch(2, "train");
+  Run();
+  EXPECT_EQ(ps_[0].pulls().size(), 2u) << "at the start";
+  Run(absl::Seconds(10));
+  EXPECT_EQ(ps_[0].pulls().size(), 2u) << "and not again";
+  read = false;
+  Dispatch(3, "train");
+  Run(absl::Seconds(11));
+  Dispatch(4, "train");
+  Run(absl::Seconds(11));
+  EXPECT_EQ(ps_[0].pulls().size(), 3u) << "what was not read is dropped";
+  EXPECT_EQ(Reports().size(), 4u);
+}
+
+// ---- Cancel ------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, ACancelledFunctionIsReportedWhenItHasReturnedAndNothingIsCommitted) {
+  runner_.Define("blocked", [](const StepCall&) { return std::vector<Move>{Read{{{"w", std::nullopt}}}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+  ps_[0].Hold();
+  Attach();
+  Dispatch(1, "blocked");
+  Run();
+  EXPECT_TRUE(Reports().empty());
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kCancelled);
+  ps_[0].Release();
+  Run();
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, AFunctionThatIgnoresTheCancelIsStillReportedAsCancelled) {
+  runner_.Define("stubborn", [](const StepCall&) {
+    return std::vector<Move>{IgnoreCancel{}, Take{absl::Seconds(3)}, Stage{Assign("w", {1, 2, 3, 4})}};
+  });
+  Attach();
+  Dispatch(1, "stubborn");
+  Dispatch(2, "empty");
+  Run();
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  Run();
+  EXPECT_TRUE(Reports().empty()) << "until it returns the worker runs nothing else";
+  Run(absl::Seconds(3));
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_EQ(Reports()[0].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kOk);
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, AQueuedStepIsCancelledAtOnceAndAnUnknownOneIsNothing) {
+  Attach();
+  Dispatch(1, "slow");
+  Dispatch(2, "assign");
+  end_->Tell(CancelSteps{{EntryId(2), EntryId(77)}});
+  EXPECT_EQ(OnlyReport().step, EntryId(2));
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kCancelled);
+  Run(absl::Minutes(2));
+  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)}));
+}
+
+// ---- COMMITTING --------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, ACommitIsSentAgainUntilItIsAnsweredAndNotReportedBefore) {
+  ps_[1].RefuseCommits({absl::UnavailableError("broken stream"), MakeError(Reason::kOverloaded, "full"), MakeError(Reason::kNotReady, "loading"),
+                        MakeError(Reason::kWrongIncarnation, "new"), absl::InternalError("transport")});
+  Attach();
+  Dispatch(1, "assign");
+  executor_.RunFor(absl::Milliseconds(500));
+  EXPECT_TRUE(Reports().empty());
+  EXPECT_EQ(core_->Inspect().step, StepState::kCommitting);
+  EXPECT_EQ(core_->Inspect().unanswered, std::vector<int>({1}));
+  for (int i = 0; i < 10; ++i) {
+    end_->Tell(Ping{});
+    Run();
+  }
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_EQ(ps_[0].commits().size(), 1u);
+  ASSERT_EQ(ps_[1].commits().size(), 6u);
+  EXPECT_EQ(ps_[1].commits()[5].entry, EntryId(1));
+}
+
+TEST_F(WorkerCoreTest, AStepThatCommitsCannotBeCancelled) {
+  ps_[1].Hold();
+  Attach();
+  Dispatch(1, "assign");
+  Run();
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  Run();
+  EXPECT_TRUE(Reports().empty());
+  ps_[1].Release();
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+}
+
+class SessionEndTest : public WorkerCoreTest, public ::testing::WithParamInterface<Reason> {};
+INSTANTIATE_TEST_SUITE_P(Reasons, SessionEndTest, ::testing::Values(Reason::kSessionFenced, Reason::kStepClosed, Reason::kStaleEpoch),
+                         [](const auto& info) { return std::string(ReasonName(info.param)); });
+
+TEST_P(SessionEndTest, ARefusedCommitDropsEverythingAndTheWorkerRegistersAgain) {
+  ps_[1].RefuseCommits({MakeError(GetParam(), "over")});
+  Attach();
+  Dispatch(1, "assign");
+  Dispatch(2, "assign");
+  Run();
+  EXPECT_FALSE(core_->Inspect().attached);
+  EXPECT_TRUE(Reports().empty());
+  EXPECT_TRUE(end_->closed());
+  Run(absl::Seconds(5));
+  EXPECT_GE(coordinator_.calls, 3);
+  EXPECT_EQ(runner_.started(), 1);
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(1)).status()), Reason::kSessionFenced) << "a late copy of the old Attach does not bring it back";
+  Attach(2);
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+}
+
+TEST_P(SessionEndTest, ARefusedPullDoesTheSame) {
+  runner_.Define("read", [](const StepCall&) { return std::vector<Move>{Read{{{"w", std::nullopt}}}}; });
+  ps_[0].RefusePulls({MakeError(GetParam(), "over")});
+  Attach();
+  Dispatch(1, "read");
+  Run();
+  EXPECT_FALSE(core_->Inspect().attached);
+  EXPECT_TRUE(Reports().empty());
+}
+
+TEST_F(WorkerCoreTest, ACommitThatCannotBeWrongAndIsRefusedIsReportedWithThoseWhoAppliedItWhenAllHaveAnswered) {
+  ps_[0].RefuseCommits({MakeError(Reason::kBadCommit, "rows")});
+  ps_[1].Hold();
+  Attach();
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_TRUE(Reports().empty());
+  ps_[1].Release();
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_EQ(ReasonOf(OnlyReport().error), Reason::kBadCommit);
+  EXPECT_FALSE(DetailOf(OnlyReport().error).user);
+  EXPECT_EQ(OnlyReport().participants, std::vector<int>({1}));
+  EXPECT_EQ(ps_[0].commits().size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, AGradientOfNoRowsCommitsToNobody) {
+  runner_.Define("nothing", [](const StepCall&) {
+    return std::vector<Move>{Stage{{"w", WriteOp::kGradient, Matrix(0, 1, {}), Tensor::Vector<int64_t>({}), std::nullopt}}};
+  });
+  Attach();
+  Dispatch(1, "nothing");
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_TRUE(OnlyReport().participants.empty());
+}
+
+TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite) {
+  runner_.Define("train", [](const StepCall&) {
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Take{absl::Seconds(1)}, Stage{Gradient("w", {1, 1, 1, 1})}};
+  });
+  Attach();
+  Dispatch(1, "train");
+  executor_.RunFor(absl::Milliseconds(500));
+  for (int i = 0; i < 3; ++i) ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {0, 0}));
+  Run();
+  EXPECT_EQ(OnlyReport().staleness, 3u);
+}
+
+// ---- NEEDS SLOTS -------------------------------------------------------------------------------------------------------------------------------------
+
+class NeedSlotsTest : public WorkerCoreTest {
+ protected:
+  NeedSlotsTest() {
+    runner_.Define("train", [this](const StepCall&) { return std::vector<Move>{Stage{Gradient("w", {1, 2, 3, 4}, optimizer_)}}; });
+    Attach();
+    Dispatch(1, "train");
+    Run();
+  }
+  std::shared_ptr<const Layout> WithSlots() {
+    VariableLayout variable = *layout_->Find("w");
+    variable.slots = SlotsOf(optimizer_);
+    variable.slot_optimizers.assign(variable.slots.size(), std::string(OptimizerName(optimizer_)));
+    return layout_->With(variable);
+  }
+  const Optimizer optimizer_ = Momentum{0.5};
+};
+
+TEST_F(NeedSlotsTest, SlotsAreAskedForAndTheCommitWaitsForThem) {
+  const std::vector<NeedSlots> asked = end_->Got<NeedSlots>();
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].step, EntryId(1));
+  ASSERT_EQ(asked[0].slots.size(), 1u);
+  EXPECT_EQ(asked[0].slots[0].first, "w");
+  EXPECT_EQ(core_->Inspect().step, StepState::kNeedsSlots);
+  end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "other", 1, 1, {0}))});
+  Run();
+  EXPECT_EQ(commits(), 0u);
+  EXPECT_EQ(end_->Got<NeedSlots>().size(), 1u) << "asked once";
+  end_->Tell(LayoutUpdate{WithSlots()});
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  ASSERT_EQ(ps_[0].commits().size(), 1u);
+  EXPECT_EQ(ps_[0].commits()[0].parts[0].slots, std::vector<uint8_t>({1}));
+}
+
+TEST_F(NeedSlotsTest, AStepThatWaitsForSlotsObeysCancel) {
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kCancelled);
+  end_->Tell(LayoutUpdate{WithSlots()});
+  Run();
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(NeedSlotsTest, AVariableThatIsGoneFailsTheStepBeforeAnythingIsSent) {
+  end_->Tell(LayoutUpdate{layout_->Without(VariableId(1))});
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(commits(), 0u);
+}
+
+// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, AReportMadeWhileTheConnectionIsBrokenComesWithTheNextOne) {
+  Attach();
+  Dispatch(1, "slow");
+  Run();
+  end_->Break();
+  Run(absl::Minutes(2));
+  EXPECT_TRUE(Reports().empty());
+  EXPECT_EQ(core_->Inspect().reported, 1);
+  end_->Connect(*core_);
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+}
+
+TEST_F(WorkerCoreTest, MessagesThatWereLostOnTheWayAreSentAgainOnceEach) {
+  Attach();
+  end_->deaf = true;
+  Dispatch(1, "empty");
+  Run();
+  end_->Break();
+  end_->deaf = false;
+  Dispatch(2, "empty");
+  end_->Connect(*core_);
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_EQ(Reports()[0].step, EntryId(1));
+  EXPECT_EQ(runner_.started(), 2);
+}
+
+TEST_F(WorkerCoreTest, ASecondConnectionOfTheSessionReplacesTheFirst) {
+  Attach();
+  CoordinatorEnd* const end = end_.get();
+  end->Connect(*core_);   // the coordinator noticed the break before the worker did
+  Dispatch(1, "empty");
+  Run();
+  EXPECT_EQ(Reports().size(), 1u);
+  EXPECT_TRUE(core_->Inspect().connected);
+}
+
+TEST_F(WorkerCoreTest, AConnectionOfAnotherSessionIsClosedAndChangesNothing) {
+  Attach();
+  const uint64_t before = core_->StateHash();
+  CoordinatorEnd stranger(SessionId(9));
+  stranger.Connect(*core_);
+  EXPECT_TRUE(stranger.closed());
+  stranger.TellRaw({SessionId(1), false, 0, 1, ToWorker(Ping{})});
+  EXPECT_EQ(core_->StateHash(), before);
+  EXPECT_TRUE(core_->Inspect().connected);
+}
+
+TEST_F(WorkerCoreTest, AFrameSeenBeforeChangesNothingAndAGapBreaksTheConnection) {
+  Attach();
+  Dispatch(1, "slow");
+  Run();
+  const uint64_t before = core_->StateHash();
+  end_->TellRaw({SessionId(1), false, 0, 1, ToWorker(Step(1, "slow"))});
+  EXPECT_EQ(core_->StateHash(), before);
+  EXPECT_FALSE(end_->closed());
+  end_->TellRaw({SessionId(1), false, 0, 5, ToWorker(Step(9, "empty"))});
+  EXPECT_TRUE(end_->closed());
+  EXPECT_FALSE(core_->Inspect().connected);
+  EXPECT_TRUE(core_->Inspect().attached);
+}
+
+TEST_F(WorkerCoreTest, ManyMessagesWithoutAnAnswerAreAcknowledgedOnTheirOwn) {
+  Attach();
+  for (int i = 0; i < 1000; ++i) end_->Tell(LayoutUpdate{layout_});
+  EXPECT_LT(end_->unacknowledged(), 100u);
+}
+
+TEST_F(WorkerCoreTest, AnswersAPingWithWhatItWaitsFor) {
+  ps_[1].Hold();
+  Attach();
+  end_->Tell(Ping{});
+  Dispatch(1, "assign");
+  Run(absl::Seconds(3));
+  end_->Tell(Ping{});
+  const std::vector<Pong> pongs = end_->Got<Pong>();
+  ASSERT_EQ(pongs.size(), 2u);
+  EXPECT_EQ(pongs[0].running + pongs[0].committing, 0);
+  EXPECT_FALSE(pongs[0].blocked_on_ps.has_value());
+  EXPECT_EQ(pongs[1].committing, 1);
+  EXPECT_EQ(pongs[1].blocked_on_ps, 1);
+  EXPECT_GT(pongs[1].blocked_for, absl::Seconds(2));
+}
+
+TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHeardAgain) {
+  Attach();
+  runner_.Define("long", [](const StepCall&) { return std::vector<Move>{Take{absl::Seconds(8)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+  Dispatch(1, "long");
+  Dispatch(2, "assign");
+  Run(absl::Seconds(12));
+  EXPECT_TRUE(core_->Inspect().silent);
+  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)})) << "what was begun goes on";
+  EXPECT_EQ(runner_.started(), 1);
+  EXPECT_GE(coordinator_.calls, 3);
+  end_->Tell(Ping{});
+  EXPECT_FALSE(core_->Inspect().silent);
+  Run();
+  EXPECT_EQ(Reports().size(), 2u);
+}
+
+// ---- iterators ---------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, IteratorsAreOpenedReportedAndDropped) {
+  inputs_.Define("known", {100, absl::OkStatus(), absl::ZeroDuration()});
+  inputs_.Define("endless", {});
+  Attach();
+  end_->Tell(MakeResource{ResourceId(1), "known", Nest(), 0, true});
+  end_->Tell(MakeResource{ResourceId(2), "endless", Nest(), 0, true});
+  end_->Tell(MakeResource{ResourceId(3), "missing", Nest(), 0, true});
+  Run();
+  std::map<ResourceId, ResourceReady> ready;
+  for (const ResourceReady& one : end_->Got<ResourceReady>()) ready[one.iterator] = one;
+  ASSERT_EQ(ready.size(), 3u);
+  EXPECT_EQ(ready[ResourceId(1)].elements, 100);
+  EXPECT_FALSE(ready[ResourceId(2)].elements.has_value());
+  EXPECT_EQ(ready[ResourceId(3)].error.code(), absl::StatusCode::kNotFound);
+  end_->Tell(DropResource{ResourceId(1)});
+  end_->Tell(DropResource{ResourceId(77)});
+  EXPECT_EQ(inputs_.open().count(ResourceId(1)), 0u);
+  EXPECT_EQ(inputs_.open().count(ResourceId(2)), 1u);
+}
+
+TEST_F(WorkerCoreTest, AnIteratorThatWasDroppedWhileItOpenedIsNotReported) {
+  inputs_.Define("slow", {100, absl::OkStatus(), absl::Seconds(2)});
+  Attach();
+  end_->Tell(MakeResource{ResourceId(1), "slow", Nest(), 0, true});
+  end_->Tell(DropResource{ResourceId(1)});
+  Run(absl::Seconds(3));
+  EXPECT_TRUE(end_->Got<ResourceReady>().empty());
+}
+
+// ---- the end -----------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, AShutdownIsAnsweredAndEndsAnIdleWorkerAtOnce) {
+  Attach();
+  EXPECT_TRUE(Shutdown(0).ok());
+  EXPECT_EQ(exits_, std::vector<int>({0}));
+  EXPECT_TRUE(Shutdown(0).ok()) << "asked again, the same";
+  EXPECT_EQ(exits_.size(), 1u);
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(2)).status()), Reason::kJobOver);
+}
+
+TEST_F(WorkerCoreTest, AShutdownOfAnotherEpochIsRefused) {
+  Attach(1, 2);
+  EXPECT_EQ(ReasonOf(Shutdown(0, 1)), Reason::kStaleEpoch);
+  EXPECT_EQ(ReasonOf(Shutdown(0, 3)), Reason::kNotAttached);
+  EXPECT_TRUE(exits_.empty());
+}
+
+TEST_F(WorkerCoreTest, AShutdownLetsACommitEndAndDropsWhatOnlyRuns) {
+  ps_[1].Hold();
+  Attach();
+  Dispatch(1, "assign");
+  Dispatch(2, "assign");
+  Run();
+  EXPECT_TRUE(Shutdown(1).ok());
+  Run();
+  EXPECT_TRUE(exits_.empty());
+  ps_[1].Release();
+  Run();
+  EXPECT_EQ(exits_, std::vector<int>({1}));
+  EXPECT_EQ(ps_[1].applied(), std::set<EntryId>({EntryId(1)}));
+}
+
+TEST_F(WorkerCoreTest, AShutdownDoesNotWaitForEverForAPs) {
+  ps_[1].Hold();
+  Attach();
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_TRUE(Shutdown(1).ok());
+  Run(absl::Seconds(12));
+  EXPECT_EQ(exits_, std::vector<int>({1}));
+}
+
+TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
+  Attach();
+  Dispatch(1, "assign");
+  Dispatch(2, "assign");
+  core_->Drain();
+  EXPECT_EQ(end_->Got<Draining>().size(), 1u);
+  Run();
+  EXPECT_EQ(Reports().size(), 2u);
+  end_->Tell(Ping{});   // acknowledges the reports
+  Run();
+  end_->Tell(Ping{});
+  EXPECT_EQ(exits_, std::vector<int>({143}));
+}
+
+TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
+  core_->Drain();
+  EXPECT_EQ(exits_, std::vector<int>({143}));
+}
+
+TEST_F(WorkerCoreTest, AnAbandonedWorkerSaysNothingMore) {
+  Attach();
+  Dispatch(1, "slow");
+  Run();
+  const int calls = coordinator_.calls;
+  core_->Abandon();
+  Run(absl::Minutes(5));
+  EXPECT_TRUE(Reports().empty());
+  EXPECT_EQ(commits(), 0u);
+  EXPECT_EQ(coordinator_.calls, calls);
+  EXPECT_TRUE(exits_.empty());
+}
+
+TEST_F(WorkerCoreTest, WhatComesAfterTheCoreIsDestroyedIsNothing) {
+  ps_[0].Hold();
+  Attach();
+  Dispatch(1, "assign");
+  Run();
+  core_.reset();
+  ps_[0].Release();
+  Run(absl::Minutes(5));
+  end_->Tell(Ping{});
+  EXPECT_EQ(commits(), 2u);
+}
+
+}  // namespace
+}  // namespace divvy
