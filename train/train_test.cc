@@ -1,0 +1,415 @@
+#include <cmath>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/testing/map_reader.h"
+#include "strategy/testing/test_strategy.h"
+#include "train/model.h"
+#include "train/trainer.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+
+Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+
+std::vector<float> FloatsOf(const absl::StatusOr<Tensor>& value) {
+  EXPECT_TRUE(value.ok()) << value.status();
+  if (!value.ok()) return {};
+  const absl::Span<const float> values = *value->values<float>();
+  return {values.begin(), values.end()};
+}
+
+// ---- layers --------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(DenseTest, MultipliesAddsAndActivates) {
+  const std::vector<std::pair<Activation, std::vector<float>>> cases = {{Activation::kNone, {3.5f, -1.5f}},
+                                                                       {Activation::kRelu, {3.5f, 0}},
+                                                                       {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
+                                                                       {Activation::kTanh, {0.9981779f, -0.90514827f}}};
+  MapReader reader({{"layer/kernel", Floats({2, 2}, {1, 0, 1, -1})}, {"layer/bias", Floats({2}, {0.5f, 0.5f})}});
+  for (const auto& [activation, expected] : cases) {
+    const Dense layer("layer", 2, 2, activation);
+    GradientTape tape(reader);
+    EXPECT_THAT(FloatsOf(layer(tape, Floats({1, 2}, {1, 2})).Value()), Pointwise(FloatNear(1e-6), expected));
+  }
+}
+
+TEST(DenseTest, NamesItsVariablesAsKerasDoes) {
+  const Dense layer("layer", 3, 2);
+  ASSERT_EQ(2u, layer.variables.size());
+  EXPECT_EQ("layer/kernel", layer.variables[0].name);
+  EXPECT_EQ((Shape{3, 2}), layer.variables[0].shape);
+  EXPECT_EQ("layer/bias", layer.variables[1].name);
+  EXPECT_EQ((Shape{2}), layer.variables[1].shape);
+}
+
+TEST(DenseTest, SaysInWhichLayerAnErrorArose) {
+  MapReader reader({{"layer/kernel", Floats({2, 1}, {1, 1})}, {"layer/bias", Floats({1}, {0})}});
+  GradientTape tape(reader);
+  const absl::Status status = Dense("layer", 2, 1)(tape, Floats({1, 3}, {1, 2, 3})).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("layer layer: MatMul"), HasSubstr("[1, 3] x [2, 1]")));
+}
+
+TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
+  MapReader reader({{"mlp/0/kernel", Floats({1, 2}, {1, -1})}, {"mlp/0/bias", Floats({2}, {0, 0})}, {"mlp/1/kernel", Floats({2, 1}, {2, 5})},
+                    {"mlp/1/bias", Floats({1}, {-10})}});
+  GradientTape tape(reader);
+  const Mlp mlp("mlp", {1, 2, 1});
+  EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));   // relu between, none after the last
+  EXPECT_EQ(1u, reader.calls().size());
+  EXPECT_EQ(4u, mlp.variables.size());
+}
+
+TEST(EmbeddingTest, LooksUpRowsAndBags) {
+  const Embedding table("items", 3, 2, Sgd{0.1});
+  EXPECT_EQ((Shape{3, 2}), table.variables.at(0).shape);
+  EXPECT_TRUE(table.variables[0].optimizer.has_value());
+  MapReader reader({{"items", Floats({3, 2}, {1, 2, 3, 4, 5, 6})}});
+  GradientTape tape(reader);
+  EXPECT_THAT(FloatsOf(table(tape, Tensor::Vector<int64_t>({2, 0})).Value()), ElementsAre(5, 6, 1, 2));
+  const SparseIds lists{Tensor::Vector<int64_t>({0, 2}), Tensor::Vector<int64_t>({0, 2, 2}), std::nullopt};
+  EXPECT_THAT(FloatsOf(table.Bag(tape, lists).Value()), ElementsAre(3, 4, 0, 0));
+}
+
+// ---- a model's steps -----------------------------------------------------------------------------------------------------------------------------------
+
+// Linear regression with a table of offsets: prediction = x . kernel + bias + offsets[group].
+const Dense kLinear("linear", 2, 1);
+const Embedding kOffsets("offsets", 4, 1, std::nullopt, Zeros());
+
+ModelOutput Regress(GradientTape& tape, const Nest& batch) {
+  const Var offsets = kOffsets(tape, batch["group"]);
+  const Var predictions = Reshape(kLinear(tape, batch["x"]) + offsets, {-1});
+  return {SquaredError(predictions, batch["y"]), {{"rmse", Rmse(predictions, batch["y"])}}};
+}
+const Model kRegression("regression", {kLinear, kOffsets}, Regress);
+
+ModelOutput Reduced(GradientTape& tape, const Nest& batch) { return {ReduceMean(kLinear(tape, batch["x"]))}; }
+const Model kReduced("reduced", {kLinear}, Reduced);
+
+ModelOutput BadMetric(GradientTape& tape, const Nest& batch) {
+  return {Reshape(kLinear(tape, batch["x"]), {-1}), {{"broken", absl::InvalidArgumentError("my own reason")}}};
+}
+const Model kBadMetric("bad_metric", {kLinear}, BadMetric);
+
+Nest Batch(std::vector<float> x, std::vector<int64_t> group, std::vector<float> y) {
+  const int64_t n = static_cast<int64_t>(y.size());
+  return {{"x", Nest(Floats({n, 2}, x))}, {"group", Nest(Tensor::Vector<int64_t>(group))}, {"y", Nest(Tensor::Vector<float>(y))}};
+}
+Nest ThreeExamples() { return Batch({1, 2, 3, 4, -1, 1}, {0, 2, 2}, {1, -1, 2}); }
+
+// Steps are given what stands in a list.
+class ListEnvironment : public StepEnvironment {
+ public:
+  ListEnvironment(Strategy& strategy, std::deque<PerReplica<Nest>> batches) : strategy_(strategy), batches_(std::move(batches)) {}
+  Strategy& strategy() override { return strategy_; }
+  int worker_index() const override { return 0; }
+  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle) override {
+    if (batches_.empty()) return std::optional<PerReplica<Nest>>();
+    std::optional<PerReplica<Nest>> batch = batches_.front();
+    batches_.pop_front();
+    return batch;
+  }
+  bool cancelled() const override { return false; }
+  bool at_end() const { return batches_.empty(); }
+
+ private:
+  Strategy& strategy_;
+  std::deque<PerReplica<Nest>> batches_;
+};
+
+// Runs one step of a model on variables that start at fixed values, with plain SGD of rate 1.
+class StepTest : public ::testing::Test {
+ protected:
+  void Make(int replicas) {
+    strategy_ = std::make_unique<TestStrategy>(replicas);
+    for (VariableSpec spec : kRegression.variables()) {
+      spec.optimizer = Sgd{1.0};
+      if (spec.name == "linear/kernel") spec.initializer = Floats({2, 1}, {0.5f, -0.5f});
+      ASSERT_TRUE((*strategy_)->CreateVariable(spec).ok());
+    }
+    strategy_->store().BeginStep(0);
+    reads_ = strategy_->store().num_reads();
+  }
+  template <typename... Args>
+  absl::StatusOr<Metrics> Run(absl::string_view step, std::vector<Nest> batches, const Args&... args) {
+    ListEnvironment environment(**strategy_, {PerReplica<Nest>(std::move(batches))});
+    Nest::List list{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), NestCodec<Args>::Encode(args)...};
+    ASSIGN_OR_RETURN(const Nest result, RunStep(*StepRegistry::Find(step), environment, Nest(std::move(list))));
+    return NestCodec<Metrics>::Decode(result);
+  }
+  absl::StatusOr<Metrics> Train(std::vector<Nest> batches, std::optional<double> clip_norm = {}) {
+    return Run("regression/train", std::move(batches), std::string("regression"), clip_norm);
+  }
+  std::vector<float> Value(const std::string& name) { return FloatsOf(strategy_->store().Value(name)); }
+  int64_t reads() const { return strategy_->store().num_reads() - reads_; }
+
+  std::unique_ptr<TestStrategy> strategy_;
+  int64_t reads_ = 0;
+};
+
+// By hand: predictions -0.5, -0.5, -1, errors -1.5, 0.5, -3, d loss = 2/3 of them.
+TEST_F(StepTest, TrainsOnTheMeanOfTheLosses) {
+  Make(1);
+  const auto metrics = Train({ThreeExamples()});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), {0.5f - 2.0f / 3 * 3, -0.5f - 2.0f / 3 * -4}));
+  EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-5), {8.0f / 3}));
+  EXPECT_THAT(Value("offsets"), Pointwise(FloatNear(1e-5), {1.0f, 0.0f, 5.0f / 3, 0.0f}));
+  EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
+  EXPECT_THAT(metrics->at("rmse").value(), DoubleNear(std::sqrt(11.5 / 3), 1e-6));
+  EXPECT_EQ(3, metrics->at("loss").count());
+}
+
+TEST_F(StepTest, AllVariablesAndLookupsLeaveInOneRead) {
+  Make(1);
+  EXPECT_TRUE(Train({ThreeExamples()}).ok());
+  EXPECT_EQ(1, reads());
+}
+
+TEST_F(StepTest, ExamplesWeighTheSameHoweverTheyAreSpread) {
+  Make(1);
+  ASSERT_TRUE(Train({ThreeExamples()}).ok());
+  const std::vector<float> kernel = Value("linear/kernel"), offsets = Value("offsets");
+  Make(3);
+  const auto metrics = Train({Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}), Batch({-1, 1}, {2}, {2})});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), kernel));
+  EXPECT_THAT(Value("offsets"), Pointwise(FloatNear(1e-5), offsets));
+  EXPECT_EQ(3, metrics->at("loss").count());
+  EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
+}
+
+TEST_F(StepTest, AStepWithoutExamplesChangesNothing) {
+  Make(2);
+  const auto metrics = Train({Batch({}, {}, {}), Batch({}, {}, {})});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(Value("linear/kernel"), ElementsAre(0.5f, -0.5f));
+  EXPECT_EQ(0, metrics->at("loss").count());
+}
+
+TEST_F(StepTest, ClipsTheGradientOfTheWholeStep) {
+  // Without clipping: kernel (2, -8/3), bias -8/3, offsets by row (-1, 1/3, -2).
+  const double norm = std::sqrt(4 + 64.0 / 9 + 64.0 / 9 + 1 + 1.0 / 9 + 4);
+  for (int replicas : {1, 2}) {
+    Make(replicas);
+    const std::vector<Nest> batches = replicas == 1 ? std::vector<Nest>{ThreeExamples()}
+                                                    : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({-1, 1}, {2}, {2})};
+    ASSERT_TRUE(Train(batches, 0.1).ok());
+    EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-6), {static_cast<float>(8.0 / 3 * 0.1 / norm)})) << replicas;
+  }
+}
+
+TEST_F(StepTest, ClippingRefusesWhatIsNotFinite) {
+  for (int replicas : {1, 2}) {
+    Make(replicas);
+    std::vector<Nest> batches(replicas, Batch({1, 2}, {0}, {NAN}));
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, Train(batches, 1.0).status().code());
+  }
+}
+
+TEST_F(StepTest, EvaluationMeasuresAndChangesNothing) {
+  Make(2);
+  strategy_->store().BeginStep(0, MapVariableStore::Kind::kReadOnly);
+  const auto metrics = Run("regression/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("regression"));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
+  EXPECT_EQ(StepKind::kReadOnly, kRegression.evaluate_step().kind());
+}
+
+TEST_F(StepTest, RefusesLossesThatAreReducedAndSaysHow) {
+  Make(1);
+  const absl::Status status = Run("reduced/train", {ThreeExamples()}, std::string("reduced"), std::optional<double>()).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduced"), HasSubstr("[batch]")));
+}
+
+TEST_F(StepTest, AMetricsErrorIsTheStepsWithItsName) {
+  Make(1);
+  const absl::Status status = Run("bad_metric/evaluate", {ThreeExamples()}, std::string("bad_metric")).status();
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("broken"), HasSubstr("my own reason")));
+}
+
+TEST_F(StepTest, AnUnknownModelIsNotFound) {
+  Make(1);
+  EXPECT_EQ(absl::StatusCode::kNotFound, Run("regression/evaluate", {ThreeExamples()}, std::string("nobody")).status().code());
+}
+
+TEST_F(StepTest, TheEndOfTheDataIsOutOfRange) {
+  Make(1);
+  ListEnvironment environment(**strategy_, {});
+  const Nest args(Nest::List{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), Nest("regression")});
+  EXPECT_EQ(absl::StatusCode::kOutOfRange, RunStep(*StepRegistry::Find("regression/evaluate"), environment, args).status().code());
+}
+
+TEST(ModelTest, ListsTheVariablesOfItsLayers) {
+  std::vector<std::string> names;
+  for (const VariableSpec& spec : kRegression.variables()) names.push_back(spec.name);
+  EXPECT_THAT(names, ElementsAre("linear/kernel", "linear/bias", "offsets"));
+}
+
+TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
+  EXPECT_EQ(absl::OkStatus(), StepRegistry::Validate());
+  const Model twin("regression", {kLinear}, Regress);
+  EXPECT_THAT(std::string(StepRegistry::Validate().message()), AllOf(HasSubstr("regression/train"), HasSubstr("regression/evaluate")));
+}
+
+// ---- the trainer ---------------------------------------------------------------------------------------------------------------------------------------
+
+// Runs steps one after another on this thread, over batches by the name of the data source.
+class InlineCoordinator : public Coordinator {
+ public:
+  Strategy& strategy() override { return *strategy_; }
+  absl::Status Join(absl::Duration) override { return absl::OkStatus(); }
+  absl::StatusOr<bool> Done() override { return true; }
+  int64_t epoch() const override { return epoch_; }
+  int64_t step() const override { return step_; }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override { return absl::UnimplementedError("not in this fake"); }
+  void SetLearningRateScale(double) override {}
+  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {
+    reports_.push_back(absl::StrCat(run, " at ", step, ", ", metrics.size(), " metrics"));
+    return absl::OkStatus();
+  }
+  void SetGoal(int64_t epochs) override { goal_ = epochs; }
+
+  std::map<std::string, std::vector<Nest>> data_;
+  std::vector<std::string> passes_;
+  std::vector<std::string> reports_;
+  int64_t goal_ = 0;
+  TestStrategy strategy_{1};
+
+ protected:
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view, StepKind, Nest) override {
+    return absl::UnimplementedError("not in this fake");
+  }
+  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
+    passes_.push_back(absl::StrCat(loop.step, " over ", loop.data.name()));
+    Metrics merged;
+    do {
+      RETURN_IF_ERROR(OnePass(loop, merged));
+    } while (loop.last_step && step_ < *loop.last_step);
+    epoch_ += loop.kind == StepKind::kTraining && !loop.last_step ? 1 : 0;
+    return merged;
+  }
+
+ private:
+  absl::Status OnePass(const internal::StepLoop& loop, Metrics& merged) {
+    std::deque<PerReplica<Nest>> batches;
+    for (const Nest& batch : data_[std::string(loop.data.name())]) batches.push_back(PerReplica<Nest>({batch}));
+    ListEnvironment environment(*strategy_, std::move(batches));
+    Nest::List args{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1}))};
+    args.insert(args.end(), loop.args.begin(), loop.args.end());
+    while (!environment.at_end() && (!loop.last_step || step_ < *loop.last_step)) {
+      const bool trains = loop.kind == StepKind::kTraining;
+      strategy_.store().BeginStep(step_, trains ? MapVariableStore::Kind::kTraining : MapVariableStore::Kind::kReadOnly);
+      ASSIGN_OR_RETURN(const Nest result, RunStep(*StepRegistry::Find(loop.step), environment, Nest(args)));
+      ASSIGN_OR_RETURN(const Metrics metrics, NestCodec<Metrics>::Decode(result));
+      RETURN_IF_ERROR(Merge(metrics, merged));
+      step_ += trains ? 1 : 0;
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t epoch_ = 0;
+  int64_t step_ = 0;
+};
+
+const BoundDataSource kData("data", Nest());
+const BoundDataSource kNothing("nothing", Nest());
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() { coordinator_.data_["data"] = {ThreeExamples(), ThreeExamples()}; }
+  InlineCoordinator coordinator_;
+  Trainer trainer_{coordinator_, kRegression, Sgd{0.02}};
+};
+
+TEST_F(TrainerTest, FitTrainsValidatesAndReports) {
+  FitOptions options;
+  options.epochs = 2;
+  options.validation = kData;
+  const auto values = trainer_.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/train over data", "regression/evaluate over data", "regression/train over data",
+                                                "regression/evaluate over data"));
+  EXPECT_THAT(coordinator_.reports_, ElementsAre("validation at 2, 2 metrics", "validation at 4, 2 metrics"));
+  EXPECT_EQ(2, coordinator_.goal_);
+  EXPECT_EQ(4u, values->size());
+  EXPECT_LT(values->at("validation/loss"), values->at("loss"));
+}
+
+TEST_F(TrainerTest, FitCalledAgainGoesOn) {
+  FitOptions options;
+  options.epochs = 20;
+  const auto first = trainer_.Fit(kData, options), second = trainer_.Fit(kData, options);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_LT(second->at("loss"), first->at("loss"));
+  EXPECT_EQ(40, coordinator_.epoch());
+}
+
+TEST_F(TrainerTest, StepsPerEpochCountsSteps) {
+  FitOptions options;
+  options.epochs = 2;
+  options.steps_per_epoch = 3;
+  EXPECT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_EQ(6, coordinator_.step());
+}
+
+TEST_F(TrainerTest, EvaluateChangesNothing) {
+  const auto before = trainer_.Evaluate(kData), after = trainer_.Evaluate(kData);
+  ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+  EXPECT_EQ(*before, *after);
+  EXPECT_EQ(0, coordinator_.step());
+}
+
+TEST_F(TrainerTest, NamesEveryOptionThatMakesNoSense) {
+  FitOptions options;
+  options.epochs = 0;
+  options.steps_per_epoch = 0;
+  options.clip_norm = -1;
+  const absl::Status status = trainer_.Fit(kData, options).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("epochs is 0"), HasSubstr("steps_per_epoch is 0"), HasSubstr("clip_norm is -1")));
+  EXPECT_THAT(coordinator_.passes_, IsEmpty());
+}
+
+TEST_F(TrainerTest, ADataSourceWithoutExamplesIsAnError) {
+  FitOptions options;
+  options.validation = kNothing;
+  for (const absl::Status& status : {trainer_.Fit(kNothing).status(), trainer_.Evaluate(kNothing).status(), trainer_.Fit(kData, options).status()}) {
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("\"nothing\" gave no examples"));
+  }
+}
+
+TEST_F(TrainerTest, ASecondTrainerOfTheModelFindsTheNamesTaken) {
+  ASSERT_TRUE(trainer_.Evaluate(kData).ok());
+  EXPECT_EQ(absl::StatusCode::kAlreadyExists, Trainer(coordinator_, kRegression, Sgd{1.0}).Fit(kData).status().code());
+}
+
+TEST_F(TrainerTest, ClipNormReachesTheStep) {
+  FitOptions options;
+  options.clip_norm = 1e-6;
+  ASSERT_TRUE(trainer_.Evaluate(kData).ok());
+  const std::vector<float> before = FloatsOf(coordinator_.strategy_.store().Value("linear/bias"));
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_THAT(FloatsOf(coordinator_.strategy_.store().Value("linear/bias")), Pointwise(FloatNear(1e-6), before));
+}
+
+}  // namespace
+}  // namespace divvy
