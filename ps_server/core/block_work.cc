@@ -20,8 +20,12 @@ struct Work : std::enable_shared_from_this<Work> {
     const std::shared_ptr<void> alive = owner.lock();
     if (alive == nullptr) return;
     const int64_t index = next.fetch_add(1);
-    if (index < count) unit(index);
-    if (finished.fetch_add(1) + 1 >= std::max<int64_t>(count, 1)) return done();
+    if (index < count) {
+      unit(index);
+    } else if (count > 0) {
+      return;   // another lane was quicker
+    }
+    if (finished.fetch_add(1) + 1 == std::max<int64_t>(count, 1)) return done();
     if (next.load() < count) PostLane();
   }
 
