@@ -15,7 +15,7 @@ using internal::Unfit;
 absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a, const Shape& b) {
   std::vector<int64_t> dims(std::max(a.rank(), b.rank()));
   const int rank = static_cast<int>(dims.size());
-  for (int axis = 0; axis < rank; ++axis) {   // counted from the end
+  for (int axis = 0; axis < rank; ++axis) {  // counted from the end
     const int64_t in_a = axis < a.rank() ? a.dim(-1 - axis) : 1;
     const int64_t in_b = axis < b.rank() ? b.dim(-1 - axis) : 1;
     if (in_a != in_b && in_a != 1 && in_b != 1) return Unfit(operation, a.ToString(), " and ", b.ToString(), " do not broadcast to one shape");
@@ -73,7 +73,7 @@ struct BinaryRecord {
     switch (op) {
       case BinaryOp::kSubtract: return internal::SummedTo(*backend, gradient, b_shape, -1);
       case BinaryOp::kMultiply: return Times(gradient, BinaryOp::kMultiply, a, b_shape);
-      case BinaryOp::kDivide: {   // -g a / b^2 = -(g y) / b
+      case BinaryOp::kDivide: {  // -g a / b^2 = -(g y) / b
         ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, BinaryOp::kMultiply, gradient, y, gradient.shape()));
         return Times(product, BinaryOp::kDivide, b, b_shape, -1);
       }

@@ -12,30 +12,32 @@ namespace divvy::internal {
 
 enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh };
 enum class BinaryOp {
-  kAdd, kSubtract, kMultiply, kDivide, kMaximum,
-  kGreaterEqual,   // 1 where a >= b, else 0: the mask of a maximum's gradient
-  kLess,           // 1 where not a >= b
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kMaximum,
+  kGreaterEqual,  // 1 where a >= b, else 0: the mask of a maximum's gradient
+  kLess,          // 1 where not a >= b
 };
 
 // Which side of an operation its derivative is computed from: keeping that one is enough.
 enum class Kept { kInput, kOutput };
-constexpr Kept KeptForGradient(UnaryOp op) {
-  return op == UnaryOp::kLog || op == UnaryOp::kSquare || op == UnaryOp::kNegative ? Kept::kInput : Kept::kOutput;
-}
+constexpr Kept KeptForGradient(UnaryOp op) { return op == UnaryOp::kLog || op == UnaryOp::kSquare || op == UnaryOp::kNegative ? Kept::kInput : Kept::kOutput; }
 
 // `batch` products of matrices that lie one after the other.
 struct MatMulArgs {
   bool a_transposed = false;
   bool b_transposed = false;
   int64_t batch = 1;
-  int64_t m = 0, n = 0, k = 0;   // of the result [m, n] and the summed extent
+  int64_t m = 0, n = 0, k = 0;  // of the result [m, n] and the summed extent
 };
 
 // Lists of consecutive rows: list i is rows row_splits[i] .. row_splits[i+1].
 struct RowLists {
-  Tensor row_splits;                // int64 [batch + 1]
-  std::optional<Tensor> weights;    // [n], the rows' dtype; none: all 1
-  std::optional<Tensor> divisors;   // [batch], the rows' dtype; none: all 1
+  Tensor row_splits;               // int64 [batch + 1]
+  std::optional<Tensor> weights;   // [n], the rows' dtype; none: all 1
+  std::optional<Tensor> divisors;  // [batch], the rows' dtype; none: all 1
 };
 
 // The math of one kind of device. Stateless and thread-safe. Shapes and dtypes are the caller's care: REQUIRES of every method, unless it says otherwise:

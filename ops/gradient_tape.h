@@ -26,15 +26,15 @@ class TapeState;
 
 // How a list of looked-up rows e with weights w (1 where none are given) becomes one row. A divisor of 0 gives zeros.
 enum class Combiner {
-  kSum,     // sum(w e)
-  kMean,    // sum(w e) / sum(w)
-  kSqrtN,   // sum(w e) / sqrt(sum(w^2))
+  kSum,    // sum(w e)
+  kMean,   // sum(w e) / sum(w)
+  kSqrtN,  // sum(w e) / sqrt(sum(w^2))
 };
 
 struct LookupOptions {
-  std::optional<float> max_norm;       // clip each looked-up row to this l2 norm, before combining; the stored row is unchanged
-  bool safe = false;                   // LookupSparse: drop ids < 0, and weights <= 0 unless kSum; an empty list gives default_id's row, else zeros
-  std::optional<int64_t> default_id;   // with safe
+  std::optional<float> max_norm;      // clip each looked-up row to this l2 norm, before combining; the stored row is unchanged
+  bool safe = false;                  // LookupSparse: drop ids < 0, and weights <= 0 unless kSum; an empty list gives default_id's row, else zeros
+  std::optional<int64_t> default_id;  // with safe
 };
 
 // Records operations as they run (define by run) and differentiates them once. One thread; lives on the stack of a replica function.
@@ -52,7 +52,7 @@ class GradientTape {
  public:
   enum class Mode {
     kTraining,
-    kInference,   // nothing is kept; Gradient is FailedPrecondition
+    kInference,  // nothing is kept; Gradient is FailedPrecondition
   };
   // REQUIRES: `variables` outlives the tape.
   explicit GradientTape(VariableReader& variables, Mode mode = Mode::kTraining);

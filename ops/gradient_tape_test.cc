@@ -40,9 +40,7 @@ std::vector<T> ValuesOf(const absl::StatusOr<Tensor>& value) {
 std::vector<float> FloatsOf(const Var& var) { return ValuesOf<float>(var.Value()); }
 
 // The table of semantics.md 2.11, and two dense variables.
-MapReader Reader() {
-  return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}});
-}
+MapReader Reader() { return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}); }
 
 Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits, std::vector<float> weights = {}) {
   SparseIds sparse{Tensor::Vector<int64_t>(ids), Tensor::Vector<int64_t>(row_splits), std::nullopt};
@@ -127,11 +125,11 @@ TEST(LookupTest, RefusesWhatItCannotLookUp) {
   default_id.default_id = 1;
   const Tensor ids = Ids({1}, {0});
   for (const auto& [var, word] : std::vector<std::pair<Var, std::string>>{{tape.Lookup("table", Floats({1}, {0})), "not integers"},
-                                                                         {tape.Lookup("table", ids, safe), "LookupSparse"},
-                                                                         {tape.Lookup("table", ids, negative_norm), "max_norm is -1"},
-                                                                         {tape.Lookup("table", ids, default_id), "safe"},
-                                                                         {tape.LookupSparse("table", Nest(ids), Combiner::kSum), "table"},
-                                                                         {tape.LookupSparse("table", Sparse({0}, {0, 2}), Combiner::kSum), "row_splits"}}) {
+                                                                          {tape.Lookup("table", ids, safe), "LookupSparse"},
+                                                                          {tape.Lookup("table", ids, negative_norm), "max_norm is -1"},
+                                                                          {tape.Lookup("table", ids, default_id), "safe"},
+                                                                          {tape.LookupSparse("table", Nest(ids), Combiner::kSum), "table"},
+                                                                          {tape.LookupSparse("table", Sparse({0}, {0, 2}), Combiner::kSum), "row_splits"}}) {
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, var.status().code()) << word;
     EXPECT_THAT(std::string(var.status().message()), HasSubstr(word));
   }
@@ -180,7 +178,7 @@ TEST(LookupSparseTest, TheSafeFormDropsNegativeIdsAndWeights) {
   safe.safe = true;
   const Nest ids = Sparse({0, -1, -1, 1, 2}, {0, 2, 3, 5}, {1, 1, 1, 1, -1});
   EXPECT_THAT(Bag(ids, Combiner::kMean, safe), ElementsAre(1, 2, 0, 0, 3, 4));
-  EXPECT_THAT(Bag(ids, Combiner::kSum, safe), ElementsAre(1, 2, 0, 0, -2, -2));   // kSum keeps weights <= 0
+  EXPECT_THAT(Bag(ids, Combiner::kSum, safe), ElementsAre(1, 2, 0, 0, -2, -2));  // kSum keeps weights <= 0
 }
 
 TEST(LookupSparseTest, TheSafeFormFillsEmptyListsWithDefaultId) {
@@ -302,7 +300,7 @@ TEST(GradientTest, WantsAFloatingScalar) {
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("float32 [2]"), HasSubstr("ReduceMean")));
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Gradient(Tensor::Scalar<int32_t>(1)).status().code());
-  EXPECT_EQ(absl::OkStatus(), tape.Gradient(ReduceSum(tape.Read("w"))).status());   // a refused target does not use the tape up
+  EXPECT_EQ(absl::OkStatus(), tape.Gradient(ReduceSum(tape.Read("w"))).status());  // a refused target does not use the tape up
 }
 
 TEST(GradientTest, CanBeAskedForOnce) {
@@ -311,7 +309,7 @@ TEST(GradientTest, CanBeAskedForOnce) {
   const Var target = ReduceSum(tape.Read("w"));
   EXPECT_EQ(absl::OkStatus(), tape.Gradient(target).status());
   EXPECT_EQ(absl::StatusCode::kFailedPrecondition, tape.Gradient(target).status().code());
-  EXPECT_THAT(FloatsOf(target * 2.0f), ElementsAre(14));   // values are still there
+  EXPECT_THAT(FloatsOf(target * 2.0f), ElementsAre(14));  // values are still there
 }
 
 TEST(GradientTest, RefusesALookupInAVariableAlsoReadWhole) {
@@ -380,7 +378,10 @@ TEST(RecordTest, RefusesGradientsThatDoNotFitTheInputs) {
   using Backward = std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor&)>;
   const std::vector<std::pair<Backward, std::string>> cases = {
       {[](const Tensor&) { return std::vector<Tensor>(); }, "0 gradients for 2 inputs"},
-      {[](const Tensor&) { return std::vector<Tensor>{Floats({3}, {1, 2, 3}), Tensor()}; }, "input 0 is float32 [3]; the input is float32 [2]"},
+      {[](const Tensor&) {
+         return std::vector<Tensor>{Floats({3}, {1, 2, 3}), Tensor()};
+       },
+       "input 0 is float32 [3]; the input is float32 [2]"},
       {[](const Tensor&) -> absl::StatusOr<std::vector<Tensor>> { return absl::InvalidArgumentError("my own reason"); }, "my own reason"},
   };
   for (const auto& [backward, words] : cases) {

@@ -44,14 +44,15 @@ absl::Status Gradients::ClipByGlobalNorm(double norm) {
   for (const auto& [name, gradient] : entries_) {
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
     if (std::isfinite(backend->SumOfSquares(Values(gradient)))) continue;
-    return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name, " has an element that is infinite or NaN; a smaller learning "
+    return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name,
+                                                   " has an element that is infinite or NaN; a smaller learning "
                                                    "rate, or data without such values, helps"));
   }
   return absl::InvalidArgumentError("ClipByGlobalNorm: the squares of the gradients' elements sum to more than a double holds");
 }
 
 absl::Status Gradients::Scale(double factor) {
-  std::map<std::string, GradientValue> scaled = entries_;   // all or nothing
+  std::map<std::string, GradientValue> scaled = entries_;  // all or nothing
   for (auto& [name, gradient] : scaled) {
     Tensor& values = Values(gradient);
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, values));

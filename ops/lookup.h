@@ -15,8 +15,8 @@ namespace divvy::internal {
 
 // A lookup ready to be read: the rows to fetch, and both directions of what is done with them.
 struct LookupPlan {
-  Tensor ids;                                                              // int64 [n]
-  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;     // the result, given the rows
+  Tensor ids;                                                           // int64 [n]
+  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;  // the result, given the rows
   // The gradient of the rows, given the result's. `rows` are those that were read.
   std::function<absl::StatusOr<Tensor>(const Tensor& rows, const Tensor& gradient)> to_rows;
 };

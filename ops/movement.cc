@@ -22,7 +22,7 @@ absl::StatusOr<Var> TryReshape(const Var& x, const Shape& shape) {
 // A tensor cut at an axis: `rows` blocks, each what lies from that axis on under one index of the axes before.
 struct Blocks {
   int64_t rows = 1;
-  int64_t bytes = 0;   // of one block
+  int64_t bytes = 0;  // of one block
   Blocks(const Tensor& x, int axis) {
     for (int i = 0; i < axis; ++i) rows *= x.shape().dim(i);
     bytes = rows == 0 ? 0 : x.size_bytes() / rows;

@@ -30,11 +30,11 @@ Var Exp(const Var& x);
 Var Log(const Var& x);
 Var Sqrt(const Var& x);
 Var Square(const Var& x);
-Var Maximum(const Var& a, const Var& b);   // the gradient goes to the larger one, to `a` where they are equal
-Var Relu(const Var& x);                    // gradient 0 at 0
+Var Maximum(const Var& a, const Var& b);  // the gradient goes to the larger one, to `a` where they are equal
+Var Relu(const Var& x);                   // gradient 0 at 0
 Var Sigmoid(const Var& x);
 Var Tanh(const Var& x);
-Var Softmax(const Var& x);   // over the last axis; rank >= 1
+Var Softmax(const Var& x);  // over the last axis; rank >= 1
 
 enum class Transpose { kNo, kYes };
 // [m, k] x [k, n] -> [m, n], each operand as it stands or transposed; rank 3: the same leading dimension on both, no broadcasting; rank 1 is refused.
@@ -46,7 +46,7 @@ class Axes {
   Axes(std::nullopt_t) {}
   Axes(int axis) : values_{axis} {}
   Axes(std::initializer_list<int> axes) : values_(axes) {}
-  const std::vector<int>& values() const { return values_; }   // as given: empty for kNoAxis
+  const std::vector<int>& values() const { return values_; }  // as given: empty for kNoAxis
 
  private:
   std::vector<int> values_;
@@ -59,13 +59,13 @@ Var ReduceSum(const Var& x, const Axes& axes);
 Var ReduceMean(const Var& x);
 Var ReduceMean(const Var& x, const Axes& axes);
 
-Var Reshape(const Var& x, const Shape& shape);         // one dimension may be -1; shares the buffer
-Var Concat(absl::Span<const Var> parts, int axis);     // one dtype; the same shape but for `axis`, which may be negative
+Var Reshape(const Var& x, const Shape& shape);      // one dimension may be -1; shares the buffer
+Var Concat(absl::Span<const Var> parts, int axis);  // one dtype; the same shape but for `axis`, which may be negative
 // Any dtype to any other. Floating to integer truncates toward 0, saturates, and takes NaN to 0; anything to bool is "not 0". The gradient flows
 // between floating types only.
 Var Cast(const Var& x, DType dtype);
 Var StopGradient(const Var& x);
-Var Range(int64_t n);                                  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
+Var Range(int64_t n);  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
 
 // Losses are per example: who averages decides how partial batches weigh. Computed in a stable form: no logit overflows. Labels are constants: no gradient
 // flows into them, but for SquaredError's.

@@ -69,12 +69,15 @@ using Vars = const std::vector<Var>&;
 std::vector<GradientCase> BinaryCases() {
   std::vector<GradientCase> cases;
   const std::vector<std::pair<std::string, std::function<Var(const Var&, const Var&)>>> operations = {
-      {"Add", [](const Var& a, const Var& b) { return a + b; }},      {"Subtract", [](const Var& a, const Var& b) { return a - b; }},
-      {"Multiply", [](const Var& a, const Var& b) { return a * b; }}, {"Divide", [](const Var& a, const Var& b) { return a / b; }},
+      {"Add", [](const Var& a, const Var& b) { return a + b; }},
+      {"Subtract", [](const Var& a, const Var& b) { return a - b; }},
+      {"Multiply", [](const Var& a, const Var& b) { return a * b; }},
+      {"Divide", [](const Var& a, const Var& b) { return a / b; }},
       {"Maximum", [](const Var& a, const Var& b) { return Maximum(a, b); }},
   };
   const std::vector<std::pair<std::string, std::pair<Shape, Shape>>> shapes = {
-      {"OfOneShape", {{2, 3}, {2, 3}}},    {"WithARow", {{4, 3}, {3}}},          {"WithAColumn", {{2, 1}, {2, 3}}}, {"WithAScalar", {{2, 2}, {}}},
+      {"OfOneShape", {{2, 3}, {2, 3}}},        {"WithARow", {{4, 3}, {3}}},
+      {"WithAColumn", {{2, 1}, {2, 3}}},       {"WithAScalar", {{2, 2}, {}}},
       {"StretchingBoth", {{2, 1, 3}, {4, 1}}}, {"InTheMiddle", {{2, 1, 3}, {2, 4, 3}}},
   };
   for (const auto& [operation, function] : operations) {
@@ -90,7 +93,8 @@ GradientCase UnaryCase(std::string name, Var (*function)(const Var&), double low
 }
 
 std::vector<GradientCase> UnaryCases() {
-  return {UnaryCase("Negative", [](const Var& x) { return -x; }, -1, 1),
+  return {UnaryCase(
+              "Negative", [](const Var& x) { return -x; }, -1, 1),
           UnaryCase("Exp", Exp, -2, 2),
           UnaryCase("Log", Log, 0.3, 3),
           UnaryCase("Sqrt", Sqrt, 0.3, 3),
@@ -99,8 +103,10 @@ std::vector<GradientCase> UnaryCases() {
           UnaryCase("Sigmoid", Sigmoid, -4, 4),
           UnaryCase("Tanh", Tanh, -2, 2),
           UnaryCase("Softmax", Softmax, -2, 2),
-          UnaryCase("ReduceSumOfAll", [](const Var& x) { return ReduceSum(x); }, -1, 1),
-          UnaryCase("ReduceMeanOfAll", [](const Var& x) { return ReduceMean(x); }, -1, 1)};
+          UnaryCase(
+              "ReduceSumOfAll", [](const Var& x) { return ReduceSum(x); }, -1, 1),
+          UnaryCase(
+              "ReduceMeanOfAll", [](const Var& x) { return ReduceMean(x); }, -1, 1)};
 }
 
 std::vector<GradientCase> MatMulCases() {
@@ -119,9 +125,17 @@ std::vector<GradientCase> OtherCases() {
   const Tensor probabilities = Doubles({2, 3}, {0.2, 0.5, 0.3, 0, 0.9, 0.1});
   return {{"ReduceSumOverRows", {Sample({3, 4})}, [](Vars v) { return ReduceSum(v[0], 0); }},
           {"ReduceSumOverTheLastAxis", {Sample({3, 4})}, [](Vars v) { return ReduceSum(v[0], -1); }},
-          {"ReduceSumOverTwoAxes", {Sample({2, 3, 4})}, [](Vars v) { return ReduceSum(v[0], {0, -1}); }},
+          {"ReduceSumOverTwoAxes",
+           {Sample({2, 3, 4})},
+           [](Vars v) {
+             return ReduceSum(v[0], {0, -1});
+           }},
           {"ReduceMeanOverTheMiddle", {Sample({2, 3, 4})}, [](Vars v) { return ReduceMean(v[0], 1); }},
-          {"Reshape", {Sample({2, 6})}, [](Vars v) { return Square(Reshape(v[0], {3, -1})); }},
+          {"Reshape",
+           {Sample({2, 6})},
+           [](Vars v) {
+             return Square(Reshape(v[0], {3, -1}));
+           }},
           {"ConcatOfRows", {Sample({2, 3}), Sample({1, 3})}, [](Vars v) { return Concat(v, 0); }},
           {"ConcatAtTheEnd", {Sample({2, 3}), Sample({2, 1}), Sample({2, 2})}, [](Vars v) { return Concat(v, -1); }},
           {"ConcatInTheMiddle", {Sample({2, 1, 2}), Sample({2, 3, 2})}, [](Vars v) { return Concat(v, 1); }},
@@ -131,9 +145,9 @@ std::vector<GradientCase> OtherCases() {
           {"SoftmaxCrossEntropyOfProbabilities", {Sample({2, 3}, -3, 3)}, [=](Vars v) { return SoftmaxCrossEntropy(v[0], probabilities); }},
           {"SigmoidCrossEntropy", {Sample({2, 3}, -4, 4)}, [=](Vars v) { return SigmoidCrossEntropy(v[0], probabilities); }},
           {"SquaredErrorOnBothSides", {Sample({4}), Sample({4}, 0, 3)}, [](Vars v) { return SquaredError(v[0], v[1]); }},
-          {"APerceptron",
-           {Sample({3, 4}), Sample({4, 5}), Sample({5}), Sample({5, 3}), Sample({3})},
-           [=](Vars v) { return ReduceMean(SoftmaxCrossEntropy(MatMul(Tanh(MatMul(v[0], v[1]) + v[2]), v[3]) + v[4], numbers)); }}};
+          {"APerceptron", {Sample({3, 4}), Sample({4, 5}), Sample({5}), Sample({5, 3}), Sample({3})}, [=](Vars v) {
+             return ReduceMean(SoftmaxCrossEntropy(MatMul(Tanh(MatMul(v[0], v[1]) + v[2]), v[3]) + v[4], numbers));
+           }}};
 }
 
 std::string NameOf(const ::testing::TestParamInfo<GradientCase>& info) { return info.param.name; }
@@ -349,28 +363,92 @@ std::vector<ErrorCase> ErrorCases() {
           {"Tanh", [] { return Tanh(I({2})); }, {"Tanh", "int64 [2]"}},
           {"SoftmaxOfIntegers", [] { return Softmax(I({2})); }, {"Softmax", "int64 [2]"}},
           {"SoftmaxOfAScalar", [] { return Softmax(F({})); }, {"Softmax", "float32 []"}},
-          {"MatMulInner", [] { return MatMul(F({2, 3}), F({4, 5})); }, {"MatMul", "[2, 3] x [4, 5]", "3 and 4"}},
-          {"MatMulTransposed", [] { return MatMul(F({2, 3}), F({3, 5}), Transpose::kYes); }, {"MatMul", "[2, 3] transposed x [3, 5]"}},
-          {"MatMulRank1", [] { return MatMul(F({3}), F({3, 5})); }, {"MatMul", "[3] x [3, 5]", "rank"}},
-          {"MatMulBatch", [] { return MatMul(F({2, 3, 4}), F({1, 4, 5})); }, {"MatMul", "[2, 3, 4] x [1, 4, 5]", "2 and 1"}},
-          {"MatMulDTypes", [] { return MatMul(F({2, 3}), I({3, 2})); }, {"MatMul", "[2, 3] x [3, 2]", "float32 and int64"}},
-          {"MatMulIntegers", [] { return MatMul(I({2, 3}), I({3, 2})); }, {"MatMul", "int64"}},
-          {"ReduceSumAxis", [] { return ReduceSum(F({2, 3}), 2); }, {"ReduceSum", "axis 2", "[2, 3]"}},
-          {"ReduceMeanAxis", [] { return ReduceMean(F({2, 3}), -3); }, {"ReduceMean", "axis -3", "[2, 3]"}},
-          {"ReduceSumTwice", [] { return ReduceSum(F({2, 3}), {1, -1}); }, {"ReduceSum", "twice", "[2, 3]"}},
+          {"MatMulInner",
+           [] {
+             return MatMul(F({2, 3}), F({4, 5}));
+           },
+           {"MatMul", "[2, 3] x [4, 5]", "3 and 4"}},
+          {"MatMulTransposed",
+           [] {
+             return MatMul(F({2, 3}), F({3, 5}), Transpose::kYes);
+           },
+           {"MatMul", "[2, 3] transposed x [3, 5]"}},
+          {"MatMulRank1",
+           [] {
+             return MatMul(F({3}), F({3, 5}));
+           },
+           {"MatMul", "[3] x [3, 5]", "rank"}},
+          {"MatMulBatch",
+           [] {
+             return MatMul(F({2, 3, 4}), F({1, 4, 5}));
+           },
+           {"MatMul", "[2, 3, 4] x [1, 4, 5]", "2 and 1"}},
+          {"MatMulDTypes",
+           [] {
+             return MatMul(F({2, 3}), I({3, 2}));
+           },
+           {"MatMul", "[2, 3] x [3, 2]", "float32 and int64"}},
+          {"MatMulIntegers",
+           [] {
+             return MatMul(I({2, 3}), I({3, 2}));
+           },
+           {"MatMul", "int64"}},
+          {"ReduceSumAxis",
+           [] {
+             return ReduceSum(F({2, 3}), 2);
+           },
+           {"ReduceSum", "axis 2", "[2, 3]"}},
+          {"ReduceMeanAxis",
+           [] {
+             return ReduceMean(F({2, 3}), -3);
+           },
+           {"ReduceMean", "axis -3", "[2, 3]"}},
+          {"ReduceSumTwice",
+           [] {
+             return ReduceSum(F({2, 3}), {1, -1});
+           },
+           {"ReduceSum", "twice", "[2, 3]"}},
           {"ReduceSumIntegers", [] { return ReduceSum(I({2})); }, {"ReduceSum", "int64 [2]"}},
-          {"Reshape", [] { return Reshape(F({2, 3}), {4, -1}); }, {"Reshape", "[2, 3]", "[4, -1]"}},
-          {"Concat", [] { return Concat({F({2, 3}), F({3, 4})}, 0); }, {"Concat", "[2, 3]", "[3, 4]"}},
-          {"ConcatDTypes", [] { return Concat({F({2}), I({2})}, 0); }, {"Concat", "float32 [2]", "int64 [2]"}},
+          {"Reshape",
+           [] {
+             return Reshape(F({2, 3}), {4, -1});
+           },
+           {"Reshape", "[2, 3]", "[4, -1]"}},
+          {"Concat",
+           [] {
+             return Concat({F({2, 3}), F({3, 4})}, 0);
+           },
+           {"Concat", "[2, 3]", "[3, 4]"}},
+          {"ConcatDTypes",
+           [] {
+             return Concat({F({2}), I({2})}, 0);
+           },
+           {"Concat", "float32 [2]", "int64 [2]"}},
           {"ConcatAxis", [] { return Concat({F({2})}, 1); }, {"Concat", "axis 1", "[2]"}},
           {"ConcatOfNothing", [] { return Concat({}, 0); }, {"Concat"}},
           {"Cast", [] { return Cast(F({2}), DType::kString); }, {"Cast", "float32 [2]", "string"}},
           {"Range", [] { return Range(-1); }, {"Range", "-1"}},
-          {"SoftmaxCrossEntropy", [] { return SoftmaxCrossEntropy(F({2, 3}), I({3})); }, {"SoftmaxCrossEntropy", "[2, 3]", "[3]"}},
+          {"SoftmaxCrossEntropy",
+           [] {
+             return SoftmaxCrossEntropy(F({2, 3}), I({3}));
+           },
+           {"SoftmaxCrossEntropy", "[2, 3]", "[3]"}},
           {"SoftmaxCrossEntropyRank", [] { return SoftmaxCrossEntropy(F({2}), I({2})); }, {"SoftmaxCrossEntropy", "[2]", "[batch, classes]"}},
-          {"SoftmaxCrossEntropyFloats", [] { return SoftmaxCrossEntropy(F({2, 3}), F({2})); }, {"SoftmaxCrossEntropy", "float32 [2]"}},
-          {"SoftmaxCrossEntropyLogits", [] { return SoftmaxCrossEntropy(I({2, 3}), I({2})); }, {"SoftmaxCrossEntropy", "int64 [2, 3]"}},
-          {"SigmoidCrossEntropy", [] { return SigmoidCrossEntropy(F({2, 1}), I({2})); }, {"SigmoidCrossEntropy", "[2, 1]", "[2]"}},
+          {"SoftmaxCrossEntropyFloats",
+           [] {
+             return SoftmaxCrossEntropy(F({2, 3}), F({2}));
+           },
+           {"SoftmaxCrossEntropy", "float32 [2]"}},
+          {"SoftmaxCrossEntropyLogits",
+           [] {
+             return SoftmaxCrossEntropy(I({2, 3}), I({2}));
+           },
+           {"SoftmaxCrossEntropy", "int64 [2, 3]"}},
+          {"SigmoidCrossEntropy",
+           [] {
+             return SigmoidCrossEntropy(F({2, 1}), I({2}));
+           },
+           {"SigmoidCrossEntropy", "[2, 1]", "[2]"}},
           {"SigmoidCrossEntropyLogits", [] { return SigmoidCrossEntropy(I({2}), I({2})); }, {"SigmoidCrossEntropy", "int64 [2]"}},
           {"SquaredError", [] { return SquaredError(F({2}), F({3})); }, {"SquaredError", "[2]", "[3]"}}};
 }
@@ -383,8 +461,9 @@ TEST(VarTest, AnErrorTravelsWithItsFirstReason) {
   EXPECT_EQ(failed.status(), later.status());
   EXPECT_EQ(failed.status(), later.Value().status());
   EXPECT_EQ((Shape{}), later.shape());
-  for (const Var& other : {Concat({F({1}), failed}, 0), Reshape(failed, {1}), Cast(failed, DType::kInt32), StopGradient(failed), ReduceSum(failed),
-                           SoftmaxCrossEntropy(F({1, 1}), failed), SigmoidCrossEntropy(failed, F({1})), SquaredError(failed, failed), -failed, Softmax(failed)}) {
+  for (const Var& other :
+       {Concat({F({1}), failed}, 0), Reshape(failed, {1}), Cast(failed, DType::kInt32), StopGradient(failed), ReduceSum(failed),
+        SoftmaxCrossEntropy(F({1, 1}), failed), SigmoidCrossEntropy(failed, F({1})), SquaredError(failed, failed), -failed, Softmax(failed)}) {
     EXPECT_EQ(failed.status(), other.status());
   }
 }

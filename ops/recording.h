@@ -21,19 +21,19 @@ class TapeState;
 
 // What Vars are handles of.
 struct VarNode {
-  absl::Status status;                // why there is no value
-  Tensor value;                       // once it is no longer pending
-  TapeState* tape = nullptr;          // null: a constant
-  bool pending = false;               // asked for, not yet fetched
-  bool needs_gradient = false;        // recorded: a leaf, or computed from one
-  bool adapts = false;                // a C++ scalar: takes the other operand's dtype
-  std::optional<Tensor> gradient;     // while Gradient runs
+  absl::Status status;             // why there is no value
+  Tensor value;                    // once it is no longer pending
+  TapeState* tape = nullptr;       // null: a constant
+  bool pending = false;            // asked for, not yet fetched
+  bool needs_gradient = false;     // recorded: a leaf, or computed from one
+  bool adapts = false;             // a C++ scalar: takes the other operand's dtype
+  std::optional<Tensor> gradient;  // while Gradient runs
 };
 
 // One gradient for each input, in their order; none where the input needs no gradient. Called at most once: it may use up what it captured.
 using Backward = std::function<absl::StatusOr<std::vector<std::optional<Tensor>>>(const Tensor& gradient)>;
 
-Var FailedVar(absl::Status reason);   // REQUIRES: not OK
+Var FailedVar(absl::Status reason);  // REQUIRES: not OK
 // The value, fetched if it was pending. REQUIRES: status() was OK.
 const Tensor& ValueOf(const Var& var);
 // Whether a derivative with respect to `var` is wanted: an operation computes and keeps nothing for the others.

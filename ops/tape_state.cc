@@ -141,7 +141,7 @@ absl::Status TapeState::CheckTables() const {
     if (whole == whole_.end() || !whole->second->asked) continue;
     return absl::FailedPreconditionError(absl::StrCat("Gradient: ", leaf->name,
                                                       " was both looked up and read whole (or watched) on this tape: its gradient cannot be rows and dense at "
-                                                      "once. Read it whole and Gather, or look up only"));
+                                                      "once. Look all of it up, or read it whole only"));
   }
   return absl::OkStatus();
 }
@@ -150,7 +150,7 @@ absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
   differentiated_ = true;
-  records_ = false;   // what is computed from here on is not asked about any more
+  records_ = false;  // what is computed from here on is not asked about any more
   if (target->needs_gradient) {
     ASSIGN_OR_RETURN(target->gradient, Tensor::Uninitialized(target->value.dtype(), {}, target->value.device()));
     ASSIGN_OR_RETURN(const Backend* backend, BackendFor(target->value.device()));
@@ -164,9 +164,9 @@ absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode
 }
 
 absl::Status TapeState::WalkBack() {
-  for (; !operations_.empty(); operations_.pop_back()) {   // frees what the operation kept as soon as it was used
+  for (; !operations_.empty(); operations_.pop_back()) {  // frees what the operation kept as soon as it was used
     Operation& operation = operations_.back();
-    if (!operation.output->gradient) continue;   // the target does not depend on it
+    if (!operation.output->gradient) continue;  // the target does not depend on it
     const Tensor gradient = *std::exchange(operation.output->gradient, std::nullopt);
     ASSIGN_OR_RETURN(std::vector<std::optional<Tensor>> gradients, operation.backward(gradient));
     for (size_t i = 0; i < operation.inputs.size(); ++i) {

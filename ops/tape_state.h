@@ -23,17 +23,17 @@ namespace divvy::internal {
 struct Leaf {
   std::shared_ptr<VarNode> node;
   std::string name;
-  bool asked = false;                                                         // a Var of it was given out; Prefetch alone does not
-  std::optional<Tensor> ids;                                                  // of a lookup
-  int64_t num_rows = 0;                                                       // of its table
-  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;        // of a lookup: what the Var holds, given the rows read
-  std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;      // of a lookup: its gradient, row by row
+  bool asked = false;                                                     // a Var of it was given out; Prefetch alone does not
+  std::optional<Tensor> ids;                                              // of a lookup
+  int64_t num_rows = 0;                                                   // of its table
+  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;    // of a lookup: what the Var holds, given the rows read
+  std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;  // of a lookup: its gradient, row by row
 };
 
 // An operation whose result depends on a leaf.
 struct Operation {
   std::shared_ptr<VarNode> output;
-  std::vector<std::shared_ptr<VarNode>> inputs;   // null where no gradient is needed
+  std::vector<std::shared_ptr<VarNode>> inputs;  // null where no gradient is needed
   Backward backward;
 };
 
@@ -68,7 +68,7 @@ class TapeState {
   bool records_;
   bool differentiated_ = false;
   std::vector<std::unique_ptr<Leaf>> leaves_;
-  std::map<std::string, Leaf*, std::less<>> whole_;   // by name: read, prefetched or watched
+  std::map<std::string, Leaf*, std::less<>> whole_;  // by name: read, prefetched or watched
   std::vector<Leaf*> pending_;
   std::vector<Operation> operations_;
 };

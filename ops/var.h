@@ -27,11 +27,11 @@ struct VarNode;
 class Var {
  public:
   Var(Tensor constant);
-  Var(const Nest& leaf);   // failed if it holds no tensor
-  Var(float scalar);       // takes the dtype of what it meets
+  Var(const Nest& leaf);  // failed if it holds no tensor
+  Var(float scalar);      // takes the dtype of what it meets
 
-  const Shape& shape() const;   // rank 0 if failed
-  DType dtype() const;          // float32 if failed
+  const Shape& shape() const;  // rank 0 if failed
+  DType dtype() const;         // float32 if failed
   absl::Status status() const;
   absl::StatusOr<Tensor> Value() const;
 

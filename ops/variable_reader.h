@@ -15,9 +15,9 @@ namespace divvy {
 // One variable, whole or some of its rows.
 struct ReadRequest {
   std::string name;
-  std::optional<Tensor> ids;   // int64 [n]: these rows only, in this order, repeated where an id is
-  Tensor value;                // filled in, on device(): the variable's shape, or [n] + the shape of a row
-  int64_t num_rows = 0;        // filled in: rows of the whole variable (1 for rank 0); what a gradient by rows is measured against
+  std::optional<Tensor> ids;  // int64 [n]: these rows only, in this order, repeated where an id is
+  Tensor value;               // filled in, on device(): the variable's shape, or [n] + the shape of a row
+  int64_t num_rows = 0;       // filled in: rows of the whole variable (1 for rank 0); what a gradient by rows is measured against
 };
 
 // The seam between a tape and the variables: ReplicaContext is one, a test gives a map. Used on one thread.

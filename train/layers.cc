@@ -51,7 +51,7 @@ Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths) {
 }
 
 Var Mlp::operator()(GradientTape& tape, const Var& x) const {
-  tape.Prefetch(names_);   // one round trip for all layers
+  tape.Prefetch(names_);  // one round trip for all layers
   Var y = x;
   for (const Dense& layer : layers_) y = layer(tape, y);
   return y;

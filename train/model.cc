@@ -13,7 +13,7 @@ struct Model::Definition {
   std::string name;
   std::vector<Layer> layers;
   Forward* forward;
-  std::vector<std::string> read_whole;   // names of variables
+  std::vector<std::string> read_whole;  // names of variables
 };
 
 // The models of this process, which the steps find by name. Never destroyed, so that no order of initialisation or destruction matters.
@@ -51,8 +51,7 @@ absl::Status CheckLosses(const std::string& model, const Var& losses) {
   RETURN_IF_ERROR(losses.status());
   const Shape& shape = losses.shape();
   if (shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model ", model, ": losses are ", shape.ToString(), "; return one for each example, [batch], not reduced"));
+  return absl::InvalidArgumentError(absl::StrCat("model ", model, ": losses are ", shape.ToString(), "; return one for each example, [batch], not reduced"));
 }
 
 // The factor that makes the sum over all replicas' losses a mean.
@@ -89,7 +88,7 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
   ASSIGN_OR_RETURN(const Nest summed, replica.AllReduce(ReduceOp::kSum, AsNest(gradients)));
   ASSIGN_OR_RETURN(Gradients sum, FromNest(summed));
   ASSIGN_OR_RETURN(const double global_norm, sum.GlobalNorm());
-  RETURN_IF_ERROR(sum.ClipByGlobalNorm(norm));   // the same errors as with one replica
+  RETURN_IF_ERROR(sum.ClipByGlobalNorm(norm));  // the same errors as with one replica
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
 }
 

@@ -27,8 +27,8 @@ enum class Activation { kNone, kRelu, kSigmoid, kTanh };
 // a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names.
 struct Layer {
   enum class Access {
-    kWhole,    // a Model asks for all of them at a step's start
-    kByRows,   // tables: looked up, never read whole
+    kWhole,   // a Model asks for all of them at a step's start
+    kByRows,  // tables: looked up, never read whole
   };
   std::vector<VariableSpec> variables;
   Access access = Access::kWhole;
@@ -47,7 +47,7 @@ struct Dense : Layer {
 
 // Dense layers "<name>/0", "<name>/1", ...: kRelu between them, none after the last. REQUIRES: at least two widths.
 struct Mlp : Layer {
-  Mlp(std::string name, std::initializer_list<int64_t> widths);   // {784, 512, 10}
+  Mlp(std::string name, std::initializer_list<int64_t> widths);  // {784, 512, 10}
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -69,8 +69,8 @@ struct Embedding : Layer {
 
 // What a model makes of a batch.
 struct ModelOutput {
-  Var losses;   // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
-  std::map<std::string, absl::StatusOr<Metric>> metrics = {};   // "loss" is the mean of the losses and comes by itself
+  Var losses;                                                  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
+  std::map<std::string, absl::StatusOr<Metric>> metrics = {};  // "loss" is the mean of the losses and comes by itself
 };
 
 // A model, known by name in every process; it brings its own training and evaluation steps, "<name>/train" and "<name>/evaluate". Define it `const` at
@@ -92,7 +92,7 @@ class Model {
   Model(std::string name, std::vector<Layer> layers, Forward* forward);
 
   const std::string& name() const;
-  std::vector<VariableSpec> variables() const;   // of all layers, in their order
+  std::vector<VariableSpec> variables() const;  // of all layers, in their order
   const TrainStep& train_step() const { return train_step_; }
   const EvaluateStep& evaluate_step() const { return evaluate_step_; }
 

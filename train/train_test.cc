@@ -37,9 +37,9 @@ std::vector<float> FloatsOf(const absl::StatusOr<Tensor>& value) {
 
 TEST(DenseTest, MultipliesAddsAndActivates) {
   const std::vector<std::pair<Activation, std::vector<float>>> cases = {{Activation::kNone, {3.5f, -1.5f}},
-                                                                       {Activation::kRelu, {3.5f, 0}},
-                                                                       {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
-                                                                       {Activation::kTanh, {0.9981779f, -0.90514827f}}};
+                                                                        {Activation::kRelu, {3.5f, 0}},
+                                                                        {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
+                                                                        {Activation::kTanh, {0.9981779f, -0.90514827f}}};
   MapReader reader({{"layer/kernel", Floats({2, 2}, {1, 0, 1, -1})}, {"layer/bias", Floats({2}, {0.5f, 0.5f})}});
   for (const auto& [activation, expected] : cases) {
     const Dense layer("layer", 2, 2, activation);
@@ -66,11 +66,13 @@ TEST(DenseTest, SaysInWhichLayerAnErrorArose) {
 }
 
 TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
-  MapReader reader({{"mlp/0/kernel", Floats({1, 2}, {1, -1})}, {"mlp/0/bias", Floats({2}, {0, 0})}, {"mlp/1/kernel", Floats({2, 1}, {2, 5})},
+  MapReader reader({{"mlp/0/kernel", Floats({1, 2}, {1, -1})},
+                    {"mlp/0/bias", Floats({2}, {0, 0})},
+                    {"mlp/1/kernel", Floats({2, 1}, {2, 5})},
                     {"mlp/1/bias", Floats({1}, {-10})}});
   GradientTape tape(reader);
   const Mlp mlp("mlp", {1, 2, 1});
-  EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));   // relu between, none after the last
+  EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));  // relu between, none after the last
   EXPECT_EQ(1u, reader.calls().size());
   EXPECT_EQ(4u, mlp.variables.size());
 }
@@ -208,8 +210,8 @@ TEST_F(StepTest, ClipsTheGradientOfTheWholeStep) {
   const double norm = std::sqrt(4 + 64.0 / 9 + 64.0 / 9 + 1 + 1.0 / 9 + 4);
   for (int replicas : {1, 2}) {
     Make(replicas);
-    const std::vector<Nest> batches = replicas == 1 ? std::vector<Nest>{ThreeExamples()}
-                                                    : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({-1, 1}, {2}, {2})};
+    const std::vector<Nest> batches =
+        replicas == 1 ? std::vector<Nest>{ThreeExamples()} : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({-1, 1}, {2}, {2})};
     ASSERT_TRUE(Train(batches, 0.1).ok());
     EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-6), {static_cast<float>(8.0 / 3 * 0.1 / norm)})) << replicas;
   }
@@ -345,8 +347,8 @@ TEST_F(TrainerTest, FitTrainsValidatesAndReports) {
   options.validation = kData;
   const auto values = trainer_.Fit(kData, options);
   ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/train over data", "regression/evaluate over data", "regression/train over data",
-                                                "regression/evaluate over data"));
+  EXPECT_THAT(coordinator_.passes_,
+              ElementsAre("regression/train over data", "regression/evaluate over data", "regression/train over data", "regression/evaluate over data"));
   EXPECT_THAT(coordinator_.reports_, ElementsAre("validation at 2, 2 metrics", "validation at 4, 2 metrics"));
   EXPECT_EQ(2, coordinator_.goal_);
   EXPECT_EQ(4u, values->size());

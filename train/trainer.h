@@ -18,9 +18,9 @@ namespace divvy {
 
 struct FitOptions {
   int epochs = 1;
-  std::optional<int64_t> steps_per_epoch = {};        // none: each record once (the source is leased), partial batches included
-  std::optional<BoundDataSource> validation = {};     // after each epoch, on the workers
-  std::optional<double> clip_norm = {};               // of the gradient of a worker's whole step
+  std::optional<int64_t> steps_per_epoch = {};     // none: each record once (the source is leased), partial batches included
+  std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
+  std::optional<double> clip_norm = {};            // of the gradient of a worker's whole step
 };
 
 // Creates a model's variables, trains, validates, reports. Runs on the coordinator; one thread.
@@ -50,7 +50,7 @@ class Trainer {
   Coordinator& coordinator_;
   const Model& model_;
   Optimizer optimizer_;
-  size_t num_created_ = 0;   // of the model's variables; a call that failed half way goes on from here
+  size_t num_created_ = 0;  // of the model's variables; a call that failed half way goes on from here
 };
 
 }  // namespace divvy

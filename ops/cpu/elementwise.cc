@@ -9,7 +9,7 @@ namespace {
 
 template <typename T>
 T SigmoidOf(T x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));   // never the exponential of something large
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));  // never the exponential of something large
 }
 
 template <typename T, typename Function>
@@ -37,7 +37,7 @@ void UnaryAs(UnaryOp op, const Tensor& x, Tensor& y) {
     case UnaryOp::kLog: return Map<T>(x, y, [](T v) { return std::log(v); });
     case UnaryOp::kSqrt: return Map<T>(x, y, [](T v) { return std::sqrt(v); });
     case UnaryOp::kSquare: return Map<T>(x, y, [](T v) { return v * v; });
-    case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });   // a NaN stays one
+    case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });  // a NaN stays one
     case UnaryOp::kSigmoid: return Map<T>(x, y, [](T v) { return SigmoidOf(v); });
     case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return std::tanh(v); });
   }
@@ -90,7 +90,7 @@ void BinaryAs(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
     case BinaryOp::kSubtract: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v - w; });
     case BinaryOp::kMultiply: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v * w; });
     case BinaryOp::kDivide: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v / w; });
-    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w || v != v ? v : w; });   // a NaN on either side stays
+    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w || v != v ? v : w; });  // a NaN on either side stays
     case BinaryOp::kGreaterEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(1) : T(0); });
     case BinaryOp::kLess: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(0) : T(1); });
   }

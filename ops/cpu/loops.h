@@ -13,7 +13,7 @@ namespace divvy::internal {
 // one are merged: operands of equal shape give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
 template <size_t N>
 struct LoopNest {
-  int rank = 0;   // at least 1
+  int rank = 0;  // at least 1
   std::array<int64_t, Shape::kMaxRank> extent{};
   std::array<std::array<int64_t, Shape::kMaxRank>, N> stride{};
 };
@@ -30,7 +30,7 @@ inline int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
 // REQUIRES: each operand's shape broadcasts to `full`.
 template <size_t N>
 LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& operands) {
-  LoopNest<N> reversed;   // innermost first, while it grows
+  LoopNest<N> reversed;  // innermost first, while it grows
   int& rank = reversed.rank;
   for (int axis = full.rank() - 1; axis >= 0; --axis) {
     if (full.dim(axis) == 1) continue;
@@ -48,7 +48,7 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
     for (size_t i = 0; i < N; ++i) reversed.stride[i][rank] = strides[i];
     ++rank;
   }
-  if (rank == 0) {   // a single element
+  if (rank == 0) {  // a single element
     reversed.extent[0] = 1;
     rank = 1;
   }

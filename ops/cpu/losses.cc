@@ -51,7 +51,7 @@ absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, T
       const T* probability = labels.data_as<T>() + i * classes;
       losses[i] = 0;
       for (int64_t j = 0; j < classes; ++j) {
-        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));   // 0 times infinity is none of the loss
+        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));  // 0 times infinity is none of the loss
       }
     }
     Scale(y, classes, 1 / sum);
@@ -71,7 +71,7 @@ void SoftmaxCrossEntropyGradientAs(const Tensor& labels, const Tensor& gradient,
       continue;
     }
     const T* probability = labels.data_as<T>() + i * classes;
-    T total = 0;   // 1 for probabilities; the derivative holds for other weights too
+    T total = 0;  // 1 for probabilities; the derivative holds for other weights too
     for (int64_t j = 0; j < classes; ++j) total += probability[j];
     for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
   }

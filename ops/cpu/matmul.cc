@@ -26,7 +26,7 @@ void CpuBackend::MatMul(const MatMulArgs& g, const Tensor& a, const Tensor& b, T
     using T = decltype(t);
     T* to = c.fresh_data<T>();
     if (g.m == 0 || g.n == 0) return;
-    if (g.k == 0) {   // an empty sum; OpenBLAS refuses leading dimensions of 0
+    if (g.k == 0) {  // an empty sum; OpenBLAS refuses leading dimensions of 0
       std::fill_n(to, c.shape().num_elements(), T(0));
       return;
     }

@@ -94,7 +94,7 @@ void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor
       const double norm = std::sqrt(Dot(from, from, width));
       const bool clips = norm > max_norm;
       const double factor = clips ? max_norm / norm : 1;
-      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;   // what only lengthens the row is clipped away
+      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;  // what only lengthens the row is clipped away
       for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
     }
   });

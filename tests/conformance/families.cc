@@ -1,5 +1,6 @@
 #include "tests/conformance/golden.h"
 #include "tests/conformance/initializer_judge.h"
+#include "tests/conformance/operation_judge.h"
 #include "tests/conformance/optimizer_judge.h"
 #include "tests/conformance/partitioner_judge.h"
 
@@ -12,8 +13,8 @@ const std::vector<Family>& Families() {
       {"initializers.json", JudgeInitializer},
       {"schedules.json", JudgeSchedule},
       {"optimizers.json", JudgeOptimizer},
-      {"losses_grads.json", nullptr},
-      {"embedding.json", nullptr},
+      {"losses_grads.json", JudgeOperation},
+      {"embedding.json", JudgeLookup},
       {"reduce_gather.json", nullptr},
       {"rebatch.json", nullptr},
       {"scatter.json", nullptr},
