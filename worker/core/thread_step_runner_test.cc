@@ -1,0 +1,445 @@
+#include "worker/core/thread_step_runner.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/clock.h"
+#include "cluster/error.h"
+#include "data/dataset.h"
+#include "gtest/gtest.h"
+#include "strategy/replica_context.h"
+#include "strategy/step.h"
+#include "worker/core/step_transaction.h"
+#include "worker/core/testing/fake_parameter_servers.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy {
+namespace {
+
+using Floats = std::vector<float>;
+Tensor Matrix(int64_t rows, int64_t width, const Floats& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
+Floats Flat(const Tensor& tensor) { return Floats(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
+
+// A value that another thread waits for.
+template <typename T>
+class Box {
+ public:
+  void Put(T value) {
+    MutexLock lock(mu_);
+    value_ = std::move(value);
+    put_.NotifyAll();
+  }
+  T Take() {
+    MutexLock lock(mu_);
+    put_.Wait(mu_, [this] { return value_.has_value(); });
+    T value = *std::move(value_);
+    value_.reset();
+    return value;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar put_;
+  std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
+};
+
+// ---- the step functions ------------------------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<double> ReadTwice(WorkerContext& worker) {
+  ASSIGN_OR_RETURN(auto sums, worker.strategy().Run([](ReplicaContext& replica) -> absl::StatusOr<double> {
+    ReadRequest request{"w", std::nullopt, Tensor()};
+    RETURN_IF_ERROR(replica.Read(absl::MakeSpan(&request, 1)));
+    double sum = 0;
+    for (const float value : Flat(request.value)) sum += value;
+    return sum + 100 * request.num_rows;
+  }));
+  double total = 0;
+  for (const double sum : sums.values()) total += sum;
+  return total;
+}
+const Step kReadTwice("thread_test/read_twice", ReadTwice);
+
+absl::Status AssignThenRead(WorkerContext& worker) {
+  ASSIGN_OR_RETURN(const Variable variable, worker.strategy().FindVariable("w"));
+  RETURN_IF_ERROR(variable.Assign(Matrix(4, 1, {5, 6, 7, 8})));
+  ASSIGN_OR_RETURN(const Tensor value, variable.Read());
+  return Flat(value) == Floats({5, 6, 7, 8}) ? absl::OkStatus() : absl::InternalError(value.ToString());
+}
+const Step kAssignThenRead("thread_test/assign_then_read", AssignThenRead);
+
+absl::Status CreateInStep(WorkerContext& worker) { return worker.strategy().CreateVariable({"new", Shape{2}}).status(); }
+const Step kCreateInStep("thread_test/create", CreateInStep);
+
+absl::Status FindUnknown(WorkerContext& worker) { return worker.strategy().FindVariable("ww").status(); }
+const Step kFindUnknown("thread_test/find_unknown", FindUnknown);
+
+absl::Status Throw(WorkerContext&) { throw std::runtime_error("thrown by the step"); }
+const Step kThrow("thread_test/throw", Throw);
+
+absl::StatusOr<int64_t> CountInLocal(WorkerContext& worker) {
+  return ++worker.Local<int64_t>("count", [] { return std::make_unique<int64_t>(0); });
+}
+const Step kCountInLocal("thread_test/count", CountInLocal);
+
+Box<bool>& HasBegun() {
+  static Box<bool>& box = *new Box<bool>();
+  return box;
+}
+Box<bool>& MayEnd() {
+  static Box<bool>& box = *new Box<bool>();
+  return box;
+}
+absl::Status WaitToEnd(WorkerContext& worker) {
+  HasBegun().Put(true);
+  MayEnd().Take();
+  return worker.cancelled() ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+const Step kWaitToEnd("thread_test/wait", WaitToEnd);
+
+// The first column of each replica's batch, "-" for an empty one; "end" where there is none.
+std::string Show(const std::optional<PerReplica<Nest>>& batches) {
+  if (!batches) return "end";
+  std::string text;
+  for (const Nest& batch : batches->values()) {
+    const Floats values = Flat(*batch.tensor());
+    absl::StrAppend(&text, text.empty() ? "" : "|", values.empty() ? "-" : "");
+    for (const float value : values) absl::StrAppend(&text, static_cast<int>(value));
+  }
+  return text;
+}
+absl::StatusOr<std::string> TakeBatches(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(const auto elements, worker.NextOrEnd(batches));
+  return Show(elements);
+}
+const Step kTakeBatches("thread_test/take", TakeBatches);
+
+absl::StatusOr<std::string> TakeOrFail(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(const auto elements, worker.Next(batches));
+  return Show(elements);
+}
+const Step kTakeOrFail("thread_test/take_or_fail", TakeOrFail);
+
+absl::StatusOr<std::string> TakeTwice(WorkerContext& worker, Iterator batches) {
+  RETURN_IF_ERROR(worker.Next(batches));
+  ASSIGN_OR_RETURN(const auto elements, worker.Next(batches));
+  return Show(elements);
+}
+const Step kTakeTwice("thread_test/take_twice", TakeTwice);
+
+absl::Status SwallowErrors(WorkerContext& worker, Iterator batches) {
+  worker.Next(batches).status().IgnoreError();
+  return absl::OkStatus();
+}
+const Step kSwallowErrors("thread_test/swallow", SwallowErrors);
+
+// ---- the data: batches of one element, 0, 1, 2 ... ---------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
+  if (n < 0) return absl::InvalidArgumentError("fewer than none");
+  Floats values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(i + 10 * input.worker_index));
+  return Dataset::FromTensors(Nest(Tensor::Vector<float>(absl::MakeConstSpan(values)))).Batch(1);
+}
+const DataSource kNumbers("thread_test/numbers", Numbers);
+
+absl::StatusOr<Dataset> Throwing(const InputContext&) { throw std::runtime_error("thrown by the source"); }
+const DataSource kThrowing("thread_test/throwing", Throwing);
+
+Box<uint64_t>& SeedSeen() {
+  static Box<uint64_t>& box = *new Box<uint64_t>();
+  return box;
+}
+absl::StatusOr<Dataset> Seeded(const InputContext& input) {
+  SeedSeen().Put(input.seed);
+  return Dataset::FromTensors(Nest(Tensor::Vector<float>({1})));
+}
+const DataSource kSeeded("thread_test/seeded", Seeded);
+
+// ---- the fixture -------------------------------------------------------------------------------------------------------------------------------------
+
+class ThreadStepRunnerTest : public ::testing::Test {
+ protected:
+  ThreadStepRunnerTest() : executor_(2), ps_(executor_, 2), inputs_(executor_) {
+    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}));
+    ps_.Make(*layout_);
+    ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {3, 4}));
+    UseReplicas(1);
+  }
+  ~ThreadStepRunnerTest() override { executor_.Stop(); }
+
+  void UseReplicas(int replicas) {
+    ThreadStepRunnerOptions options;
+    options.worker_index = 2;
+    options.replicas = replicas;
+    replicas_ = replicas;
+    runner_ = std::make_unique<ThreadStepRunner>(std::move(options), executor_, inputs_);
+  }
+  std::shared_ptr<WorkerTransaction> MakeTransaction() {
+    auto links = std::make_shared<SessionLinks>();
+    for (const PsAddress& ps : ps_.view()) links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
+    return std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
+  }
+
+  using Result = std::shared_ptr<Box<absl::StatusOr<Nest>>>;
+  Result Begin(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
+    StepCall call;
+    call.step = EntryId(1);
+    call.ordinal = 0;
+    call.function = std::move(function);
+    call.args = Nest(Nest::List(args.begin(), args.end()));
+    call.inputs = std::move(leases);
+    transaction_ = MakeTransaction();
+    auto result = std::make_shared<Box<absl::StatusOr<Nest>>>();
+    runner_->Start(call, transaction_, [result](absl::StatusOr<Nest> value) { result->Put(std::move(value)); });
+    return result;
+  }
+  absl::StatusOr<Nest> Run(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
+    return Begin(std::move(function), std::move(args), std::move(leases))->Take();
+  }
+
+  // Opens the numbers 0 .. n - 1 (and 20 more each: this is worker 2) as iterator `id`.
+  absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source, bool leased = true) {
+    Box<absl::StatusOr<std::optional<int64_t>>> opened;
+    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3, replicas_,
+                 [&](absl::StatusOr<std::optional<int64_t>> elements) { opened.Put(std::move(elements)); });
+    return opened.Take();
+  }
+  std::string Take(const std::string& function, uint64_t id, std::optional<int64_t> first = {}, int64_t count = 1) {
+    std::vector<InputLease> leases;
+    if (first) leases.push_back({ResourceId(id), *first, count});
+    const absl::StatusOr<Nest> value = Run(function, {Nest(PerWorkerHandle{id})}, leases);
+    return value.ok() ? *value->text() : std::string(absl::StatusCodeToString(value.status().code()));
+  }
+
+  ThreadPoolExecutor executor_;
+  FakeParameterServers ps_;
+  DataInputOpener inputs_;
+  std::shared_ptr<const Layout> layout_;
+  int replicas_ = 1;
+  std::unique_ptr<ThreadStepRunner> runner_;
+  std::shared_ptr<WorkerTransaction> transaction_;
+};
+
+// ---- functions and variables -------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(ThreadStepRunnerTest, WhatSeveralReplicasReadWholeTravelsOnce) {
+  UseReplicas(3);
+  const absl::StatusOr<Nest> value = Run("thread_test/read_twice");
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(*value->tensor()->scalar<double>(), 3 * (3 + 4 + 400));
+  EXPECT_EQ(ps_[0].pulls().size(), 1u);
+  EXPECT_EQ(ps_[1].pulls().size(), 1u);
+}
+
+TEST_F(ThreadStepRunnerTest, WritesAreStagedInTheTransactionAndSeenByTheStep) {
+  const absl::StatusOr<Nest> value = Run("thread_test/assign_then_read");
+  EXPECT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(transaction_->Finish().writes.size(), 1u);
+}
+
+TEST_F(ThreadStepRunnerTest, AFunctionThatIsNotRegisteredIsNotFound) { EXPECT_EQ(Run("thread_test/none").status().code(), absl::StatusCode::kNotFound); }
+
+TEST_F(ThreadStepRunnerTest, AFunctionThatThrowsFailsWithWhatItThrew) {
+  const absl::Status status = Run("thread_test/throw").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
+  EXPECT_TRUE(absl::StrContains(status.message(), "thrown by the step")) << status;
+}
+
+TEST_F(ThreadStepRunnerTest, VariablesAreNotCreatedInAStepAndUnknownOnesAreNotFound) {
+  EXPECT_EQ(Run("thread_test/create").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Run("thread_test/find_unknown").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ThreadStepRunnerTest, ACancelWakesAStepThatWaitsForAPs) {
+  UseReplicas(2);
+  ps_[0].Hold();
+  const Result result = Begin("thread_test/read_twice");
+  transaction_->Cancel();
+  EXPECT_EQ(result->Take().status().code(), absl::StatusCode::kCancelled);
+  ps_[0].Release();
+}
+
+TEST_F(ThreadStepRunnerTest, ObjectsAreKeptBetweenStepsAndNeverSharedWithOneThatStillRuns) {
+  EXPECT_EQ(*Run("thread_test/count")->tensor()->scalar<int64_t>(), 1);
+  EXPECT_EQ(*Run("thread_test/count")->tensor()->scalar<int64_t>(), 2);
+  const Result waiting = Begin("thread_test/wait");
+  HasBegun().Take();
+  const std::shared_ptr<WorkerTransaction> of_the_waiting = transaction_;
+  EXPECT_EQ(*Run("thread_test/count")->tensor()->scalar<int64_t>(), 1) << "others are in use";
+  of_the_waiting->Cancel();
+  MayEnd().Put(true);
+  EXPECT_EQ(waiting->Take().status().code(), absl::StatusCode::kCancelled);
+}
+
+// ---- data --------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(ThreadStepRunnerTest, OpeningTellsTheElementsOfAPass) {
+  EXPECT_EQ(**Open(1, kNumbers(5)), 5);
+  EXPECT_EQ(Open(2, kNumbers(-1)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(3, BoundDataSource("thread_test/none", Nest())).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(absl::StrContains(Open(4, kThrowing()).status().message(), "thrown by the source"));
+}
+
+TEST_F(ThreadStepRunnerTest, ALeasedStepReadsAtItsPositionsForwardAndBack) {
+  ASSERT_TRUE(Open(1, kNumbers(9)).ok());
+  EXPECT_EQ(Take("thread_test/take", 1, 3), "23");
+  EXPECT_EQ(Take("thread_test/take", 1, 4), "24");
+  EXPECT_EQ(Take("thread_test/take", 1, 0), "20");
+  EXPECT_EQ(Take("thread_test/take", 1, 8), "28");
+  EXPECT_EQ(Take("thread_test/take", 1, 8), "28") << "a step that is run again reads the same";
+}
+
+TEST_F(ThreadStepRunnerTest, EachReplicaGetsAnElementAndEmptyBatchesFillUpTheLast) {
+  UseReplicas(2);
+  ASSERT_TRUE(Open(1, kNumbers(3)).ok());
+  EXPECT_EQ(Take("thread_test/take", 1, 0, 2), "20|21");
+  EXPECT_EQ(Take("thread_test/take", 1, 2, 2), "22|-");
+  EXPECT_EQ(Take("thread_test/take", 1, 2, 1), "22|-") << "a lease that the coordinator cut short";
+  EXPECT_EQ(Take("thread_test/take", 1, 4, 2), "end");
+}
+
+TEST_F(ThreadStepRunnerTest, AnIteratorOfTheWorkersOwnJustReadsOn) {
+  ASSERT_TRUE(Open(1, kNumbers(2), /*leased=*/false).ok());
+  EXPECT_EQ(Take("thread_test/take", 1), "20");
+  EXPECT_EQ(Take("thread_test/take", 1), "21");
+  EXPECT_EQ(Take("thread_test/take", 1), "end");
+  EXPECT_EQ(Take("thread_test/take", 1), "end");
+}
+
+TEST_F(ThreadStepRunnerTest, NextTurnsTheEndIntoATypedError) {
+  ASSERT_TRUE(Open(1, kNumbers(0)).ok());
+  const absl::StatusOr<Nest> value = Run("thread_test/take_or_fail", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}});
+  EXPECT_TRUE(IsEndOfData(value.status())) << value.status();
+}
+
+TEST_F(ThreadStepRunnerTest, ALeasedStepCallsNextOnce) {
+  ASSERT_TRUE(Open(1, kNumbers(9)).ok());
+  EXPECT_EQ(Take("thread_test/take_twice", 1, 0), "FAILED_PRECONDITION");
+  ASSERT_TRUE(Open(2, kNumbers(9), /*leased=*/false).ok());
+  EXPECT_EQ(Take("thread_test/take_twice", 2), "21");
+}
+
+TEST_F(ThreadStepRunnerTest, AStepWhoseIteratorIsGoneIsRunAgainWhateverItMadeOfIt) {
+  const auto swallow = [&] { return Run("thread_test/swallow", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}}).status(); };
+  EXPECT_EQ(ReasonOf(swallow()), Reason::kInputAborted) << "never opened";
+  ASSERT_TRUE(Open(1, kNumbers(9)).ok());
+  EXPECT_TRUE(swallow().ok());
+  inputs_.Close(ResourceId(1));
+  EXPECT_EQ(ReasonOf(swallow()), Reason::kInputAborted) << "closed";
+  ASSERT_TRUE(Open(1, kNumbers(9)).ok());
+  EXPECT_TRUE(swallow().ok()) << "opened anew";
+}
+
+TEST_F(ThreadStepRunnerTest, TheErrorOfASourceReachesTheStepsThatUseIt) {
+  EXPECT_FALSE(Open(1, kNumbers(-1)).ok());
+  const absl::Status status = Run("thread_test/take", {Nest(PerWorkerHandle{1})}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "fewer than none")) << status;
+}
+
+TEST_F(ThreadStepRunnerTest, TheSeedIsTheResourcesWhereLeasedAndTheWorkersOwnWhereNot) {
+  ASSERT_TRUE(Open(1, kSeeded()).ok());
+  EXPECT_EQ(SeedSeen().Take(), 7u);
+  ASSERT_TRUE(Open(2, kSeeded(), /*leased=*/false).ok());
+  EXPECT_NE(SeedSeen().Take(), 7u);
+}
+
+// ---- with the core -----------------------------------------------------------------------------------------------------------------------------------
+
+// The coordinator's end of a stream, on threads: every frame either way is a task of a queue of its own.
+class ThreadedEnd : public StreamConnection<FromWorker>, public std::enable_shared_from_this<ThreadedEnd> {
+ public:
+  ThreadedEnd(Executor& executor, SessionId session) : to_worker_(executor), to_coordinator_(executor), stream_(session) {}
+  void Connect(WorkerCore& core) {
+    listener_ = core.Accept(shared_from_this());
+    MutexLock lock(mu_);
+    Post(stream_.Connect());
+  }
+  void Tell(ToWorker message) {
+    MutexLock lock(mu_);
+    if (auto frame = stream_.Send(std::move(message))) Post(*std::move(frame));
+  }
+  void Send(StreamFrame<FromWorker> frame) override {
+    to_coordinator_.Post([self = shared_from_this(), frame = std::move(frame)]() mutable { self->OnFrame(std::move(frame)); });
+  }
+  void Close() override {}
+  std::vector<Report> WaitForReports(size_t n) {
+    MutexLock lock(mu_);
+    more_.Wait(mu_, [&] { return reports_.size() >= n; });
+    return reports_;
+  }
+
+ private:
+  void Post(StreamFrame<ToWorker> frame) {
+    to_worker_.Post([listener = listener_, frame = std::move(frame)]() mutable { listener->OnFrame(std::move(frame)); });
+  }
+  void OnFrame(StreamFrame<FromWorker> frame) {
+    MutexLock lock(mu_);
+    std::vector<StreamFrame<ToWorker>> resend;
+    std::optional<FromWorker> message;
+    ASSERT_TRUE(stream_.Receive(std::move(frame), resend, message).ok());
+    for (auto& kept : resend) Post(std::move(kept));
+    if (!message || !std::holds_alternative<Report>(*message)) return;
+    reports_.push_back(std::get<Report>(*std::move(message)));
+    more_.NotifyAll();
+  }
+
+  SerialExecutor to_worker_, to_coordinator_;
+  std::shared_ptr<StreamListener<ToWorker>> listener_;
+  Mutex mu_;
+  CondVar more_;
+  ResumableStream<ToWorker, FromWorker> stream_ DIVVY_GUARDED_BY(mu_);
+  std::vector<Report> reports_ DIVVY_GUARDED_BY(mu_);
+};
+
+TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsEachOnce) {
+  UseReplicas(2);
+  WorkerOptions options;
+  options.incarnation = Incarnation(5);
+  options.address = "worker0";
+  options.replicas = 2;
+  const auto core = *WorkerCore::Start(options, executor_, Clock::Real(), *runner_, inputs_, ps_, nullptr, nullptr);
+  WorkerAttachRequest attach;
+  attach.fence = {JobId(9), Epoch(1), Incarnation(1), SessionId(1), Incarnation(0)};
+  attach.view = ps_.view();
+  attach.layout = layout_;
+  core->Attach(attach, [](absl::StatusOr<WorkerAttachReply> reply) { ASSERT_TRUE(reply.ok()) << reply.status(); });
+  const auto end = std::make_shared<ThreadedEnd>(executor_, SessionId(1));
+  end->Connect(*core);
+  end->Tell(MakeResource{ResourceId(1), "thread_test/numbers", kNumbers(1000).args(), 0, true});
+  constexpr int kSteps = 60;
+  for (int i = 0; i < kSteps; ++i) {
+    Dispatch dispatch;
+    dispatch.step = EntryId(i + 1);
+    dispatch.ordinal = i;
+    dispatch.function = i % 3 == 0 ? "thread_test/assign_then_read" : i % 3 == 1 ? "thread_test/read_twice" : "thread_test/take";
+    if (i % 3 == 2) {
+      dispatch.args = Nest(Nest::List{Nest(PerWorkerHandle{1})});
+      dispatch.inputs = {{ResourceId(1), 2 * i, 2}};
+    } else {
+      dispatch.args = Nest(Nest::List{});
+    }
+    end->Tell(dispatch);
+  }
+  const std::vector<Report> reports = end->WaitForReports(kSteps);
+  for (int i = 0; i < kSteps; ++i) {
+    EXPECT_EQ(reports[i].step, EntryId(i + 1));
+    EXPECT_EQ(reports[i].outcome, StepOutcome::kOk) << reports[i].error;
+    if (i % 3 == 1) {
+      EXPECT_EQ(*reports[i].value.tensor()->scalar<double>(), 2 * (5 + 6 + 7 + 8 + 400)) << "it sees the step before";
+    } else if (i % 3 == 2) {
+      EXPECT_EQ(*reports[i].value.text(), absl::StrCat(2 * i, "|", 2 * i + 1));
+    }
+  }
+  EXPECT_EQ(ps_[0].applied().size(), kSteps / 3u);
+  EXPECT_EQ(ps_[0].commits().size(), kSteps / 3u);
+}
+
+}  // namespace
+}  // namespace divvy
