@@ -1,0 +1,1021 @@
+#include "ps_server/core/parameter_server_core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+constexpr Incarnation kPs{77}, kCoordinator{5};
+constexpr JobId kJob{9};
+
+// What one request was answered, in order; one answer is right.
+template <typename Reply>
+struct Answers {
+  std::vector<absl::StatusOr<Reply>> all;
+  bool answered() const { return !all.empty(); }
+  const absl::StatusOr<Reply>& one() const {
+    EXPECT_EQ(all.size(), 1u);
+    return all.front();
+  }
+  Reason reason() const { return ReasonOf(one().status()); }
+};
+template <typename Reply>
+using AnswersOf = std::shared_ptr<Answers<Reply>>;
+
+template <typename Reply>
+Callback<Reply> Into(const AnswersOf<Reply>& answers) {
+  return [answers](absl::StatusOr<Reply> reply) { answers->all.push_back(std::move(reply)); };
+}
+
+ShardKey Key(uint32_t variable, int slot = 0, int part = 0) { return {VariableId(variable), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)}; }
+
+ShardSpec Spec(ShardKey key, Shape shape, DType dtype = DType::kInt64, Initializer initializer = Zeros()) {
+  ShardSpec spec;
+  spec.key = key;
+  spec.name = absl::StrCat("v", key.variable.value(), key.slot == 0 ? "" : absl::StrCat("/slot", key.slot));
+  spec.dtype = dtype;
+  spec.shape = spec.full_shape = shape;
+  spec.initializer = std::move(initializer);
+  return spec;
+}
+
+CommitPart Part(WriteOp op, ShardKey key, Tensor values, std::vector<int64_t> rows = {}) {
+  CommitPart part;
+  part.shard = key;
+  part.op = op;
+  part.values = std::move(values);
+  if (!rows.empty()) part.rows = Tensor::Vector<int64_t>(rows);
+  return part;
+}
+
+template <typename T>
+Tensor Filled(Shape shape, T value) { return *Tensor::Copy<T>(shape, std::vector<T>(static_cast<size_t>(shape.num_elements()), value)); }
+
+template <typename T>
+std::vector<T> ValuesOf(const Tensor& tensor) {
+  const auto values = *tensor.values<T>();
+  return {values.begin(), values.end()};
+}
+
+// A parameter server in virtual time, and the words to speak with it. A method that returns a reply runs everything to its end first.
+class Server {
+ public:
+  explicit Server(uint64_t seed = 1, ParameterServerOptions options = {}, std::shared_ptr<CoordinatorClient> coordinator = nullptr) : executor(seed) {
+    options.incarnation = kPs;
+    options.address = "embedded:ps/0";
+    options.record_history = true;
+    core = *ParameterServerCore::Start(options, executor, std::move(coordinator), [this](int code) { exits.push_back(code); });
+  }
+  static ParameterServerOptions SmallBlocks(int64_t bytes = 16) {
+    ParameterServerOptions options;
+    options.block_bytes = bytes;
+    return options;
+  }
+
+  Fence fence(uint32_t session = 0) const { return {kJob, epoch, kCoordinator, SessionId(session), kPs}; }
+
+  AnswersOf<PsAttachReply> SendAttach() { return Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence()}); }
+  AnswersOf<LoadReply> SendLoad(LoadRequest request = {}) {
+    request.fence = fence();
+    return Send<LoadReply>(&ParameterServerCore::Load, std::move(request));
+  }
+  AnswersOf<SyncReply> SendSync(uint64_t seq, std::vector<SessionId> sessions, Horizon horizon = {}, std::vector<EntryId> query = {}) {
+    return Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query)});
+  }
+  AnswersOf<LayoutReply> SendCreate(std::vector<ShardSpec> shards, uint64_t version = 1) {
+    return Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
+  }
+  AnswersOf<LayoutReply> SendDelete(std::vector<ShardKey> shards, uint64_t version = 2) {
+    return Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence(), version, version * 10, std::move(shards)});
+  }
+  AnswersOf<CommitReply> SendCommit(uint64_t entry, std::vector<CommitPart> parts, uint32_t session = 0) {
+    CommitRequest request;
+    request.fence = fence(session);
+    request.entry = EntryId(entry);
+    request.parts = std::move(parts);
+    return Send<CommitReply>(&ParameterServerCore::Commit, std::move(request));
+  }
+  AnswersOf<PullReply> SendPull(std::vector<PullPart> parts) { return Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence(), std::move(parts)}); }
+  AnswersOf<ShutdownReply> SendShutdown(int code) { return Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence(), code}); }
+
+  template <typename Reply, typename Request>
+  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request) {
+    auto answers = std::make_shared<Answers<Reply>>();
+    ((*core).*method)(std::move(request), Into<Reply>(answers));
+    return answers;
+  }
+  template <typename Reply>
+  AnswersOf<Reply> Done(AnswersOf<Reply> answers) {
+    executor.RunUntilIdle();
+    EXPECT_EQ(answers->all.size(), 1u) << "answered exactly once";
+    return answers;
+  }
+
+  // READY in the present epoch, nothing in it.
+  void Begin() {
+    EXPECT_TRUE(Done(SendAttach())->one().ok());
+    EXPECT_TRUE(Done(SendLoad())->one().ok());
+  }
+  // ... with one shard: int64 zeros, `rows` rows of two elements: one block each with SmallBlocks.
+  void BeginWithRows(int64_t rows) {
+    Begin();
+    EXPECT_TRUE(Done(SendCreate({Spec(Key(1), Shape{rows, 2})}))->one().ok());
+  }
+  CommitPart AddOne(int64_t rows, uint32_t variable = 1) { return Part(WriteOp::kAdd, Key(variable), Filled<int64_t>({rows, 2}, 1)); }
+  // Runs tasks until a commit is half applied: some block has it, and some has not.
+  void RunIntoACommit() {
+    do ASSERT_TRUE(executor.RunOne());
+    while (core->Inspect().running == 0 || Sum(1) == 0);
+    ASSERT_EQ(core->Inspect().running, 1u);
+  }
+  int64_t Sum(uint32_t variable) const {
+    const ParameterServerSnapshot snapshot = core->Inspect();
+    int64_t sum = 0;
+    for (int64_t value : ValuesOf<int64_t>(snapshot.shards.at(Key(variable)).value)) sum += value;
+    return sum;
+  }
+  Reason CommitReason(uint64_t entry, std::vector<CommitPart> parts, uint32_t session = 0) { return Done(SendCommit(entry, std::move(parts), session))->reason(); }
+
+  SimExecutor executor;
+  Epoch epoch{1};
+  std::vector<int> exits;
+  std::shared_ptr<ParameterServerCore> core;
+};
+
+Horizon Closing(uint64_t next, std::vector<EntryId> open = {}) { return {EntryId(next), std::move(open), 0}; }
+
+// ---- options -----------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
+  ParameterServerOptions options;
+  options.index = -1;
+  options.memory_limit_bytes = 0;
+  options.block_bytes = 0;
+  const absl::Status status = options.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"index is -1", "incarnation is 0", "address is empty", "memory_limit_bytes is 0", "block_bytes is 0"}) {
+    EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << part;
+  }
+}
+
+// ---- prelude and states ------------------------------------------------------------------------------------------------------------------------------
+
+TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
+  Server ps;
+  ps.BeginWithRows(1);
+  struct Case {
+    Reason reason;
+    std::function<void(Fence&)> change;
+  };
+  const std::vector<Case> cases = {{Reason::kWrongJob, [](Fence& f) { f.job = JobId(1); }},
+                                   {Reason::kWrongIncarnation, [](Fence& f) { f.target = Incarnation(1); }},
+                                   {Reason::kStaleEpoch, [](Fence& f) { f.epoch = Epoch(0); }},
+                                   {Reason::kSecondCoordinator, [](Fence& f) { f.coordinator = Incarnation(1); }}};
+  const uint64_t before = ps.core->StateHash();
+  for (const Case& wrong : cases) {
+    Fence fence = ps.fence();
+    wrong.change(fence);
+    const Reason reason = wrong.reason;
+    EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load, LoadRequest{fence, {}, {}, 0, 0, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence, 9, {}, {}, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence, 9, 9, 0, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence, 9, 9, {Key(1)}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence, {{Key(1), {}}}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence, 1}))->reason(), reason);
+    CommitRequest commit;
+    commit.fence = fence;
+    commit.entry = EntryId(1);
+    commit.parts = {ps.AddOne(1)};
+    EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit))->reason(), reason);
+  }
+  EXPECT_EQ(ps.core->StateHash(), before);
+  EXPECT_TRUE(ps.exits.empty());
+}
+
+TEST(PreludeOfAPsTest, AHigherEpochMustAttachFirst) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ps.epoch = Epoch(2);
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(1)}), Reason::kNotAttached);
+  EXPECT_EQ(ps.Done(ps.SendSync(1, {}))->reason(), Reason::kNotAttached);
+}
+
+TEST(PsStateTest, EmptyTakesNothingButAttachAndLoad) {
+  Server ps;
+  const auto attach = ps.Done(ps.SendAttach());
+  ASSERT_TRUE(attach->one().ok());
+  EXPECT_EQ(attach->one()->state, PsState::kEmpty);
+  EXPECT_EQ(attach->one()->incarnation, kPs);
+  EXPECT_EQ(ps.CommitReason(1, {}), Reason::kNotReady);
+  EXPECT_EQ(ps.Done(ps.SendPull({}))->reason(), Reason::kNotReady);
+  EXPECT_EQ(ps.Done(ps.SendSync(1, {}))->reason(), Reason::kNotReady);
+  EXPECT_EQ(ps.Done(ps.SendCreate({}))->reason(), Reason::kNotReady);
+  EXPECT_EQ(ps.Done(ps.SendDelete({}))->reason(), Reason::kNotReady);
+}
+
+TEST(PsStateTest, LoadEmptyMakesItReadyWithTheGivenHorizonAndLineage) {
+  Server ps;
+  ps.epoch = Epoch(4);
+  ps.Done(ps.SendAttach());
+  LoadRequest load;
+  load.horizon = Closing(100);
+  load.layout_hash = 12;
+  const auto reply = ps.Done(ps.SendLoad(load));
+  ASSERT_TRUE(reply->one().ok());
+  EXPECT_EQ(reply->one()->layout_hash, 12u);
+  const ParameterServerSnapshot now = ps.core->Inspect();
+  EXPECT_EQ(now.state, PsState::kReady);
+  EXPECT_EQ(now.lineage, Epoch(4));
+  EXPECT_EQ(now.horizon.next, EntryId(100));
+  EXPECT_EQ(ps.CommitReason(99, {}), Reason::kStepClosed);
+}
+
+TEST(PsStateTest, LoadInAReadyEpochDoesNothing) {
+  Server ps;
+  ps.BeginWithRows(2);
+  ps.Done(ps.SendCommit(1, {ps.AddOne(2)}));
+  const uint64_t before = ps.core->StateHash();
+  LoadRequest load;
+  load.horizon = Closing(50);
+  EXPECT_TRUE(ps.Done(ps.SendLoad(load))->one().ok());
+  EXPECT_EQ(ps.core->StateHash(), before);
+}
+
+TEST(PsStateTest, AttachOfAHigherEpochFreezesAndTellsThePicture) {
+  Server ps;
+  ps.BeginWithRows(2);
+  ps.Done(ps.SendSync(1, {SessionId(1)}, Closing(3)));
+  CommitRequest commit;
+  commit.fence = ps.fence(1);
+  commit.entry = EntryId(7);
+  commit.participants = 2;
+  commit.kind = EntryKind::kWrite;
+  commit.parts = {ps.AddOne(2)};
+  ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit));
+  ps.epoch = Epoch(2);
+  const auto attach = ps.Done(ps.SendAttach());
+  ASSERT_TRUE(attach->one().ok());
+  const PsAttachReply& reply = *attach->one();
+  EXPECT_EQ(reply.state, PsState::kFrozen);
+  EXPECT_EQ(reply.lineage, Epoch(1));
+  EXPECT_EQ(reply.layout_version, 1u);
+  EXPECT_EQ(reply.layout_hash, 10u);
+  EXPECT_EQ(reply.horizon.next, EntryId(3));
+  EXPECT_EQ(reply.memory_bytes, 32);
+  ASSERT_EQ(reply.remembered.size(), 1u);
+  EXPECT_EQ(reply.remembered[0].id, EntryId(7));
+  EXPECT_EQ(reply.remembered[0].participants, 2);
+  EXPECT_EQ(reply.remembered[0].kind, EntryKind::kWrite);
+  EXPECT_EQ(ps.CommitReason(8, {ps.AddOne(2)}), Reason::kNotReady);
+  EXPECT_TRUE(ps.core->Inspect().sessions.empty());
+}
+
+TEST(PsStateTest, FrozenIsKeptOrCleared) {
+  for (const bool keep : {true, false}) {
+    Server ps;
+    ps.BeginWithRows(2);
+    ps.Done(ps.SendCommit(1, {ps.AddOne(2)}));
+    ps.epoch = Epoch(2);
+    ps.Done(ps.SendAttach());
+    LoadRequest load;
+    load.from = keep ? LoadRequest::From::kKeep : LoadRequest::From::kEmpty;
+    load.expected_lineage = Epoch(1);
+    load.layout_version = 1;
+    load.layout_hash = 10;
+    EXPECT_TRUE(ps.Done(ps.SendLoad(load))->one().ok());
+    const ParameterServerSnapshot now = ps.core->Inspect();
+    EXPECT_EQ(now.state, PsState::kReady);
+    EXPECT_EQ(now.lineage, keep ? Epoch(1) : Epoch(2));
+    EXPECT_EQ(now.shards.size(), keep ? 1u : 0u);
+    EXPECT_EQ(now.applied_seq, keep ? 1u : 0u);
+    EXPECT_EQ(now.remembered.size(), keep ? 1u : 0u);
+    EXPECT_EQ(now.memory_bytes, keep ? 32 : 0);
+  }
+}
+
+TEST(PsStateTest, KeepIsRefusedForAnotherLineageOrLayoutAndWhenEmpty) {
+  Server ps;
+  LoadRequest keep;
+  keep.from = LoadRequest::From::kKeep;
+  ps.Done(ps.SendAttach());
+  EXPECT_EQ(ps.Done(ps.SendLoad(keep))->reason(), Reason::kInvalid);
+  ps.BeginWithRows(2);
+  ps.epoch = Epoch(2);
+  ps.Done(ps.SendAttach());
+  keep.layout_hash = 10;
+  keep.expected_lineage = Epoch(2);
+  EXPECT_EQ(ps.Done(ps.SendLoad(keep))->reason(), Reason::kInvalid);
+  keep.layout_hash = 11;
+  keep.expected_lineage = Epoch(1);
+  EXPECT_EQ(ps.Done(ps.SendLoad(keep))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.core->Inspect().state, PsState::kFrozen);
+}
+
+TEST(PsStateTest, AHorizonWithUnsortedOpenIdsIsInvalid) {
+  Server ps;
+  ps.Begin();
+  EXPECT_EQ(ps.Done(ps.SendSync(1, {}, Closing(9, {EntryId(5), EntryId(3)})))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendSync(1, {}, Closing(9, {EntryId(9)})))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.core->Inspect().horizon.next, EntryId(0));
+}
+
+// ---- commits: once ---------------------------------------------------------------------------------------------------------------------------------
+
+TEST(CommitTest, CountsOnceWhateverAttemptBringsIt) {
+  Server ps;
+  ps.BeginWithRows(2);
+  const auto first = ps.Done(ps.SendCommit(1, {ps.AddOne(2)}));
+  ASSERT_TRUE(first->one().ok());
+  EXPECT_FALSE(first->one()->duplicate);
+  EXPECT_EQ(first->one()->applied_seq, 1u);
+  EXPECT_EQ(first->one()->versions, std::vector<uint64_t>{1});
+  const auto second = ps.Done(ps.SendCommit(1, {ps.AddOne(2)}));
+  ASSERT_TRUE(second->one().ok());
+  EXPECT_TRUE(second->one()->duplicate);
+  EXPECT_TRUE(second->one()->versions.empty());
+  EXPECT_EQ(ps.Sum(1), 4);
+  EXPECT_EQ(ps.core->Inspect().history, (std::map<EntryId, int>{{EntryId(1), 1}}));
+}
+
+TEST(CommitTest, ARetryDuringTheApplyWaitsForItAndIsADuplicate) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(20);
+  const auto first = ps.SendCommit(1, {ps.AddOne(20)});
+  ps.RunIntoACommit();
+  const auto second = ps.SendCommit(1, {ps.AddOne(20)});
+  EXPECT_FALSE(second->answered());
+  ps.executor.RunUntilIdle();
+  EXPECT_FALSE(first->one()->duplicate);
+  EXPECT_TRUE(second->one()->duplicate);
+  EXPECT_EQ(ps.Sum(1), 40);
+}
+
+TEST(CommitTest, ClosedEntriesAreForgottenAtSyncAndRefused) {
+  Server ps;
+  ps.BeginWithRows(2);
+  for (uint64_t entry : {1, 2, 3}) ps.Done(ps.SendCommit(entry, {ps.AddOne(2)}));
+  const auto sync = ps.Done(ps.SendSync(1, {}, Closing(3, {EntryId(2)}), {EntryId(1), EntryId(2), EntryId(8)}));
+  ASSERT_TRUE(sync->one().ok());
+  ASSERT_EQ(sync->one()->applied.size(), 1u);
+  EXPECT_EQ(sync->one()->applied[0].id, EntryId(2));
+  EXPECT_EQ(sync->one()->applied_seq, 3u);
+  const auto remembered = ps.core->Inspect().remembered;
+  ASSERT_EQ(remembered.size(), 2u);
+  EXPECT_EQ(remembered[0].id, EntryId(2));
+  EXPECT_EQ(remembered[1].id, EntryId(3));
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2)}), Reason::kStepClosed);
+  EXPECT_TRUE(ps.Done(ps.SendCommit(2, {ps.AddOne(2)}))->one()->duplicate);
+  EXPECT_EQ(ps.Sum(1), 12);
+}
+
+TEST(CommitTest, OfManyEntriesOnlyThoseNotClosedAreRemembered) {
+  Server ps;
+  ps.BeginWithRows(1);
+  for (uint64_t entry = 1; entry <= 1000; ++entry) {
+    ps.SendCommit(entry, {ps.AddOne(1)});
+    if (entry % 10 != 0) continue;
+    ps.executor.RunUntilIdle();
+    ps.Done(ps.SendSync(entry, {}, Closing(entry + 1, {EntryId(entry)})));
+    EXPECT_LE(ps.core->Inspect().remembered.size(), 11u);
+  }
+  EXPECT_EQ(ps.Sum(1), 2000);
+}
+
+TEST(CommitTest, NeedsItsSessionInTheSet) {
+  Server ps;
+  ps.BeginWithRows(1);
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(1)}, 4), Reason::kSessionFenced);
+  ps.Done(ps.SendSync(1, {SessionId(4)}));
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(1)}, 4), Reason::kNone);
+  ps.Done(ps.SendSync(2, {}));
+  EXPECT_EQ(ps.CommitReason(2, {ps.AddOne(1)}, 4), Reason::kSessionFenced);
+  EXPECT_EQ(ps.CommitReason(2, {ps.AddOne(1)}, 0), Reason::kNone) << "the coordinator's own";
+  EXPECT_EQ(ps.Sum(1), 4);
+}
+
+TEST(CommitTest, TheSessionIsAskedBeforeTheHorizonAndThatBeforeTheTable) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ps.Done(ps.SendCommit(1, {ps.AddOne(1)}));
+  EXPECT_EQ(ps.CommitReason(1, {}, 4), Reason::kSessionFenced);
+  LoadRequest load;
+  ps.Done(ps.SendSync(1, {SessionId(4)}, Closing(2)));
+  EXPECT_EQ(ps.CommitReason(1, {}, 4), Reason::kStepClosed);
+}
+
+TEST(CommitTest, AnAppliedEntryIsADuplicateWhateverItsParts) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ps.Done(ps.SendCommit(1, {ps.AddOne(1)}));
+  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {}))->one()->duplicate) << "dedupe comes before the parts are looked at";
+}
+
+TEST(CommitTest, WithoutEntryOrParticipantsIsInvalid) {
+  Server ps;
+  ps.BeginWithRows(1);
+  EXPECT_EQ(ps.CommitReason(0, {ps.AddOne(1)}), Reason::kInvalid);
+  CommitRequest request;
+  request.fence = ps.fence();
+  request.entry = EntryId(1);
+  request.participants = 0;
+  request.parts = {ps.AddOne(1)};
+  EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, request))->reason(), Reason::kInvalid);
+}
+
+TEST(CommitTest, IsAllOrNothing) {
+  Server ps;
+  ps.BeginWithRows(2);
+  const uint64_t before = ps.core->StateHash();
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(1), Filled<int64_t>({3, 2}, 1))}), Reason::kBadCommit);
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(8), Filled<int64_t>({2, 2}, 1))}), Reason::kUnknownShard);
+  EXPECT_EQ(ps.core->StateHash(), before);
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), ps.AddOne(2)}), Reason::kNone) << "a refused entry may come again";
+  EXPECT_EQ(ps.Sum(1), 8);
+}
+
+TEST(CommitTest, RefusalsNameTheServerAndTheEntry) {
+  Server ps;
+  ps.BeginWithRows(2);
+  const absl::Status status = ps.Done(ps.SendCommit(6, {Part(WriteOp::kAdd, Key(1), Filled<float>({2, 2}, 1))}))->one().status();
+  const ErrorDetail detail = DetailOf(status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(detail.job, JobName::kPs);
+  EXPECT_EQ(detail.entry, EntryId(6));
+  EXPECT_EQ(detail.epoch, Epoch(1));
+  EXPECT_EQ(status.message(), "ps 0: add to v1, part 0: values are float32 [2, 2], and must be int64 [2, 2]");
+}
+
+// ---- fences ------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(FenceTest, SyncWaitsForARunningApplyOfARemovedSession) {
+  Server ps(3, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.Done(ps.SendSync(1, {SessionId(1)}));
+  const auto commit = ps.SendCommit(1, {ps.AddOne(30)}, 1);
+  ps.RunIntoACommit();
+  const auto sync = ps.SendSync(2, {}, {}, {EntryId(1)});
+  const auto again = ps.SendSync(2, {}, {}, {EntryId(1)});
+  const auto older = ps.SendSync(1, {SessionId(1)});
+  EXPECT_FALSE(sync->answered());
+  EXPECT_FALSE(again->answered());
+  EXPECT_FALSE(older->answered()) << "an older number is answered, and acts as the newest";
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(commit->one().ok());
+  ASSERT_EQ(sync->one()->applied.size(), 1u) << "what was running counts, and the fence tells it";
+  EXPECT_EQ(again->one()->applied.size(), 1u);
+  EXPECT_EQ(older->one()->seq, 1u);
+  EXPECT_TRUE(ps.core->Inspect().sessions.empty());
+  EXPECT_EQ(ps.Sum(1), 60);
+}
+
+TEST(FenceTest, SyncDoesNotWaitForSessionsThatStay) {
+  Server ps(3, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.Done(ps.SendSync(1, {SessionId(1)}));
+  ps.SendCommit(1, {ps.AddOne(30)}, 1);
+  ps.RunIntoACommit();
+  EXPECT_TRUE(ps.SendSync(2, {SessionId(1), SessionId(2)})->one().ok());
+}
+
+TEST(FenceTest, WhatWaitsForAShardIsRefusedAtItsTurn) {
+  Server ps(3, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.Done(ps.SendSync(1, {SessionId(1), SessionId(2)}));
+  const auto running = ps.SendCommit(1, {ps.AddOne(30)}, 1);
+  ps.RunIntoACommit();
+  const auto waiting = ps.SendCommit(2, {ps.AddOne(30)}, 2);
+  EXPECT_EQ(ps.core->Inspect().queued, 1u);
+  const auto sync = ps.SendSync(2, {SessionId(1)}, {}, {EntryId(2)});
+  EXPECT_TRUE(sync->one()->applied.empty()) << "it will never be applied, so the fence need not wait";
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(running->one().ok());
+  EXPECT_EQ(waiting->reason(), Reason::kSessionFenced);
+  EXPECT_EQ(ps.Sum(1), 60);
+}
+
+TEST(FenceTest, ARerunThatMetTheRefusedAttemptTakesItsPlace) {
+  Server ps(3, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.Done(ps.SendSync(1, {SessionId(1), SessionId(2)}));
+  ps.SendCommit(1, {ps.AddOne(30)}, 1);
+  ps.RunIntoACommit();
+  const auto lost = ps.SendCommit(2, {ps.AddOne(30)}, 2);
+  ps.SendSync(2, {SessionId(1), SessionId(3)});
+  const auto rerun = ps.SendCommit(2, {ps.AddOne(30)}, 3);
+  EXPECT_FALSE(rerun->answered());
+  ps.executor.RunUntilIdle();
+  EXPECT_EQ(lost->reason(), Reason::kSessionFenced);
+  ASSERT_TRUE(rerun->one().ok());
+  EXPECT_FALSE(rerun->one()->duplicate);
+  EXPECT_EQ(ps.Sum(1), 120);
+  EXPECT_EQ(ps.core->Inspect().history.at(EntryId(2)), 1);
+}
+
+TEST(FenceTest, AnEntryThatClosesWhileItWaitsIsRefusedAtItsTurn) {
+  Server ps(3, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.SendCommit(5, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const auto waiting = ps.SendCommit(2, {ps.AddOne(30)});
+  ps.SendSync(1, {}, Closing(5));
+  ps.executor.RunUntilIdle();
+  EXPECT_EQ(waiting->reason(), Reason::kStepClosed);
+  EXPECT_EQ(ps.Sum(1), 60);
+}
+
+TEST(FenceTest, AttachWaitsForRunningAppliesAndRefusesWhatWaits) {
+  Server ps(5, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  const auto running = ps.SendCommit(1, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const auto waiting = ps.SendCommit(2, {ps.AddOne(30)});
+  ps.epoch = Epoch(2);
+  const auto attach = ps.SendAttach();
+  EXPECT_FALSE(attach->answered());
+  EXPECT_EQ(ps.SendLoad()->reason(), Reason::kNotReady) << "a Load that overtakes its Attach";
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(running->one().ok());
+  EXPECT_EQ(waiting->reason(), Reason::kStaleEpoch);
+  ASSERT_TRUE(attach->one().ok());
+  ASSERT_EQ(attach->one()->remembered.size(), 1u);
+  EXPECT_EQ(attach->one()->remembered[0].id, EntryId(1));
+  EXPECT_EQ(ps.Sum(1), 60);
+}
+
+TEST(FenceTest, ANewerAttachOvertakesOneThatWaitsAndSyncsOfOldEpochs) {
+  Server ps(5, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.Done(ps.SendSync(1, {SessionId(1)}));
+  ps.SendCommit(1, {ps.AddOne(30)}, 1);
+  ps.RunIntoACommit();
+  const auto sync = ps.SendSync(2, {});
+  ps.epoch = Epoch(2);
+  const auto older = ps.SendAttach();
+  ps.epoch = Epoch(3);
+  const auto newer = ps.SendAttach();
+  ps.executor.RunUntilIdle();
+  EXPECT_EQ(sync->reason(), Reason::kStaleEpoch);
+  EXPECT_EQ(older->reason(), Reason::kStaleEpoch);
+  EXPECT_TRUE(newer->one().ok());
+}
+
+TEST(FenceTest, SyncNumbersBeginAgainInEachEpoch) {
+  Server ps;
+  ps.Begin();
+  ps.Done(ps.SendSync(50, {SessionId(1)}));
+  ps.Done(ps.SendSync(49, {SessionId(9)}));
+  EXPECT_EQ(ps.core->Inspect().sessions, std::vector<SessionId>{SessionId(1)});
+  ps.epoch = Epoch(2);
+  ps.Begin();
+  ps.Done(ps.SendSync(1, {SessionId(2)}));
+  EXPECT_EQ(ps.core->Inspect().sessions, std::vector<SessionId>{SessionId(2)});
+}
+
+// ---- shards ------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(CreateShardsTest, MakesTheRowsOfItsPartOfTheWholeVariable) {
+  Server whole, cut(2, Server::SmallBlocks());
+  whole.Begin();
+  cut.Begin();
+  whole.Done(whole.SendCreate({Spec(Key(1), Shape{7, 3}, DType::kFloat32, GlorotUniform())}));
+  std::vector<ShardSpec> parts;
+  for (const auto& [part, first, rows] : {std::tuple<int, int64_t, int64_t>{0, 0, 3}, {1, 3, 2}, {2, 5, 2}}) {
+    parts.push_back(Spec(Key(1, 0, part), Shape{rows, 3}, DType::kFloat32, GlorotUniform()));
+    parts.back().full_shape = Shape{7, 3};
+    parts.back().first_row = first;
+  }
+  cut.Done(cut.SendCreate(parts));
+  std::vector<float> joined;
+  for (const auto& [key, shard] : cut.core->Inspect().shards) {
+    for (float value : ValuesOf<float>(shard.value)) joined.push_back(value);
+  }
+  EXPECT_EQ(joined, ValuesOf<float>(whole.core->Inspect().shards.at(Key(1)).value));
+}
+
+TEST(CreateShardsTest, AgainIsFineFromAnEqualSpecAndInvalidFromAnother) {
+  Server ps;
+  ps.BeginWithRows(2);
+  ps.Done(ps.SendCommit(1, {ps.AddOne(2)}));
+  const uint64_t before = ps.core->StateHash();
+  EXPECT_TRUE(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2})}))->one().ok());
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 3})}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt64, Ones())}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt32)}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.core->StateHash(), before);
+}
+
+TEST(CreateShardsTest, RefusesWhatItCannotMake) {
+  Server ps;
+  ps.BeginWithRows(2);
+  const auto refused = [&](ShardSpec spec) { return ps.Done(ps.SendCreate({std::move(spec)}))->reason() == Reason::kInvalid; };
+  ShardSpec spec = Spec(Key(2), Shape{4, 4}, DType::kFloat32);
+  spec.first_row = 1;
+  EXPECT_TRUE(refused(spec)) << "rows beyond the whole shape";
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{-1, 4}))) << "unknown rows";
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kString)));
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kFloat32, Orthogonal{}))) << "made on the coordinator";
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kInt64, RandomNormal{}))) << "a law that the dtype cannot hold";
+  EXPECT_TRUE(refused(Spec(Key(2, 1), Shape{4, 4}))) << "a slot of no variable";
+  EXPECT_TRUE(refused(Spec(Key(1, 1), Shape{3, 2}))) << "a slot of other rows";
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{1}), Spec(Key(3), Shape{1})}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.core->Inspect().shards.size(), 1u);
+}
+
+TEST(CreateShardsTest, ChecksTheMemoryForAllBeforeItMakesOne) {
+  ParameterServerOptions options;
+  options.memory_limit_bytes = 100;
+  Server ps(1, options);
+  ps.Begin();
+  const auto reply = ps.Done(ps.SendCreate({Spec(Key(1), Shape{10}), Spec(Key(2), Shape{3})}));
+  EXPECT_EQ(reply->reason(), Reason::kMemoryLimit);
+  EXPECT_NE(std::string(reply->one().status().message()).find("--memory_limit_bytes=100"), std::string::npos);
+  EXPECT_TRUE(ps.core->Inspect().shards.empty());
+  EXPECT_TRUE(ps.Done(ps.SendCreate({Spec(Key(1), Shape{10}), Spec(Key(2), Shape{2})}))->one().ok());
+  EXPECT_EQ(ps.core->Inspect().memory_bytes, 96);
+  ps.Done(ps.SendDelete({Key(1)}));
+  EXPECT_EQ(ps.core->Inspect().memory_bytes, 16);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{int64_t{1} << 59})}))->reason(), Reason::kMemoryLimit);
+}
+
+TEST(CreateShardsTest, TheLimitCountsWhatIsBeingMade) {
+  ParameterServerOptions options = Server::SmallBlocks();
+  options.memory_limit_bytes = 100;
+  Server ps(1, options);
+  ps.Begin();
+  const auto first = ps.SendCreate({Spec(Key(1), Shape{10})});
+  EXPECT_EQ(ps.SendCreate({Spec(Key(2), Shape{10})})->reason(), Reason::kMemoryLimit);
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(first->one().ok());
+}
+
+TEST(CreateShardsTest, OfAShardThatIsBeingMadeWaitsForIt) {
+  Server ps(1, Server::SmallBlocks());
+  ps.Begin();
+  const auto first = ps.SendCreate({Spec(Key(1), Shape{50})});
+  const auto second = ps.SendCreate({Spec(Key(1), Shape{50})});
+  EXPECT_FALSE(second->answered());
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(first->one().ok());
+  EXPECT_TRUE(second->one().ok());
+  EXPECT_EQ(ps.core->Inspect().memory_bytes, 400);
+}
+
+TEST(CreateShardsTest, ANewEpochOrADeleteMeanwhileLeavesNothing) {
+  for (const bool deleted : {true, false}) {
+    Server ps(1, Server::SmallBlocks());
+    ps.Begin();
+    const auto create = ps.SendCreate({Spec(Key(1), Shape{50})});
+    if (deleted) {
+      EXPECT_TRUE(ps.SendDelete({Key(1)})->one().ok());
+    } else {
+      ps.epoch = Epoch(2);
+      ps.SendAttach();
+    }
+    ps.executor.RunUntilIdle();
+    EXPECT_EQ(create->reason(), deleted ? Reason::kInvalid : Reason::kStaleEpoch);
+    EXPECT_TRUE(ps.core->Inspect().shards.empty());
+    EXPECT_EQ(ps.core->Inspect().memory_bytes, 0);
+  }
+}
+
+TEST(DeleteShardsTest, ALateCreateBringsNothingBack) {
+  Server ps;
+  ps.BeginWithRows(2);
+  EXPECT_TRUE(ps.Done(ps.SendDelete({Key(1), Key(5)}))->one().ok()) << "absent ones are fine";
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2})}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.core->Inspect().layout_version, 2u);
+}
+
+TEST(DeleteShardsTest, CommitsThatWaitForTheShardAreRefused) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  const auto running = ps.SendCommit(1, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const auto waiting = ps.SendCommit(2, {ps.AddOne(30)});
+  ps.SendDelete({Key(1)});
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(running->one().ok());
+  EXPECT_EQ(waiting->reason(), Reason::kUnknownShard);
+}
+
+// ---- reads -------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(PullTest, GivesWholeShardsAndRowsInTheOrderAsked) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(4);
+  ps.Done(ps.SendCommit(1, {Part(WriteOp::kAssign, Key(1), *Tensor::Copy<int64_t>({4, 2}, {0, 1, 10, 11, 20, 21, 30, 31}))}));
+  const auto pull = ps.Done(ps.SendPull({{Key(1), {}}, {Key(1), Tensor::Vector<int64_t>({3, 0, 3})}, {Key(1), Tensor::Vector<int64_t>({})}}));
+  ASSERT_TRUE(pull->one().ok());
+  const auto& parts = pull->one()->parts;
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(ValuesOf<int64_t>(parts[0].values), (std::vector<int64_t>{0, 1, 10, 11, 20, 21, 30, 31}));
+  EXPECT_EQ(ValuesOf<int64_t>(parts[1].values), (std::vector<int64_t>{30, 31, 0, 1, 30, 31}));
+  EXPECT_EQ(parts[1].values.shape(), (Shape{3, 2}));
+  EXPECT_EQ(parts[2].values.shape(), (Shape{0, 2}));
+  EXPECT_EQ(parts[0].version, 1u);
+  EXPECT_FALSE(parts[0].torn);
+}
+
+TEST(PullTest, RefusesUnknownShardsAndRowsOutside) {
+  Server ps;
+  ps.BeginWithRows(4);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(2), {}}}))->reason(), Reason::kUnknownShard);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({4})}}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({-1})}}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<float>({1})}}))->reason(), Reason::kInvalid);
+}
+
+TEST(PullTest, SaysTornWhenACommitLandedMeanwhile) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  ps.SendCommit(1, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const auto during = ps.SendPull({{Key(1), {}}});
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(during->one()->parts[0].torn);
+  EXPECT_EQ(during->one()->parts[0].version, 0u);
+  EXPECT_FALSE(ps.Done(ps.SendPull({{Key(1), {}}}))->one()->parts[0].torn);
+}
+
+TEST(PullTest, OfADyingEpochIsRefused) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  const auto pull = ps.SendPull({{Key(1), {}}});
+  ps.epoch = Epoch(2);
+  ps.SendAttach();
+  ps.executor.RunUntilIdle();
+  EXPECT_EQ(pull->reason(), Reason::kStaleEpoch);
+}
+
+// ---- the end -----------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(ShutdownTest, LetsRunningAppliesEndAndExitsOnce) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  const auto running = ps.SendCommit(1, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const auto waiting = ps.SendCommit(2, {ps.AddOne(30)});
+  const auto first = ps.SendShutdown(0), second = ps.SendShutdown(0);
+  EXPECT_FALSE(first->answered());
+  EXPECT_EQ(ps.CommitReason(3, {ps.AddOne(30)}), Reason::kNotReady);
+  EXPECT_TRUE(running->one().ok());
+  EXPECT_EQ(waiting->reason(), Reason::kNotReady);
+  EXPECT_TRUE(first->one().ok());
+  EXPECT_TRUE(second->one().ok());
+  EXPECT_EQ(ps.exits, std::vector<int>{0});
+  EXPECT_TRUE(ps.Done(ps.SendShutdown(0))->one().ok());
+  EXPECT_TRUE(ps.Done(ps.SendSync(9, {}))->one()->draining);
+  EXPECT_EQ(ps.exits, std::vector<int>{0});
+}
+
+TEST(KilledTest, TheLastHandleGoneNothingRunsAndNobodyIsAnswered) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(30);
+  const auto commit = ps.SendCommit(1, {ps.AddOne(30)});
+  ps.RunIntoACommit();
+  const std::weak_ptr<ParameterServerCore> gone = ps.core;
+  ps.core.reset();
+  EXPECT_TRUE(gone.expired());
+  ps.executor.RunUntilIdle();
+  EXPECT_FALSE(commit->answered());
+}
+
+class FakeCoordinator : public CoordinatorClient {
+ public:
+  explicit FakeCoordinator(SimExecutor*& executor) : executor_(executor) {}
+  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+    seen.push_back(std::move(request));
+    executor_->Post([done = std::move(done), over = over] { done(RegisterReply{kJob, Epoch(1), over}); });
+  }
+  std::vector<RegisterRequest> seen;
+  std::optional<int> over;
+
+ private:
+  SimExecutor*& executor_;
+};
+
+TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
+  // The server registers while it is made, so the fake learns of the executor before.
+  SimExecutor executor(1);
+  SimExecutor* pointer = &executor;
+  auto coordinator = std::make_shared<FakeCoordinator>(pointer);
+  ParameterServerOptions options;
+  options.index = 3;
+  options.incarnation = kPs;
+  options.address = "embedded:ps/3";
+  std::vector<int> exits;
+  auto core = *ParameterServerCore::Start(options, executor, coordinator, [&](int code) { exits.push_back(code); });
+  executor.RunFor(absl::Seconds(7));
+  EXPECT_EQ(coordinator->seen.size(), 4u) << "at 0, 2, 4 and 6 s";
+  EXPECT_EQ(coordinator->seen[0].job, JobName::kPs);
+  EXPECT_EQ(coordinator->seen[0].index, 3);
+  EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
+  const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
+  core->Attach({fence}, [](auto) {});
+  executor.RunFor(absl::Seconds(3));   // 10 s: looked, and the Attach had been heard
+  EXPECT_EQ(coordinator->seen.size(), 4u);
+  executor.RunFor(absl::Seconds(6));   // 15 s: nothing since
+  EXPECT_EQ(coordinator->seen.size(), 5u);
+  coordinator->over = 1;
+  executor.RunUntilIdle();
+  EXPECT_EQ(exits, std::vector<int>{1});
+}
+
+// ---- many requests at once ---------------------------------------------------------------------------------------------------------------------------
+
+// Every request of a small life, delivered a second time and late, answers the same kind and changes nothing.
+TEST(IdempotencyTest, ASecondDeliveryOfAnyRequestChangesNothing) {
+  Server ps;
+  const auto twice = [&](const char* name, const std::function<bool()>& send) {
+    EXPECT_TRUE(send()) << name;
+    const uint64_t once = ps.core->StateHash();
+    EXPECT_TRUE(send()) << name;
+    EXPECT_EQ(ps.core->StateHash(), once) << name;
+  };
+  twice("Attach", [&] { return ps.Done(ps.SendAttach())->one().ok(); });
+  twice("Load", [&] { return ps.Done(ps.SendLoad())->one().ok(); });
+  twice("CreateShards", [&] { return ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}), Spec(Key(2), Shape{2, 2})}))->one().ok(); });
+  twice("Sync", [&] { return ps.Done(ps.SendSync(1, {SessionId(1)}, Closing(1)))->one().ok(); });
+  twice("Commit", [&] { return ps.Done(ps.SendCommit(1, {ps.AddOne(2)}, 1))->one().ok(); });
+  twice("Pull", [&] { return ps.Done(ps.SendPull({{Key(1), {}}}))->one().ok(); });
+  twice("DeleteShards", [&] { return ps.Done(ps.SendDelete({Key(2)}))->one().ok(); });
+  twice("Shutdown", [&] { return ps.Done(ps.SendShutdown(0))->one().ok(); });
+}
+
+// A model of one int64 variable of rows of two elements.
+using Model = std::map<uint32_t, std::vector<int64_t>>;
+
+void ApplyToModel(const CommitPart& part, Model& model) {
+  std::vector<int64_t>& variable = model[part.shard.variable.value()];
+  const std::vector<int64_t> values = ValuesOf<int64_t>(part.values);
+  std::vector<int64_t> rows;
+  if (part.rows) rows = ValuesOf<int64_t>(*part.rows);
+  else for (size_t row = 0; row < variable.size() / 2; ++row) rows.push_back(static_cast<int64_t>(row));
+  for (size_t i = 0; i < rows.size() * 2; ++i) {
+    int64_t& element = variable[static_cast<size_t>(rows[i / 2]) * 2 + i % 2];
+    switch (part.op) {
+      case WriteOp::kAssign:
+      case WriteOp::kScatterUpdate: element = values[i]; break;
+      case WriteOp::kAdd:
+      case WriteOp::kScatterAdd: element += values[i]; break;
+      case WriteOp::kScatterMul: element = static_cast<int64_t>(static_cast<uint64_t>(element) * static_cast<uint64_t>(values[i])); break;
+      case WriteOp::kScatterMax: element = std::max(element, values[i]); break;
+      default: ADD_FAILURE();
+    }
+  }
+}
+
+CommitPart RandomPart(Random& random, uint32_t variable, int64_t rows) {
+  constexpr WriteOp kOps[] = {WriteOp::kAssign, WriteOp::kAdd, WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterMul, WriteOp::kScatterMax};
+  const size_t op = random.Below(6);
+  const int64_t n = op < 2 ? rows : 1 + static_cast<int64_t>(random.Below(6));
+  std::vector<int64_t> values, ids;
+  for (int64_t i = 0; i < n * 2; ++i) values.push_back(static_cast<int64_t>(random.Below(100)) - 50);
+  if (op >= 2) for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows))));
+  return Part(kOps[op], Key(variable), *Tensor::Copy<int64_t>({n, 2}, values), ids);
+}
+
+TEST(ConcurrentCommitsTest, EqualTheModelRunInTheOrderOfAppliedSeq) {
+  constexpr int64_t kRows[] = {0, 5, 9, 1};
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Random random(seed);
+    Server ps(seed, Server::SmallBlocks(16 * (1 + seed % 3)));
+    ps.Begin();
+    std::vector<ShardSpec> specs;
+    Model model;
+    for (uint32_t v : {1, 2, 3}) {
+      specs.push_back(Spec(Key(v), Shape{kRows[v], 2}));
+      model[v].resize(static_cast<size_t>(kRows[v]) * 2);
+    }
+    ps.Done(ps.SendCreate(specs));
+    std::vector<std::vector<CommitPart>> commits;
+    std::vector<std::vector<AnswersOf<CommitReply>>> answers;
+    for (uint64_t entry = 1; entry <= 12; ++entry) {
+      std::vector<CommitPart> parts;
+      for (uint64_t i = 0, n = 1 + random.Below(4); i < n; ++i) {
+        const uint32_t variable = 1 + static_cast<uint32_t>(random.Below(3));
+        parts.push_back(RandomPart(random, variable, kRows[variable]));
+      }
+      commits.push_back(parts);
+      answers.emplace_back();
+      for (uint64_t i = 0, n = 1 + random.Below(2); i < n; ++i) {   // some arrive twice
+        answers.back().push_back(ps.SendCommit(entry, parts));
+        for (uint64_t run = random.Below(8); run > 0; --run) ps.executor.RunOne();
+      }
+    }
+    ps.executor.RunUntilIdle();
+    std::map<uint64_t, size_t> order;
+    for (size_t i = 0; i < commits.size(); ++i) {
+      for (const auto& answer : answers[i]) {
+        ASSERT_TRUE(answer->one().ok()) << answer->one().status();
+        if (!answer->one()->duplicate) order[answer->one()->applied_seq] = i;
+      }
+    }
+    ASSERT_EQ(order.size(), commits.size()) << "each exactly once";
+    for (const auto& [seq, i] : order) {
+      for (const CommitPart& part : commits[i]) ApplyToModel(part, model);
+    }
+    const ParameterServerSnapshot now = ps.core->Inspect();
+    for (uint32_t v : {1, 2, 3}) ASSERT_EQ(ValuesOf<int64_t>(now.shards.at(Key(v)).value), model[v]);
+    for (const auto& [id, count] : now.history) ASSERT_EQ(count, 1) << id;
+    ASSERT_EQ(now.queued + now.running, 0u);
+  }
+}
+
+TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
+  constexpr int64_t kRows = 12;   // blocks of 2 rows of 2
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Server ps(seed, Server::SmallBlocks(32));
+    ps.BeginWithRows(kRows);
+    std::vector<AnswersOf<PullReply>> pulls;
+    for (uint64_t entry = 1; entry <= 10; ++entry) {
+      ps.SendCommit(entry, {ps.AddOne(kRows), ps.AddOne(kRows)});
+      for (int i = 0; i < 3; ++i) ps.executor.RunOne();
+      pulls.push_back(ps.SendPull({{Key(1), {}}}));
+    }
+    ps.executor.RunUntilIdle();
+    for (const auto& pull : pulls) {
+      const PullPartReply& part = pull->one()->parts[0];
+      const std::vector<int64_t> values = ValuesOf<int64_t>(part.values);
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(values[i], values[i / 4 * 4]) << "one block, one state";
+        ASSERT_EQ(values[i] % 2, 0) << "both parts of a commit or none";
+        ASSERT_GE(values[i], static_cast<int64_t>(part.version) * 2);
+        if (!part.torn) { ASSERT_EQ(values[i], static_cast<int64_t>(part.version) * 2); }
+      }
+    }
+  }
+}
+
+// Real threads, for ThreadSanitizer: clients that commit, pull and sync at once, with each commit sent twice.
+TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
+  constexpr int kClients = 6, kCommits = 40;
+  constexpr int64_t kRows = 64;
+  ThreadPoolExecutor executor(4);
+  ParameterServerOptions options = Server::SmallBlocks(64);
+  options.incarnation = kPs;
+  options.address = "embedded:ps/0";
+  auto core = *ParameterServerCore::Start(options, executor, nullptr, nullptr);
+  const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
+  Mutex mu;
+  CondVar changed;
+  int waiting = 0;
+  int failures = 0;
+  const auto begin = [&] {
+    MutexLock lock(mu);
+    ++waiting;
+  };
+  const auto end = [&](bool ok) {
+    MutexLock lock(mu);
+    --waiting;
+    failures += ok ? 0 : 1;
+    changed.NotifyAll();
+  };
+  const auto wait = [&] {
+    MutexLock lock(mu);
+    changed.Wait(mu, [&] { return waiting == 0; });
+  };
+  const auto done = [&](auto reply) { end(reply.ok()); };
+  begin(), core->Attach({fence}, done), wait();
+  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}}, done), wait();
+  begin(), core->CreateShards({fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}}, done), wait();
+  for (int client = 0; client < kClients; ++client) {
+    begin();
+    executor.PostBlocking("client", [&, client] {
+      for (int i = 0; i < kCommits; ++i) {
+        CommitRequest request;
+        request.fence = fence;
+        request.entry = EntryId(static_cast<uint64_t>(client * kCommits + i + 1));
+        request.parts = {Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)), Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
+        for (int copy = 0; copy < 2; ++copy) begin(), core->Commit(request, done);
+        begin(), core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
+        begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}}, done);
+        if (i % 8 == 0) core->Inspect();
+      }
+      end(true);
+    });
+  }
+  wait();
+  EXPECT_EQ(failures, 0);
+  const ParameterServerSnapshot now = core->Inspect();
+  for (int64_t value : ValuesOf<int64_t>(now.shards.at(Key(1)).value)) EXPECT_EQ(value, kClients * kCommits);
+  EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(2)).value)[0], kClients * kCommits);
+  EXPECT_EQ(now.applied_seq, uint64_t{kClients * kCommits});
+  executor.Stop();
+}
+
+}  // namespace
+}  // namespace divvy
