@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""layering.py [ROOT]: reads every C++ file below ROOT (default: this tree) and names each line that breaks the rules of the layout.
+
+  order    a file includes only from folders to its left in the dependency order (_FOLDERS below), and no chain of includes leads back to its beginning
+  testing  X/testing belongs to X, and only tests use it
+  library  headers of gRPC, protobuf, CUDA, BLAS and spdlog, and Abseil's locks, stay in the folders that may know them
+  world    time, waiting, threads, files and unseeded randomness enter through base/ and nowhere else
+
+Comments and strings do not count. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
+"""
+import os
+import re
+import sys
+
+# ---- the dependency order ------------------------------------------------------------------------------------------------------------------------------------
+_PURE = {"base", "tensor", "formats"}
+_FAMILIES = {"optimizers", "initializers", "partitioners"}
+_CLUSTER = _PURE | _FAMILIES | {"cluster"}                    # neither ops nor data: a parameter server links no BLAS and no code of the user
+_STRATEGY = _CLUSTER | {"ops", "data", "strategy"}
+_WIRE = _CLUSTER | {"proto", "wire"}
+_RPC = _WIRE | {"rpc"}
+
+
+def _role(role, core, second):
+    """The four folders of a role: core < `second` < service < main."""
+    core = core | {role + "/core"}
+    stored = core | _WIRE | {role + "/" + folder for folder in second}
+    service = stored | _RPC | {role + "/service"}
+    return {role + "/core": core, role + "/service": service, role: service | {role},
+            **{role + "/" + folder: stored for folder in second}}
+
+
+_ROLES = {
+    **_role("ps_server", _CLUSTER, ["checkpoint"]),
+    **_role("worker", _STRATEGY, []),
+    **_role("coordinator", _STRATEGY, ["store", "report"]),
+}
+_API = _STRATEGY | {"train", "."}
+_PROGRAM = _API | _RPC | set(_ROLES) | {"program"}
+
+# What each folder may include from; itself among it. "." is divvy.h. The longest name that fits a file decides: ps_server/core/x.h is "ps_server/core".
+_FOLDERS = {
+    "base": {"base"},
+    "tensor": {"base", "tensor"},
+    "formats": _PURE,
+    **{folder: _PURE | {folder} for folder in ["ops", "optimizers", "initializers", "partitioners", "data"]},
+    "cluster": _CLUSTER,
+    "strategy": _STRATEGY,
+    "train": _STRATEGY | {"train"},
+    ".": _API,
+    "proto": {"proto"},
+    "wire": _WIRE,
+    "rpc": _RPC,
+    **_ROLES,
+    "program": _PROGRAM,
+    **{folder: _PROGRAM | {folder} for folder in ["examples", "tests", "bench", "tools"]},
+}
+
+# ---- who may know which library ------------------------------------------------------------------------------------------------------------------------------
+_ON_TOP = ("tests", "bench")
+_SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
+_CORES = tuple(role for role in _ROLES if role.endswith("/core"))
+_LIBRARIES = [
+    (re.compile(r"grpc(\+\+|pp)?/|.*\.grpc\.pb\.h$"), ("rpc",) + _SERVICES + _ON_TOP, "gRPC stops at the door: rpc and the services"),
+    (re.compile(r"google/protobuf/|.*\.pb\.h$"), ("proto", "wire", "rpc") + _SERVICES + _ON_TOP, "protobuf belongs to wire, rpc and the services"),
+    (re.compile(r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nccl)\w*\.h(pp)?$|(cub|thrust|cuda|cooperative_groups|nvtx3)/"),
+     ("ops/cuda",), "CUDA belongs to ops/cuda"),
+    (re.compile(r"(.*/)?(cblas|openblas_config|lapacke)\.h$|(eigen3/)?Eigen/"), ("ops", "bench"), "BLAS belongs to ops: a parameter server links none"),
+    (re.compile(r"(spdlog|fmt)/"), ("base/log.cc",), "spdlog is expensive to compile: base/log.cc alone includes it"),
+]
+_ABSL_LOCKS = re.compile(r"absl/(synchronization/|strings/cord)")
+
+# ---- the door to the world -----------------------------------------------------------------------------------------------------------------------------------
+_WAITING = (re.compile(r"\bsleep_(for|until)\b|\bSleepFor\b|(?<![\w.>])(u|nano)?sleep\s*\(|\bclock_nanosleep\b"), "waiting: post a delayed task (base/executor.h)")
+_WORLD = [
+    (re.compile(r"\babsl::(Now|GetCurrentTimeNanos)\b|\b(system|steady|high_resolution)_clock\b|\b(gettimeofday|clock_gettime)\b|"
+                r"(?<![\w.>])time\s*\(\s*(NULL|nullptr|0)\s*\)"), "time: take a Clock (base/clock.h)"),
+    (re.compile(r"\bstd::(jthread|thread|async)\b|\bpthread_create\b"), "threads: post to an Executor (base/executor.h)"),
+    (re.compile(r"\bstd::(random_device|default_random_engine|mt19937(_64)?|minstd_rand0?|rand|srand)\b|\babsl::(Insecure)?BitGen\b|"
+                r"(?<![\w.>:])(s?rand|[dl]rand48)\s*\("), "randomness: from a seed (base/random.h)"),
+]
+_FILES = (re.compile(r"\bstd::(basic_)?[io]?f(stream|ilebuf)\b|\bstd::filesystem\b|(?<![\w.>])(fd?open|freopen|opendir|mkstemp|mkdtemp)\s*\(|"
+                     r"(?<![\w>])::(open|creat|unlink|mkdir|rename|mmap)\s*\("), "files: take a FileSystem (base/file_system.h)")
+
+_SOURCE = re.compile(r"\.(h|hpp|inc|cc|cpp|cu|cuh)$")
+_TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\\\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
+
+
+def _blank(text, keep_strings):
+    """`text` without comments and raw strings, and without other strings unless they are kept; lines stay where they are."""
+
+    def blank(match):
+        token = match.group(0)
+        return token if keep_strings and token[0] == '"' else re.sub(r"[^\n]", " ", token)
+
+    return _TOKEN.sub(blank, text)
+
+
+def _line(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def _folder_of(path):
+    """The name in _FOLDERS that `path` falls under; None if there is none."""
+    parts = path.split("/")[:-1]
+    for length in (2, 1):
+        if len(parts) >= length and "/".join(parts[:length]) in _FOLDERS:
+            return "/".join(parts[:length])
+    return "." if path == "divvy.h" else None
+
+
+def _is_within(path, folders):
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _is_test(path):
+    return path.startswith("tests/") or "/testing/" in path or re.search(r"_test\.\w+$", path) is not None
+
+
+class Tree:
+    """The sources below a folder, and what is wrong with them: (file, line, rule, words)."""
+
+    def __init__(self, root):
+        self.root = root
+        self.findings = []
+        self._includes = {}  # file -> [(line, file of the tree)]
+        self._files = set(self._list())
+
+    def check(self):
+        for path in sorted(self._files):
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+                text = file.read()
+            self._check_includes(path, _blank(text, keep_strings=True))
+            self._check_world(path, _blank(text, keep_strings=False))
+        self._check_cycles()
+        return sorted(self.findings)
+
+    def _list(self):
+        for folder, folders, files in os.walk(self.root):
+            # Links (bazel-*) are not followed; stand-ins for Bazel's rule sets are not ours.
+            folders[:] = [f for f in folders if not f.startswith(".") and not (folder == self.root and f == "third_party")]
+            for name in files:
+                if _SOURCE.search(name):
+                    yield os.path.relpath(os.path.join(folder, name), self.root)
+
+    def _add(self, path, line, rule, words):
+        self.findings.append((path, line, rule, words))
+
+    def _resolve(self, path, name):
+        """The file of the tree that `name` means, which generated ones are too; None: a library's."""
+        beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+        for candidate in (name, beside):
+            if candidate in self._files:
+                return candidate
+        return name if name.split("/")[0] in {folder.split("/")[0] for folder in _FOLDERS} else None
+
+    def _check_includes(self, path, text):
+        folder = _folder_of(path)
+        if folder is None:
+            self._add(path, 1, "order", "the dependency order does not name this folder")
+        for match in _INCLUDE.finditer(text):
+            line, name = _line(text, match.start(1)), match.group(1)
+            target = self._resolve(path, name)
+            self._check_library(path, line, name)
+            if target is None or folder is None:
+                continue
+            if target in self._files:
+                self._includes.setdefault(path, []).append((line, target))
+            self._check_order(path, folder, line, target)
+
+    def _check_order(self, path, folder, line, target):
+        to = _folder_of(target)
+        if to not in _FOLDERS[folder]:
+            self._add(path, line, "order", "%s may not include from %s (%s)" % (folder, to or os.path.dirname(target), target))
+        if "/testing/" in target and not _is_test(path):
+            self._add(path, line, "testing", "only tests may use %s" % target)
+
+    def _check_library(self, path, line, name):
+        for pattern, folders, words in _LIBRARIES:
+            if pattern.match(name) and not _is_within(path, folders):
+                self._add(path, line, "library", "%s: %s" % (name, words))
+                return
+        if _ABSL_LOCKS.match(name) and _is_within(path, _CORES):
+            self._add(path, line, "library", "%s: the packaged Abseil is not instrumented, ThreadSanitizer would see races that are not there" % name)
+
+    def _check_world(self, path, text):
+        rules = list(_WORLD) if not path.startswith("base/") else []
+        if not path.startswith("base/") or _is_test(path):
+            rules.append(_WAITING)
+        if not path.startswith("base/") and not _is_test(path):
+            rules.append(_FILES)
+        for pattern, words in rules:
+            for match in pattern.finditer(text):
+                self._add(path, _line(text, match.start()), "world", "%s: %s" % (match.group(0).strip(), words))
+
+    def _check_cycles(self):
+        """Depth first; an include of a file that is still being visited closes a cycle."""
+        done, path = set(), []
+
+        def visit(file):
+            path.append(file)
+            for line, target in self._includes.get(file, []):
+                if target in path:
+                    self._add(file, line, "order", "a cycle: " + " -> ".join(path[path.index(target):] + [target]))
+                elif target not in done:
+                    visit(target)
+            done.add(path.pop())
+
+        for file in sorted(self._files):
+            if file not in done:
+                visit(file)
+
+    def __len__(self):
+        return len(self._files)
+
+
+def main(root):
+    tree = Tree(root)
+    findings = tree.check()
+    for finding in findings:
+        print("%s:%d: %s: %s" % finding)
+    print("%d files, %d findings" % (len(tree), len(findings)))
+    return 1 if findings or not len(tree) else 0
+
+
+if __name__ == "__main__":
+    # The tree itself, though Bazel runs a link to this file.
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))
