@@ -1,3 +1,4 @@
+#include "tests/conformance/distribution_judge.h"
 #include "tests/conformance/golden.h"
 #include "tests/conformance/initializer_judge.h"
 #include "tests/conformance/operation_judge.h"
@@ -15,10 +16,10 @@ const std::vector<Family>& Families() {
       {"optimizers.json", JudgeOptimizer},
       {"losses_grads.json", JudgeOperation},
       {"embedding.json", JudgeLookup},
-      {"reduce_gather.json", nullptr},
+      {"reduce_gather.json", JudgeReduceGather},
       {"rebatch.json", nullptr},
       {"scatter.json", nullptr},
-      {"sharded_index.json", nullptr},
+      {"sharded_index.json", JudgeShardedIndex},
       {"tf_config.json", nullptr},
       {"tfrecord/content.json", nullptr},
       {"events/content.json", nullptr},

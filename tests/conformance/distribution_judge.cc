@@ -1,0 +1,197 @@
+#include "tests/conformance/distribution_judge.h"
+
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/status_macros.h"
+#include "cluster/layout.h"
+#include "cluster/transfer_plan.h"
+#include "strategy/replica_context.h"
+#include "strategy/strategy.h"
+#include "strategy/variable.h"
+
+namespace divvy::conformance {
+namespace {
+
+constexpr Tolerance kArithmetic{1e-6, 1e-6};
+constexpr int64_t kRowsOfTheWhole = 1 << 20;   // the file does not tell of how many rows the IndexedSlices are
+
+// ---- reduce_gather -----------------------------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Nest> LeafFrom(const Json& value) {
+  if (value.contains("ids")) {
+    ASSIGN_OR_RETURN(IndexedSlices slices, SlicesFrom(value, kRowsOfTheWhole));
+    return Nest(std::move(slices));
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, TensorFrom(value));
+  return Nest(std::move(tensor));
+}
+
+absl::StatusOr<PerReplica<Nest>> ValuesFrom(const Json& test_case) {
+  std::vector<Nest> values;
+  for (const Json& value : test_case.at("values")) {
+    ASSIGN_OR_RETURN(Nest leaf, LeafFrom(value));
+    values.push_back(std::move(leaf));
+  }
+  if (values.empty()) return absl::InvalidArgumentError("a case without values");
+  return PerReplica<Nest>(std::move(values));
+}
+
+absl::StatusOr<PerReplica<Tensor>> TensorsOf(const PerReplica<Nest>& values) {
+  std::vector<Tensor> tensors;
+  for (const Nest& value : values.values()) {
+    ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
+    tensors.push_back(std::move(tensor));
+  }
+  return PerReplica<Tensor>(std::move(tensors));
+}
+
+// Unimplemented: more axes than a call here spells out.
+absl::StatusOr<Axes> AxesFrom(const Json& axis) {
+  if (axis.is_null()) return Axes(kNoAxis);
+  if (axis.is_number()) return Axes(axis.get<int>());
+  const std::vector<int> axes = axis.get<std::vector<int>>();
+  if (axes.size() == 1) return Axes(axes[0]);
+  if (axes.size() == 2) return Axes({axes[0], axes[1]});
+  if (axes.size() == 3) return Axes({axes[0], axes[1], axes[2]});
+  return absl::UnimplementedError(absl::StrCat(axes.size(), " axes"));
+}
+
+// All replicas' results, which must be one.
+absl::StatusOr<Nest> SameOnAll(const absl::StatusOr<PerReplica<Nest>>& results) {
+  RETURN_IF_ERROR(results.status());
+  for (int i = 1; i < results->size(); ++i) {
+    if (!BitwiseEqual((*results)[0], (*results)[i])) return absl::InternalError(absl::StrCat("replica ", i, " got another result than replica 0"));
+  }
+  return (*results)[0];
+}
+
+absl::StatusOr<Nest> Call(const Json& test_case, Strategy& strategy, const PerReplica<Nest>& values) {
+  const std::string call = test_case.at("call").get<std::string>();
+  const Json& axis = test_case.at("axis");
+  if (call == "gather" || call == "all_gather") {
+    ASSIGN_OR_RETURN(PerReplica<Tensor> tensors, TensorsOf(values));
+    const int along = axis.get<int>();
+    if (call == "gather") {
+      ASSIGN_OR_RETURN(Tensor gathered, strategy.Gather(tensors, along));
+      return Nest(std::move(gathered));
+    }
+    return SameOnAll(strategy.Run(
+        [along](ReplicaContext& replica, const Tensor& mine) -> absl::StatusOr<Nest> {
+          ASSIGN_OR_RETURN(Tensor gathered, replica.AllGather(mine, along));
+          return Nest(std::move(gathered));
+        },
+        tensors));
+  }
+  ASSIGN_OR_RETURN(ReduceOp op, ParseReduceOp(test_case.at("op").get<std::string>()));
+  if (call == "all_reduce") return SameOnAll(strategy.Run([op](ReplicaContext& replica, const Nest& mine) { return replica.AllReduce(op, mine); }, values));
+  ASSIGN_OR_RETURN(Axes axes, AxesFrom(axis));
+  return strategy.Reduce(op, values, axes);
+}
+
+std::string LeafDifference(const Nest& got, const Json& wanted) {
+  if (!wanted.contains("ids")) return Difference("value", got.tensor(), wanted, kArithmetic);
+  const absl::StatusOr<IndexedSlices> slices = got.indexed_slices();
+  if (!slices.ok()) return slices.status().ToString();
+  const std::string ids = Difference("ids", slices->ids, wanted.at("ids"));
+  return ids.empty() ? Difference("rows", slices->rows, wanted.at("rows"), kArithmetic) : ids;
+}
+
+// ---- sharded_index -----------------------------------------------------------------------------------------------------------------------------------
+
+// The variable whose flat element k is k, in shards of these row counts, each on a ps of its own.
+struct Sharded {
+  VariableLayout variable;
+  Tensor whole;
+};
+
+absl::StatusOr<Sharded> ShardedFrom(const Json& test_case) {
+  Sharded sharded;
+  sharded.variable.id = VariableId(1);
+  sharded.variable.spec.name = "v";
+  sharded.variable.spec.dtype = DType::kInt32;
+  sharded.variable.spec.shape = ShapeFrom(test_case.at("shape"));
+  sharded.variable.offsets = {0};
+  for (const Json& rows : test_case.at("shards")) {
+    sharded.variable.ps.push_back(static_cast<int>(sharded.variable.ps.size()));
+    sharded.variable.offsets.push_back(sharded.variable.offsets.back() + rows.get<int64_t>());
+  }
+  std::vector<int32_t> values(sharded.variable.spec.shape.num_elements());
+  std::iota(values.begin(), values.end(), 0);
+  ASSIGN_OR_RETURN(sharded.whole, Tensor::Copy<int32_t>(sharded.variable.spec.shape, values));
+  return sharded;
+}
+
+// What a parameter server answers: the shard, or the rows of it that are asked for.
+absl::StatusOr<PullPartReply> Answer(const Sharded& sharded, const PullPart& part) {
+  PullPartReply reply;
+  const std::vector<int64_t>& offsets = sharded.variable.offsets;
+  ASSIGN_OR_RETURN(reply.values, sharded.whole.Rows(offsets[part.shard.part], offsets[part.shard.part + 1]));
+  if (!part.rows) return reply;
+  std::vector<Tensor> rows;
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, part.rows->values<int64_t>());
+  for (int64_t id : ids) {
+    ASSIGN_OR_RETURN(Tensor row, reply.values.Rows(id, id + 1));
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) {
+    ASSIGN_OR_RETURN(reply.values, reply.values.Rows(0, 0));
+  } else {
+    ASSIGN_OR_RETURN(reply.values, internal::GatherTensors(rows, 0));
+  }
+  return reply;
+}
+
+absl::StatusOr<Tensor> PullRows(const Sharded& sharded, const std::vector<int64_t>& rows) {
+  const VariableRead read{"v", Tensor::Vector<int64_t>(rows)};
+  const std::shared_ptr<const Layout> layout = Layout::Empty()->With(sharded.variable);
+  RETURN_IF_ERROR(CheckRead(*layout, read));
+  const PullPlan plan(*layout, {read});
+  std::map<int, PullReply> replies;
+  for (const auto& [ps, parts] : plan.parts()) {
+    for (const PullPart& part : parts) {
+      ASSIGN_OR_RETURN(PullPartReply reply, Answer(sharded, part));
+      replies[ps].parts.push_back(std::move(reply));
+    }
+  }
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));
+  return values[0];
+}
+
+std::optional<int64_t> BoundFrom(const Json& bound) { return bound.is_null() ? std::nullopt : std::optional<int64_t>(bound.get<int64_t>()); }
+
+}  // namespace
+
+Verdict JudgeReduceGather(const Json& test_case) {
+  const absl::StatusOr<PerReplica<Nest>> values = ValuesFrom(test_case);
+  if (!values.ok()) return Failed(values.status().ToString());
+  ThreadPoolExecutor executor(1);
+  StrategyParts parts;
+  parts.executor = &executor;
+  parts.replica_devices.resize(values->size());
+  Strategy strategy(std::move(parts));
+  const absl::StatusOr<Nest> got = Call(test_case, strategy, *values);
+  if (absl::IsUnimplemented(got.status())) return NotCovered(std::string(got.status().message()));
+  const Json& wanted = Wanted(test_case);
+  if (IsFailure(wanted)) return PassedUnless(FailureDifference(got.status(), wanted));
+  return got.ok() ? PassedUnless(LeafDifference(*got, wanted)) : Failed(got.status().ToString());
+}
+
+Verdict JudgeShardedIndex(const Json& test_case) {
+  const Json& index = test_case.at("index");
+  if (index.size() != 1 || !index[0].is_object() || !index[0].contains("slice")) return NotCovered("Divvy indexes variables by one slice of rows");
+  const Json& slice = index[0].at("slice");
+  const int64_t step = BoundFrom(slice[2]).value_or(1);
+  if (step == 0) return NotCovered("a step of 0 is refused before the shards are asked");
+  const absl::StatusOr<Sharded> sharded = ShardedFrom(test_case);
+  if (!sharded.ok()) return Failed(sharded.status().ToString());
+  const absl::StatusOr<Tensor> got =
+      PullRows(*sharded, internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->variable.rows()));
+  return PassedUnless(Difference("rows", got, Wanted(test_case)));
+}
+
+}  // namespace divvy::conformance

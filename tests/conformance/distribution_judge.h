@@ -1,0 +1,16 @@
+// Judges of reduce_gather.json and sharded_index.json: values across replicas, and rows across shards.
+#ifndef DIVVY_TESTS_CONFORMANCE_DISTRIBUTION_JUDGE_H_
+#define DIVVY_TESTS_CONFORMANCE_DISTRIBUTION_JUDGE_H_
+
+#include "tests/conformance/golden.h"
+
+namespace divvy::conformance {
+
+// Reduce and Gather by a strategy, AllReduce and AllGather by replicas on threads of their own. Relative and absolute 1e-6.
+Verdict JudgeReduceGather(const Json& test_case);
+// Slices along axis 0, pulled from the shards; other forms of indices Divvy has not got. Exact.
+Verdict JudgeShardedIndex(const Json& test_case);
+
+}  // namespace divvy::conformance
+
+#endif  // DIVVY_TESTS_CONFORMANCE_DISTRIBUTION_JUDGE_H_
