@@ -69,7 +69,7 @@ class DataInputOpener::Cursor {
  private:
   absl::Status Acquire() {
     MutexLock lock(mu_);
-    changed_.Wait(mu_, [this] { return closed_ || (opened_ && !busy_); });
+    changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return closed_ || (opened_ && !busy_); });
     if (closed_) return Gone(id_);
     RETURN_IF_ERROR(error_);
     busy_ = true;

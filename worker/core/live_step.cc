@@ -77,9 +77,7 @@ void WorkerCore::StartStep(Dispatch dispatch) {
       if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(result));
     });
   });
-  session_->live.emplace();
-  session_->live->dispatch = std::move(dispatch);
-  session_->live->transaction = transaction;
+  session_->live.emplace(std::move(dispatch), transaction);
 }
 
 // ---- 2 -----------------------------------------------------------------------------------------------------------------------------------------------

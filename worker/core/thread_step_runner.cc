@@ -28,7 +28,7 @@ class Answer {
   }
   absl::StatusOr<T> Wait() {
     MutexLock lock(mu_);
-    given_.Wait(mu_, [this] { return value_.has_value(); });
+    given_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
     return *std::move(value_);
   }
 

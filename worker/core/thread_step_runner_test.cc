@@ -37,7 +37,7 @@ class Box {
   }
   T Take() {
     MutexLock lock(mu_);
-    put_.Wait(mu_, [this] { return value_.has_value(); });
+    put_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
     T value = *std::move(value_);
     value_.reset();
     return value;
@@ -371,7 +371,7 @@ class ThreadedEnd : public StreamConnection<FromWorker>, public std::enable_shar
   void Close() override {}
   std::vector<Report> WaitForReports(size_t n) {
     MutexLock lock(mu_);
-    more_.Wait(mu_, [&] { return reports_.size() >= n; });
+    more_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return reports_.size() >= n; });
     return reports_;
   }
 

@@ -263,7 +263,7 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   for (StreamFrame<FromWorker>& kept : resend) SendFrame(std::move(kept));
   if (!received.ok()) return Disconnect(connection);   // a gap: the coordinator opens another connection, and both resume
   if (message) {
-    std::visit([this](auto&& content) { Handle(std::move(content)); }, *std::move(message));
+    std::visit([this](auto&& content) DIVVY_REQUIRES(mu_) { Handle(std::move(content)); }, *std::move(message));
     if (session_ != nullptr && ++session_->unanswered_messages >= kAcknowledgeEvery) SendFrame(session_->stream.Acknowledgement());
   }
   StartNext();

@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -120,6 +121,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::optional<absl::Status> answer;  // OK, or a refusal
   };
   struct LiveStep {
+    LiveStep(Dispatch dispatch, std::shared_ptr<WorkerTransaction> transaction) : dispatch(std::move(dispatch)), transaction(std::move(transaction)) {}
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
