@@ -133,6 +133,7 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
   parts.store = std::make_shared<DirectVariableStore>(core_);
   parts.executor = &executor;
   parts.resolver = std::move(resolver);
+  parts.replica_devices.assign(replicas, Device{});
   strategy_ = std::make_shared<Strategy>(std::move(parts));
 }
 
@@ -216,7 +217,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   const auto merge = [merged, sink = sink_](const Nest& value) {
     const absl::StatusOr<Metrics> metrics = NestCodec<Metrics>::Decode(value);
     if (metrics.ok() && sink != nullptr) sink->OnStep(*metrics);
-    merged->error.Update(metrics.ok() ? MergeMetrics(merged->metrics, *metrics) : metrics.status());
+    merged->error.Update(metrics.ok() ? Merge(*metrics, merged->metrics) : metrics.status());
   };
   const absl::Status status = WaitFor<absl::Status>([&](StatusCallback done) { core_->Run(std::move(request), merge, std::move(done)); });
   if (sink_ != nullptr) sink_->OnLoopEnd();

@@ -6,13 +6,32 @@ namespace divvy {
 
 void LeaseBook::SetEnd(int64_t elements) { end_ = end_ ? std::min(*end_, elements) : elements; }
 
+int64_t LeaseBook::Usable(const Range& range) const { return std::max<int64_t>(0, end_ ? std::min(range.count, *end_ - range.first) : range.count); }
+
 std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range, int64_t per_step) const {
-  const int64_t limit = end_ ? std::min(range.first + range.count, *end_) : range.first + range.count;
-  const int64_t count = std::min(per_step, limit - range.first);
-  if (count <= 0) return std::nullopt;
+  const int64_t count = std::min(per_step, Usable(range));
+  if (count == 0) return std::nullopt;
   const std::pair<int64_t, int64_t> taken(range.first, count);
   range = {range.first + count, range.count - count};
   return taken;
+}
+
+// The next positions that nobody has. Where the end is known, a quarter of what is left at most: the last chunks are short.
+LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
+  int64_t steps = kChunk;
+  if (end_) steps = std::clamp<int64_t>((*end_ - next_) / (4 * per_step), 1, kChunk);
+  const Range chunk{next_, steps * per_step};
+  next_ += chunk.count;
+  return chunk;
+}
+
+// The latter half of the longest chunk, in whole steps.
+LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
+  const auto longest = std::max_element(chunks_.begin(), chunks_.end(), [this](const auto& a, const auto& b) { return Usable(a.second) < Usable(b.second); });
+  const int64_t usable = Usable(longest->second), kept = usable / per_step / 2 * per_step;
+  const Range stolen{longest->second.first + kept, usable - kept};
+  longest->second.count = kept;
+  return stolen;
 }
 
 std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t per_step) {
@@ -26,8 +45,8 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t p
   }
   Range& chunk = chunks_.try_emplace(worker, Range{0, 0}).first->second;
   if (const auto taken = TakeFrom(chunk, per_step)) return taken;
-  chunk = {next_, kChunk * per_step};
-  next_ += chunk.count;
+  chunk = Range{0, 0};
+  chunk = !end_ || next_ < *end_ ? NewChunk(per_step) : Steal(per_step);
   return TakeFrom(chunk, per_step);
 }
 

@@ -12,11 +12,11 @@
 
 namespace divvy {
 
-// The positions of one pass. A worker is given them in chunks of `kChunk` steps, so that it reads forward; what it has not begun when it is lost goes first
-// to the others. Pure; not thread-safe.
+// The positions of one pass. A worker is given them in chunks of up to `kChunk` steps, so that it reads forward; what it has not begun when it is lost goes
+// first to the others, and one that finds nothing else takes half of the longest chunk of another: all workers are busy to the end. Pure; not thread-safe.
 class LeaseBook {
  public:
-  static constexpr int64_t kChunk = 64;   // steps: long enough to read forward, short enough that a pass ends on all workers at once
+  static constexpr int64_t kChunk = 64;   // steps
 
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands.
   void SetEnd(int64_t elements);
@@ -40,6 +40,9 @@ class LeaseBook {
     int64_t first, count;
   };
   std::optional<std::pair<int64_t, int64_t>> TakeFrom(Range& range, int64_t per_step) const;
+  int64_t Usable(const Range& range) const;   // positions of it before the end
+  Range NewChunk(int64_t per_step);
+  Range Steal(int64_t per_step);
 
   std::optional<int64_t> end_;
   int64_t next_ = 0;                          // positions from here on are in no chunk

@@ -34,12 +34,27 @@ TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
 
 TEST(LeaseBookTest, WhatALostWorkerHadNotBegunGoesFirst) {
   LeaseBook book;
-  book.SetEnd(200);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.WorkerGone(0);
   EXPECT_EQ(book.Take(1, 1), Range(1, 1));
   EXPECT_EQ(book.Take(1, 1), Range(2, 1));
+}
+
+TEST(LeaseBookTest, AWorkerThatFindsNothingElseTakesHalfOfAnothersChunk) {
+  LeaseBook book;
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));   // chunk 0 .. 63
+  book.SetEnd(41);
+  EXPECT_EQ(book.Take(1, 1), Range(21, 1));   // 40 are left of it: 1 .. 20 stay
+  EXPECT_EQ(book.Take(0, 1), Range(1, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(22, 1));
+}
+
+TEST(LeaseBookTest, ChunksAreShortWhereTheEndIsKnownAndNear) {
+  LeaseBook book;
+  book.SetEnd(45);
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(11, 1));   // 45 / 4 for the first
 }
 
 TEST(LeaseBookTest, WhatAStepGivesBackGoesFirst) {
@@ -63,8 +78,8 @@ TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.SetEnd(64);
-  EXPECT_EQ(book.Take(1, 1), std::nullopt);
-  EXPECT_FALSE(book.exhausted());   // worker 0 has 63 to go
+  EXPECT_EQ(book.Take(1, 1), Range(32, 1));   // half of what worker 0 has to go
+  EXPECT_FALSE(book.exhausted());
   book.SetEnd(70);
   EXPECT_EQ(*book.end(), 64);
 }

@@ -1,0 +1,40 @@
+// bazel run //tests/sim:explore -- --seeds=N --from=S [--minutes=M] [--trace]
+//
+// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command that replays it. For nights: --minutes.
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "tests/sim/sim_cluster.h"
+
+ABSL_FLAG(uint64_t, seeds, 500, "how many");
+ABSL_FLAG(uint64_t, from, 1, "the first");
+ABSL_FLAG(double, minutes, 0, "go on until so much time has passed, whatever --seeds says; 0: off");
+ABSL_FLAG(bool, trace, false, "print what happens");
+
+int main(int argc, char** argv) {
+  using namespace divvy;
+  absl::ParseCommandLine(argc, argv);
+  const absl::Duration began = Clock::Real().Elapsed(), length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
+  int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0;
+  uint64_t seed = absl::GetFlag(FLAGS_from);
+  const uint64_t end = seed + absl::GetFlag(FLAGS_seeds);
+  for (; length > absl::ZeroDuration() ? Clock::Real().Elapsed() - began < length : seed < end; ++seed) {
+    sim::SimConfig config = sim::ConfigOf(seed);
+    config.trace = absl::GetFlag(FLAGS_trace);
+    const sim::SimResult result = sim::RunSimulation(config);
+    for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
+    steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps, events += result.events;
+    if (result.violation.ok()) continue;
+    std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu\n", static_cast<unsigned long long>(seed),
+                result.violation.ToString().c_str(), static_cast<unsigned long long>(seed));
+    return 1;
+  }
+  std::printf("%llu seeds, no violation: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; %s\n",
+              static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), static_cast<long long>(events), static_cast<long long>(steps),
+              static_cast<long long>(reruns), static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
+              absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
+  return 0;
+}

@@ -1,0 +1,42 @@
+// The tests test: with one rule of the protocol switched off, the explorer must find a violation within 60 seeds.
+#include <iostream>
+
+#include "base/breakable.h"
+#include "gtest/gtest.h"
+#include "tests/sim/sim_cluster.h"
+
+namespace divvy::sim {
+namespace {
+
+// The first of 60 seeds that shows the broken rule; 0: none did.
+uint64_t FirstSeedThatFails(Rule rule) {
+  SetRuleBroken(rule, true);
+  uint64_t found = 0;
+  for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.kill_ps = config.changing_steps = false;   // a job that ends early shows less
+    if (const SimResult result = RunSimulation(config); !result.violation.ok()) {
+      found = seed;
+      std::cout << "seed " << seed << ": " << result.violation << "\n";
+    }
+  }
+  SetRuleBroken(rule, false);
+  return found;
+}
+
+TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.kill_ps = config.changing_steps = false;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+  }
+}
+
+TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
+TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u); }
+TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWaitForFence), 0u); }
+TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u); }
+
+}  // namespace
+}  // namespace divvy::sim

@@ -1,0 +1,768 @@
+#include "tests/sim/sim_cluster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/core/coordinator_core.h"
+#include "ps_server/core/parameter_server_core.h"
+#include "tests/sim/sim_network.h"
+#include "worker/core/testing/scripted_step_runner.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy::sim {
+namespace {
+
+constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3), kPatience = absl::Minutes(5);
+const char kChief[] = "chief/0";
+
+std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
+
+// Integer weights that a step adds to the rows of variables: a pure function of the seed, the step's tag and (changing steps) the attempt.
+struct Delta {
+  int variable = 0;
+  std::vector<int64_t> ids;      // empty: the whole variable
+  int64_t amount = 1;            // added to each element, once for each id
+};
+
+class Cluster;
+
+// ---- clients: every request becomes messages of the network ----
+
+class SimPsClient : public ParameterClient {
+ public:
+  SimPsClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done)); }
+  void Load(LoadRequest request, Callback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, Callback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override {
+    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));
+  }
+  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override {
+    Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
+  }
+  void Pull(PullRequest request, Callback<PullReply> done) override { Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress); }
+  void Commit(CommitRequest request, Callback<CommitReply> done) override;
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
+
+ private:
+  template <typename Request, typename Reply>
+  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done,
+            absl::Duration deadline = kUnaryDeadline);
+  Cluster& cluster_;
+  const std::shared_ptr<Node> from_;
+  const std::string to_;
+};
+
+class SimWorkerClient : public WorkerClient {
+ public:
+  SimWorkerClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
+  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override;
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override;
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override;
+
+ private:
+  Cluster& cluster_;
+  const std::shared_ptr<Node> from_;
+  const std::string to_;
+};
+
+class SimCoordinatorClient : public CoordinatorClient {
+ public:
+  SimCoordinatorClient(Cluster& cluster, std::shared_ptr<Node> from) : cluster_(cluster), from_(std::move(from)) {}
+  void Register(RegisterRequest request, Callback<RegisterReply> done) override;
+
+ private:
+  Cluster& cluster_;
+  const std::shared_ptr<Node> from_;
+};
+
+class SimDialer : public Dialer {
+ public:
+  SimDialer(Cluster& cluster, std::shared_ptr<Node> from) : cluster_(cluster), from_(std::move(from)) {}
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return std::make_shared<SimPsClient>(cluster_, from_, address); }
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return std::make_shared<SimWorkerClient>(cluster_, from_, address); }
+
+ private:
+  Cluster& cluster_;
+  const std::shared_ptr<Node> from_;
+};
+
+// ---- the cluster ----
+
+// One process life. Kept to the end of the run, so that what late tasks refer to is there.
+struct Process {
+  std::shared_ptr<Node> node;
+  std::unique_ptr<SimDialer> dialer;
+  std::shared_ptr<SimCoordinatorClient> coordinator;
+  std::unique_ptr<ScriptedStepRunner> runner;
+  std::unique_ptr<ScriptedInputOpener> inputs;
+  std::shared_ptr<ParameterServerCore> ps;
+  std::shared_ptr<WorkerCore> worker;
+  int index = 0;
+  std::optional<int> exit_code;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const SimConfig& config) : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)) {}
+
+  SimResult Run();
+
+  Network& network() { return network_; }
+  void Trace(absl::string_view text) {
+    hash_ = MixSeeds(hash_, HashText(text));
+    hash_ = MixSeeds(hash_, static_cast<uint64_t>(absl::ToInt64Nanoseconds(now())));
+    if (config_.trace) result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
+  }
+
+ private:
+  absl::Duration now() { return world_.clock().Elapsed(); }
+  void Violation(absl::string_view rule, const std::string& what) {
+    if (!result_.violation.ok()) return;
+    result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
+    Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
+  }
+
+  // starting
+  void StartPs(int index);
+  void StartWorker(int index, int life);
+  void StartCoordinator();
+  void DefineScripts(ScriptedStepRunner& runner);
+
+  // step bodies
+  std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
+  std::vector<script::Move> Body(const StepCall& call);
+  int64_t TagOf(const StepCall& call) const;
+  bool StepFails(int64_t tag, uint32_t attempt) const;
+
+  // the program
+  void Next() { world_.Post([this] { Act(); }); }
+  void Act();
+  void CreateNext();
+  void ScheduleSome();
+  void RunPass();
+  void WriteSome();
+  void ReadAll();
+  void CallJoin();
+  void OnRaised(const absl::Status& error, absl::string_view call);
+  void Finished(const Nest& value);
+  void Apply(const std::vector<Delta>& deltas);
+  void EndProgram();
+  void JobLost(const absl::Status& error);
+
+  // faults and checks
+  void MaybeFault();
+  void StopFaults();
+  void Fault();
+  void CheckAlways();
+  void CheckAtRest();
+  void CheckPass(ResourceId iterator, int64_t elements, bool complete);
+  Process* LiveWorker(int index);
+
+  const SimConfig config_;
+  SimExecutor world_;
+  Network network_;
+  Random random_;
+  SimResult result_;
+  uint64_t hash_ = 0;
+
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<Process*> ps_;
+  std::map<int, Process*> workers_;          // the newest life of each
+  std::map<int, int> lives_;
+  std::unique_ptr<Process> chief_;
+  std::unique_ptr<MemoryStore> store_;
+  std::shared_ptr<CoordinatorCore> core_;
+
+  std::vector<Shape> shapes_;
+  std::vector<std::vector<int64_t>> model_;  // by variable: what finished steps and writes have made of it
+  int64_t adam_commits_ = 0;
+  std::map<int64_t, std::vector<std::vector<int64_t>>> seen_at_start_;   // tag -> model when its step last began
+  int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
+  int64_t next_tag_ = 1;
+  bool over_ = false, faults_stopped_ = false, ps_killed_ = false, in_call_ = false;
+  int killed_ps_index_ = -1;
+  std::set<std::pair<std::string, std::string>> cut_;
+  std::optional<int64_t> pass_elements_;
+};
+
+// ---- clients ----
+
+template <typename Request, typename Reply>
+void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done,
+                       absl::Duration deadline) {
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
+  cluster_.network().Call<Reply>(
+      from_, to_, deadline,
+      [this, method, request, line](Node& node, Callback<Reply> answer) {
+        cluster_.Trace(line);
+        const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
+        ((*core).*method)(request, [this, line, answer](absl::StatusOr<Reply> reply) {
+          if (!reply.ok()) cluster_.Trace(absl::StrCat(line, ": ", reply.status().message()));
+          answer(std::move(reply));
+        });
+      },
+      std::move(done));
+}
+
+void SimPsClient::Commit(CommitRequest request, Callback<CommitReply> done) {
+  const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
+  Call(name, &ParameterServerCore::Commit, std::move(request), std::move(done), kStreamProgress);
+}
+
+void SimWorkerClient::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
+  cluster_.network().Call<WorkerAttachReply>(
+      from_, to_, kUnaryDeadline,
+      [this, request, line](Node& node, Callback<WorkerAttachReply> answer) {
+        cluster_.Trace(line);
+        std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
+      },
+      std::move(done));
+}
+
+void SimWorkerClient::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
+  cluster_.network().Call<ShutdownReply>(
+      from_, to_, kUnaryDeadline,
+      [request](Node& node, Callback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); }, std::move(done));
+}
+
+std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
+  return cluster_.network().Open(from_, to_, std::move(listener), [](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
+    return std::static_pointer_cast<WorkerCore>(node.core)->Accept(std::move(connection));
+  });
+}
+
+void SimCoordinatorClient::Register(RegisterRequest request, Callback<RegisterReply> done) {
+  cluster_.network().Call<RegisterReply>(
+      from_, kChief, kUnaryDeadline,
+      [request](Node& node, Callback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); }, std::move(done));
+}
+
+// ---- starting ----
+
+void Cluster::StartPs(int index) {
+  auto process = std::make_unique<Process>();
+  process->index = index;
+  process->node = network_.Boot(PsAddressOf(index));
+  process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
+  ParameterServerOptions options;
+  options.index = index;
+  options.incarnation = Incarnation(random_.Next() | 1);
+  options.address = PsAddressOf(index);
+  options.record_history = true;
+  options.block_bytes = 16;   // several blocks a shard, so that pulls, fences and crashes fall between them
+  Process* const raw = process.get();
+  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [raw](int code) { raw->exit_code = code; });
+  process->node->core = process->ps;
+  if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
+  ps_[index] = raw;
+  processes_.push_back(std::move(process));
+}
+
+void Cluster::StartWorker(int index, int life) {
+  auto process = std::make_unique<Process>();
+  process->index = index;
+  const std::string address = absl::StrCat("worker/", index, "/life", life);
+  process->node = network_.Boot(address);
+  NodeExecutor& executor = *process->node->executor;
+  process->dialer = std::make_unique<SimDialer>(*this, process->node);
+  process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
+  process->runner = std::make_unique<ScriptedStepRunner>(executor);
+  process->inputs = std::make_unique<ScriptedInputOpener>(executor);
+  DefineScripts(*process->runner);
+  process->inputs->Define("known", {pass_elements_, absl::OkStatus(), absl::Milliseconds(5)});
+  process->inputs->Define("unknown", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
+  WorkerOptions options;
+  options.index = index;
+  options.incarnation = Incarnation(random_.Next() | 1);
+  options.address = address;
+  options.seed = random_.Next();
+  Process* const raw = process.get();
+  process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
+                                       [raw](int code) { raw->exit_code = code; });
+  process->node->core = process->worker;
+  workers_[index] = raw;
+  lives_[index] = life;
+  processes_.push_back(std::move(process));
+  Trace(absl::StrCat("boot ", address));
+}
+
+void Cluster::StartCoordinator() {
+  chief_ = std::make_unique<Process>();
+  chief_->node = network_.Boot(kChief);
+  chief_->dialer = std::make_unique<SimDialer>(*this, chief_->node);
+  store_ = std::make_unique<MemoryStore>(*chief_->node->executor);
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(random_.Next() | 1);
+  options.job_seed = config_.seed;
+  for (int i = 0; i < config_.num_ps; ++i) options.ps_addresses.push_back(PsAddressOf(i));
+  options.min_workers = 1;
+  options.ps_timeout = absl::Seconds(40);   // beyond any cut that heals
+  options.step_deadline = absl::Seconds(30);
+  options.max_step_attempts = 1000;         // loss after loss is no error here
+  const int shards = config_.num_ps;
+  options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
+  core_ = *CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *store_);
+  core_->KeepHistory();
+  chief_->node->core = core_;
+}
+
+// ---- step bodies ----
+
+int64_t Cluster::TagOf(const StepCall& call) const {
+  if (!call.inputs.empty()) return -1 - call.inputs[0].first;   // a position of the pass
+  return *(*call.args.list())[0].tensor()->scalar<int64_t>();
+}
+
+std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 77));
+  if (config_.changing_steps && attempt > 1 && random.Chance(0.3)) random = Random(MixSeeds(MixSeeds(config_.seed, tag), attempt));
+  std::vector<Delta> deltas;
+  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));   // none, too
+  for (int i = 0; i < touched; ++i) {
+    Delta delta;
+    delta.variable = static_cast<int>(random.Below(config_.num_variables));
+    delta.amount = 1 + static_cast<int64_t>(random.Below(5));
+    if (random.Chance(0.5)) {
+      const int64_t rows = shapes_[delta.variable].dim(0);
+      for (uint64_t n = 1 + random.Below(3); n > 0; --n) delta.ids.push_back(static_cast<int64_t>(random.Below(rows)));
+    }
+    deltas.push_back(std::move(delta));
+  }
+  return deltas;
+}
+
+bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
+  if (config_.failing_steps && MixSeeds(MixSeeds(config_.seed, tag), 5) % 29 == 0) return true;   // on every attempt
+  return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
+}
+
+std::vector<script::Move> Cluster::Body(const StepCall& call) {
+  const int64_t tag = TagOf(call);
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
+  std::vector<script::Move> moves;
+  if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
+  seen_at_start_[tag] = model_;
+  result_.reruns += call.attempt > 1;
+  if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
+  if (random.Chance(0.5)) {
+    const int variable = static_cast<int>(random.Below(config_.num_variables));
+    moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
+    moves.push_back(script::Compute{[this, tag, variable](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+      const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+      const std::vector<int64_t>& floor = seen_at_start_[tag][variable];
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] < floor[i]) Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+      }
+      return std::vector<StagedWrite>();
+    }});
+  }
+  moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
+  if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
+  if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
+  for (const Delta& delta : DeltasOf(tag, call.attempt)) {
+    const Shape& shape = shapes_[delta.variable];
+    StagedWrite write;
+    write.variable = absl::StrCat("v", delta.variable);
+    write.op = delta.ids.empty() ? WriteOp::kAdd : WriteOp::kScatterAdd;
+    const Shape value_shape = delta.ids.empty() ? shape : shape.WithRows(static_cast<int64_t>(delta.ids.size()));
+    const std::vector<int64_t> amounts(value_shape.num_elements(), delta.amount);
+    write.value = *Tensor::Copy<int64_t>(value_shape, amounts);
+    if (!delta.ids.empty()) write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(delta.ids));
+    moves.push_back(script::Stage{std::move(write)});
+  }
+  StagedWrite gradient;
+  gradient.variable = "adam";
+  gradient.op = WriteOp::kGradient;
+  gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  moves.push_back(script::Stage{std::move(gradient)});
+  moves.push_back(script::Return{[tag, attempt = call.attempt](const script::Reads&) { return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt))}); }});
+  return moves;
+}
+
+void Cluster::DefineScripts(ScriptedStepRunner& runner) {
+  runner.Define("work", [this](const StepCall& call) { return Body(call); });
+}
+
+// ---- the program ----
+
+void Cluster::Apply(const std::vector<Delta>& deltas) {
+  for (const Delta& delta : deltas) {
+    std::vector<int64_t>& values = model_[delta.variable];
+    const int64_t width = shapes_[delta.variable].row_elements();
+    if (delta.ids.empty()) {
+      for (int64_t& value : values) value += delta.amount;
+    }
+    for (const int64_t id : delta.ids) {
+      for (int64_t i = 0; i < width; ++i) values[id * width + i] += delta.amount;
+    }
+  }
+}
+
+void Cluster::Finished(const Nest& value) {
+  const int64_t tag = *value[0].tensor()->scalar<int64_t>();
+  const int64_t attempt = *value[1].tensor()->scalar<int64_t>();
+  ++result_.finished_steps;
+  ++adam_commits_;
+  Apply(DeltasOf(tag, static_cast<uint32_t>(attempt)));
+  Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
+}
+
+void Cluster::JobLost(const absl::Status& error) {
+  if (result_.job_lost) return;
+  result_.job_lost = over_ = true;
+  const bool expected = (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) ||
+                        (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
+  if (!expected || ReasonOf(error) != Reason::kPsLost) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
+  Trace(absl::StrCat("the job is lost: ", error.message()));
+}
+
+void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
+  if (ReasonOf(error) == Reason::kPsLost) return JobLost(error);
+  ++result_.failed_steps;
+  if (!config_.failing_steps && !config_.changing_steps) Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
+  Trace(absl::StrCat(call, " raised: ", error.message()));
+  CheckAtRest();   // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
+  Next();
+}
+
+void Cluster::Act() {
+  if (over_ || !result_.violation.ok()) return;
+  if (created_ <= config_.num_variables) return CreateNext();
+  if (rounds_done_++ >= config_.rounds) return EndProgram();
+  switch (random_.Below(4)) {
+    case 0:
+    case 1: return ScheduleSome();
+    case 2: return RunPass();
+    default: return WriteSome();
+  }
+}
+
+void Cluster::CreateNext() {
+  VariableSpec spec;
+  if (created_ == config_.num_variables) {
+    spec = {"adam", {4}, Zeros(), Adam{0.001}};
+  } else {
+    spec = {absl::StrCat("v", created_), shapes_[created_], Zeros(), {}, DType::kInt64};
+  }
+  ++created_;
+  core_->CreateVariable(spec, [this](absl::Status status) {
+    if (ReasonOf(status) == Reason::kPsLost) return JobLost(status);
+    if (!status.ok()) return Violation("create", status.ToString());
+    Next();
+  });
+}
+
+void Cluster::ScheduleSome() {
+  const int count = 1 + static_cast<int>(random_.Below(30));
+  Trace(absl::StrCat("program: schedules ", count));
+  struct Batch {
+    int left;
+    bool raised = false;
+  };
+  auto batch = std::make_shared<Batch>(Batch{count});
+  for (int i = 0; i < count; ++i) {
+    const int64_t tag = next_tag_++;
+    StepRequest request{"work", Nest(Nest::List{Nest(tag)}), false};
+    core_->Schedule(
+        request, [this](absl::StatusOr<Nest> value) { if (value.ok()) Finished(*value); },
+        [this, batch](absl::Status accepted) {
+          if (!accepted.ok() && !batch->raised) {
+            batch->raised = true;
+            if (ReasonOf(accepted) == Reason::kPsLost) return JobLost(accepted);
+            ++result_.failed_steps;
+          }
+          if (--batch->left == 0) CallJoin();
+        });
+  }
+}
+
+void Cluster::CallJoin() {
+  core_->Join([this](absl::Status status) {
+    if (!status.ok()) return OnRaised(status, "Join");
+    Trace("program: joined");
+    CheckAtRest();
+    ReadAll();
+  });
+}
+
+void Cluster::RunPass() {
+  const bool known = random_.Chance(0.5);
+  RunRequest request;
+  request.step = {"work", Nest(), false};
+  request.source = known ? "known" : "unknown";
+  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source));
+  const size_t passes_before = core_->Inspect().finished_positions.size();
+  core_->Run(
+      request, [this](Nest value) { Finished(value); },
+      [this, passes_before](absl::Status status) {
+        const auto positions = core_->Inspect().finished_positions;
+        if (!positions.empty() && (positions.size() > passes_before || *pass_elements_ == 0)) CheckPass(positions.rbegin()->first, *pass_elements_, status.ok());
+        if (!status.ok()) return OnRaised(status, "Run");
+        Trace("program: the pass is over");
+        CheckAtRest();
+        Next();
+      });
+}
+
+void Cluster::WriteSome() {
+  const std::vector<Delta> deltas = DeltasOf(1'000'000 + rounds_done_, 1);
+  std::vector<StagedWrite> writes;
+  for (const Delta& delta : deltas) {
+    if (!delta.ids.empty()) continue;
+    StagedWrite write;
+    write.variable = absl::StrCat("v", delta.variable);
+    write.op = WriteOp::kAdd;
+    const std::vector<int64_t> amounts(shapes_[delta.variable].num_elements(), delta.amount);
+    write.value = *Tensor::Copy<int64_t>(shapes_[delta.variable], amounts);
+    writes.push_back(std::move(write));
+  }
+  std::vector<Delta> whole;
+  for (const Delta& delta : deltas) {
+    if (delta.ids.empty()) whole.push_back(delta);
+  }
+  Trace("program: writes");
+  core_->Write(std::move(writes), [this, whole](absl::Status status) {
+    if (!status.ok()) return OnRaised(status, "Write");
+    Apply(whole);
+    ReadAll();
+  });
+}
+
+void Cluster::ReadAll() {
+  std::vector<VariableRead> reads;
+  for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
+  core_->Read(reads, [this](absl::StatusOr<std::vector<Tensor>> values) {
+    if (!values.ok()) return OnRaised(values.status(), "Read");
+    for (int i = 0; i < config_.num_variables; ++i) {
+      const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
+      if (!std::equal(read.begin(), read.end(), model_[i].begin(), model_[i].end())) {
+        Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_[i], " "), "]"));
+      }
+    }
+    Next();
+  });
+}
+
+void Cluster::EndProgram() {
+  Trace("program: ends");
+  core_->EndJob(0, [this](absl::Status status) {
+    if (ReasonOf(status) == Reason::kPsLost) return JobLost(status);
+    if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
+    over_ = true;
+  });
+}
+
+// ---- faults ----
+
+Process* Cluster::LiveWorker(int index) {
+  const auto found = workers_.find(index);
+  return found != workers_.end() && found->second->node->executor->alive() ? found->second : nullptr;
+}
+
+void Cluster::Fault() {
+  ++result_.faults;
+  const int index = static_cast<int>(random_.Below(config_.num_workers));
+  Process* const worker = LiveWorker(index);
+  const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
+  const uint64_t kind = random_.Below(100);
+  if (kind < 25 && config_.kill_workers && worker != nullptr) {
+    Trace(absl::StrCat("fault: kills ", worker->node->address));
+    network_.Kill(worker->node->address);
+    world_.PostAfter(while_away, [this, index] {
+      if (LiveWorker(index) == nullptr) StartWorker(index, lives_[index] + 1);
+    });
+  } else if (kind < 45 && config_.pause_workers && worker != nullptr) {
+    Trace(absl::StrCat("fault: stops ", worker->node->address));
+    worker->node->executor->Pause();
+    world_.PostAfter(while_away, [worker] { worker->node->executor->Resume(); });
+  } else if (kind < 55 && config_.replace_workers && worker != nullptr && !faults_stopped_) {
+    Trace(absl::StrCat("fault: replaces ", worker->node->address, ", which goes on as a zombie"));
+    worker->node->executor->Pause();
+    world_.PostAfter(while_away, [worker] { worker->node->executor->Resume(); });
+    world_.PostAfter(while_away + absl::Seconds(3), [this, worker] { network_.Kill(worker->node->address); });
+    StartWorker(index, lives_[index] + 1);
+  } else if (kind < 85 && config_.cut_links && worker != nullptr) {
+    const std::string other = random_.Chance(0.5) ? kChief : PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
+    const std::string from = random_.Chance(0.5) ? other : worker->node->address, to = from == other ? worker->node->address : other;
+    const bool both = random_.Chance(0.5);
+    Trace(absl::StrCat("fault: cuts ", from, both ? " <-> " : " -> ", to));
+    network_.Cut(from, to);
+    if (both) network_.Cut(to, from);
+    world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to), network_.Heal(to, from); });
+  } else if (kind < 90) {
+    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
+    network_.Cut(kChief, ps);
+    Trace(absl::StrCat("fault: cuts ", kChief, " -> ", ps));
+    world_.PostAfter(while_away, [this, ps] { network_.Heal(kChief, ps); });
+  } else if (worker != nullptr) {
+    Trace(absl::StrCat("fault: breaks the streams of ", worker->node->address));
+    network_.BreakStreams(worker->node->address);
+  }
+  if (config_.kill_ps && !ps_killed_ && result_.finished_steps > 20 && random_.Chance(0.2)) {
+    ps_killed_ = true;
+    killed_ps_index_ = static_cast<int>(random_.Below(config_.num_ps));
+    Trace(absl::StrCat("fault: kills ", PsAddressOf(killed_ps_index_)));
+    network_.Kill(PsAddressOf(killed_ps_index_));
+    if (config_.restart_ps) world_.PostAfter(while_away, [this] { StartPs(killed_ps_index_); });
+  }
+}
+
+void Cluster::MaybeFault() {
+  if (over_ || faults_stopped_ || !result_.violation.ok()) return;
+  if (now() > config_.fault_time) return StopFaults();
+  if (random_.Chance(config_.fault_rate)) Fault();
+  world_.PostAfter(absl::Milliseconds(10), [this] { MaybeFault(); });
+}
+
+void Cluster::StopFaults() {
+  faults_stopped_ = true;
+  Trace("faults stop");
+  network_.HealAll();
+  network_.set_rates(FaultRates());
+  for (const auto& process : processes_) {
+    if (process->node->executor->paused()) process->node->executor->Resume();
+    if (process->worker != nullptr && workers_[process->index] != process.get()) network_.Kill(process->node->address);   // zombies
+  }
+  for (int i = 0; i < config_.num_workers; ++i) {
+    if (LiveWorker(i) == nullptr) StartWorker(i, lives_[i] + 1);
+  }
+}
+
+// ---- checks ----
+
+void Cluster::CheckAlways() {
+  std::map<EntryId, std::set<uint32_t>> admissible;   // sessions that could still have an id applied
+  for (Process* ps : ps_) {
+    if (ps == nullptr || !ps->node->executor->alive()) continue;
+    const ParameterServerSnapshot seen = ps->ps->Inspect();
+    for (const auto& [id, times] : seen.history) {
+      if (times > 1) Violation("X1", absl::StrCat("ps ", ps->index, " applied id ", id.value(), " ", times, " times"));
+    }
+    if (seen.remembered.size() > 32'768 + 16) Violation("X7", absl::StrCat("ps ", ps->index, " remembers ", seen.remembered.size(), " ids"));
+    for (const auto& process : processes_) {
+      if (process->worker == nullptr || !process->node->executor->alive()) continue;
+      const WorkerSnapshot worker = process->worker->Inspect();
+      if (!worker.attached || !worker.live || worker.epoch != seen.epoch) continue;
+      if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0) admissible[*worker.live].insert(worker.session.value());
+    }
+  }
+  for (const auto& [id, sessions] : admissible) {
+    if (sessions.size() > 1) Violation("X5", absl::StrCat("id ", id.value(), " may be applied by sessions ", absl::StrJoin(sessions, " and ")));
+  }
+  if (core_->Inspect().unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
+}
+
+void Cluster::CheckAtRest() {
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  if (!truth.open.empty()) return;   // a direct write of another round is under way
+  std::map<EntryId, std::set<int>> applied;
+  for (Process* ps : ps_) {
+    const std::map<EntryId, int> history = ps->ps->Inspect().history;
+    for (const auto& [id, times] : history) applied[id].insert(ps->index);
+  }
+  for (const auto& [id, participants] : truth.finished) {
+    const std::set<int> wanted(participants.begin(), participants.end());
+    if (applied[id] != wanted) {
+      Violation("X2", absl::StrCat("id ", id.value(), " finished on ps ", absl::StrJoin(wanted, " "), " but is applied on ", absl::StrJoin(applied[id], " ")));
+    }
+    applied.erase(id);
+  }
+  for (const auto& [id, where] : applied) Violation("X8", absl::StrCat("id ", id.value(), " did not finish but is applied on ps ", absl::StrJoin(where, " ")));
+  for (Process* ps : ps_) {
+    const ParameterServerSnapshot seen = ps->ps->Inspect();
+    for (const auto& [key, shard] : seen.shards) {
+      if (shard.value.dtype() != DType::kInt32) continue;   // the only int32 values are Adam's row counts
+      for (const int32_t t : *shard.value.values<int32_t>()) {
+        if (t != adam_commits_) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", adam_commits_, " commits"));
+      }
+    }
+  }
+}
+
+void Cluster::CheckPass(ResourceId iterator, int64_t elements, bool complete) {
+  std::vector<int> times(elements, 0);
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  for (const auto& [first, count] : truth.finished_positions.at(iterator)) {
+    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
+  }
+  for (int64_t p = 0; p < elements; ++p) {
+    if (times[p] > 1 || (complete && times[p] == 0)) Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
+  }
+}
+
+SimResult Cluster::Run() {
+  pass_elements_ = static_cast<int64_t>(random_.Below(120));
+  for (int i = 0; i < config_.num_variables; ++i) {
+    shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)), 1 + static_cast<int64_t>(random_.Below(3))});
+    model_.emplace_back(shapes_.back().num_elements(), 0);
+  }
+  FaultRates rates;
+  rates.lose = config_.lose;
+  rates.duplicate = config_.duplicate;
+  rates.break_stream = config_.break_stream;
+  rates.slow = config_.slow;
+  network_.set_rates(rates);
+  for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
+  StartCoordinator();
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, 1);
+  world_.Post([this] { MaybeFault(); });
+  Next();
+  while (result_.violation.ok() && !over_ && world_.RunOne()) {
+    ++result_.events;
+    if (result_.events % 16 == 0) CheckAlways();
+    if (now() > config_.fault_time + kPatience) Violation("X16", absl::StrCat("no end after ", absl::FormatDuration(now()), " of virtual time"));
+  }
+  if (result_.violation.ok() && !over_) Violation("X16", "nothing is left to happen, but the program has not ended");
+  if (result_.violation.ok() && !result_.job_lost) {
+    world_.RunFor(absl::Seconds(15));   // tasks that missed the Shutdown learn of the end when they register
+    CheckAtRest();
+    for (Process* ps : ps_) {
+      if (ps->exit_code != 0) Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
+    }
+  }
+  result_.virtual_time = now();
+  result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
+  core_->Abandon();
+  for (const auto& process : processes_) {
+    if (process->worker != nullptr) process->worker->Abandon();
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+SimConfig ConfigOf(uint64_t seed) {
+  Random random(MixSeeds(seed, 42));
+  SimConfig config;
+  config.seed = seed;
+  config.num_ps = 1 + static_cast<int>(random.Below(3));
+  config.num_workers = 1 + static_cast<int>(random.Below(4));
+  config.num_variables = 1 + static_cast<int>(random.Below(4));
+  config.rounds = 2 + static_cast<int>(random.Below(5));
+  const bool calm = random.Chance(0.1);
+  const auto rate = [&](double most) { return calm || random.Chance(0.3) ? 0 : most * random.Uniform(); };
+  config.lose = rate(0.03);
+  config.duplicate = rate(0.1);
+  config.break_stream = rate(0.01);
+  config.slow = rate(0.2);
+  config.fault_rate = rate(0.05);
+  config.failing_steps = random.Chance(0.3);
+  config.changing_steps = random.Chance(0.15);
+  config.kill_ps = random.Chance(0.1);
+  config.restart_ps = random.Chance(0.7);
+  return config;
+}
+
+SimResult RunSimulation(const SimConfig& config) { return Cluster(config).Run(); }
+
+}  // namespace divvy::sim

@@ -1,0 +1,52 @@
+// A whole cluster of the real cores in one thread: a program of random calls, random faults, and the invariants of the protocol checked all the way.
+//
+// What is checked (protocol section 17; X7 and X16 as far as a job without checkpoints has them):
+//   X1   no ps applies an id twice                             X2   at rest: each finished entry applied once at each participant, no other id anywhere,
+//   X5   at most one attempt of an id can be applied                and every variable holds exactly the sum of what finished
+//   X7   what ps and streams remember is bounded               X8   a step that failed or was cancelled is in no ps once the next call has raised
+//   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen)
+//   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
+//   X14  ids are never used twice                              X16  once faults stop all ends well, within bounded virtual time
+//   X18  the same seed gives the same trace                    (X6 and X15 are tested on the ps alone: ps_server/core)
+#ifndef DIVVY_TESTS_SIM_SIM_CLUSTER_H_
+#define DIVVY_TESTS_SIM_SIM_CLUSTER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace divvy::sim {
+
+struct SimConfig {
+  uint64_t seed = 1;
+  int num_ps = 2, num_workers = 2, num_variables = 3, rounds = 4;
+  double lose = 0, duplicate = 0, break_stream = 0, slow = 0;   // rates of each message
+  double fault_rate = 0;                                        // of larger faults, each 10 ms of virtual time
+  bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
+  bool kill_ps = false, restart_ps = false;                     // ends the job with Unavailable
+  bool failing_steps = false;                                   // step functions fail now and then
+  bool changing_steps = false;                                  // a re-run fails, or touches other ps: may end the job
+  absl::Duration fault_time = absl::Seconds(30);                // then they stop
+  bool trace = false;
+};
+
+// The configuration that the explorer runs for a seed.
+SimConfig ConfigOf(uint64_t seed);
+
+struct SimResult {
+  absl::Status violation;          // OK: every invariant held
+  uint64_t trace_hash = 0;
+  int64_t events = 0, finished_steps = 0, failed_steps = 0, fences = 0, reruns = 0, half_applied = 0, faults = 0;
+  bool job_lost = false;           // ended with Unavailable, as it had to
+  absl::Duration virtual_time;
+  std::vector<std::string> trace;  // with SimConfig::trace
+};
+
+SimResult RunSimulation(const SimConfig& config);
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_SIM_CLUSTER_H_

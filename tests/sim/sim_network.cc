@@ -1,0 +1,187 @@
+#include "tests/sim/sim_network.h"
+
+#include <algorithm>
+
+namespace divvy::sim {
+
+void NodeExecutor::RunTask(const std::shared_ptr<State>& state, Task task) {
+  if (!state->alive) return;
+  if (state->paused) {
+    state->kept.push_back(std::move(task));
+  } else {
+    task();
+  }
+}
+
+void NodeExecutor::PostAfter(absl::Duration delay, Task task) {
+  if (!state_->alive) return;
+  world_.PostAfter(delay, [state = state_, task = std::move(task)]() mutable { RunTask(state, std::move(task)); });
+}
+
+void NodeExecutor::Kill() {
+  state_->alive = false;
+  state_->kept.clear();
+}
+
+void NodeExecutor::Resume() {
+  state_->paused = false;
+  std::deque<Task> kept;
+  kept.swap(state_->kept);
+  for (Task& task : kept) Post(std::move(task));
+}
+
+std::shared_ptr<Node> Network::Boot(const std::string& address) {
+  Kill(address);
+  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_), nullptr});
+  nodes_[address] = node;
+  return node;
+}
+
+void Network::Kill(const std::string& address) {
+  const std::shared_ptr<Node> node = Find(address);
+  if (node == nullptr) return;
+  node->executor->Kill();
+  BreakStreams(address);
+  nodes_.erase(address);
+}
+
+std::shared_ptr<Node> Network::Find(const std::string& address) const {
+  const auto found = nodes_.find(address);
+  return found == nodes_.end() ? nullptr : found->second;
+}
+
+absl::Duration Network::Delay() {
+  absl::Duration delay = rates_.latency * (0.5 + random_.Uniform());
+  if (random_.Chance(rates_.slow)) delay += rates_.slow_by * random_.Uniform();
+  return delay;
+}
+
+std::vector<absl::Duration> Network::Arrivals(const std::string& from, const std::string& to) {
+  ++messages_;
+  std::vector<absl::Duration> arrivals;
+  if (CutOff(from, to) || random_.Chance(rates_.lose)) return arrivals;
+  arrivals.push_back(Delay());
+  if (random_.Chance(rates_.duplicate)) arrivals.push_back(Delay() * 5);
+  return arrivals;
+}
+
+// A connection: two ordered ways. Whatever breaks it, each side learns so by itself, perhaps late; frames under way are lost.
+class Wire : public std::enable_shared_from_this<Wire> {
+ public:
+  Wire(Network& network, std::shared_ptr<Node> coordinator, std::string worker, std::shared_ptr<StreamListener<FromWorker>> listener)
+      : network_(network), coordinator_(std::move(coordinator)), worker_address_(std::move(worker)), coordinator_side_(std::move(listener)) {}
+
+  void Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept);
+  void ToTheWorker(StreamFrame<ToWorker> frame);
+  void ToTheCoordinator(StreamFrame<FromWorker> frame);
+  // `by_coordinator`, `by_worker`: that side closed it and hears nothing more.
+  void Break(bool by_coordinator = false, bool by_worker = false);
+  bool touches(const std::string& address) const { return address == coordinator_->address || address == worker_address_; }
+
+ private:
+  // Runs `deliver` at `node` after a delay, after everything sent that way before.
+  void InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node, absl::Duration& last, std::function<void()> deliver);
+
+  Network& network_;
+  const std::shared_ptr<Node> coordinator_;
+  const std::string worker_address_;
+  std::shared_ptr<Node> worker_;
+  std::shared_ptr<StreamListener<FromWorker>> coordinator_side_;
+  std::shared_ptr<StreamListener<ToWorker>> worker_side_;
+  absl::Duration last_to_worker_, last_to_coordinator_;   // virtual times of the last deliveries
+  bool broken_ = false;
+};
+
+namespace {
+
+class CoordinatorEnd : public StreamConnection<ToWorker> {
+ public:
+  explicit CoordinatorEnd(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  void Send(StreamFrame<ToWorker> frame) override { wire_->ToTheWorker(std::move(frame)); }
+  void Close() override { wire_->Break(/*by_coordinator=*/true); }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+};
+
+class WorkerEnd : public StreamConnection<FromWorker> {
+ public:
+  explicit WorkerEnd(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  void Send(StreamFrame<FromWorker> frame) override { wire_->ToTheCoordinator(std::move(frame)); }
+  void Close() override { wire_->Break(false, /*by_worker=*/true); }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+};
+
+}  // namespace
+
+void Wire::InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node, absl::Duration& last, std::function<void()> deliver) {
+  ++network_.messages_;
+  if (broken_) return;
+  if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
+  if (network_.CutOff(from, to)) return;   // the other side hears nothing; nobody is told
+  const absl::Duration now = network_.world_.clock().Elapsed();
+  last = std::max(now + network_.Delay(), last + absl::Nanoseconds(1));
+  network_.world_.PostAfter(last - now, [self = shared_from_this(), node, deliver = std::move(deliver)] {
+    if (!self->broken_) node->executor->Post(deliver);
+  });
+}
+
+void Wire::Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept) {
+  worker_ = network_.Find(worker_address_);
+  if (worker_ == nullptr || worker_->core == nullptr) return Break();
+  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_, [self = shared_from_this(), accept] {
+    self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self));
+  });
+}
+
+void Wire::ToTheWorker(StreamFrame<ToWorker> frame) {
+  if (worker_ == nullptr) return;
+  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_, [self = shared_from_this(), frame = std::move(frame)] {
+    if (self->worker_side_ != nullptr && !self->broken_) self->worker_side_->OnFrame(frame);
+  });
+}
+
+void Wire::ToTheCoordinator(StreamFrame<FromWorker> frame) {
+  InOrder(worker_address_, coordinator_->address, coordinator_, last_to_coordinator_, [self = shared_from_this(), frame = std::move(frame)] {
+    if (self->coordinator_side_ != nullptr && !self->broken_) self->coordinator_side_->OnFrame(frame);
+  });
+}
+
+void Wire::Break(bool by_coordinator, bool by_worker) {
+  if (broken_) return;
+  broken_ = true;
+  const auto late = [this] { return network_.random_.Chance(0.3) ? network_.rates_.slow_by * network_.random_.Uniform() : network_.rates_.latency; };
+  const absl::Duration to_coordinator = late(), to_worker = late();
+  if (!by_coordinator) {
+    network_.world_.PostAfter(to_coordinator, [self = shared_from_this()] {
+      self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); });
+    });
+  }
+  if (!by_worker && worker_ != nullptr) {
+    network_.world_.PostAfter(to_worker, [self = shared_from_this()] {
+      self->worker_->executor->Post([self] {
+        if (self->worker_side_ != nullptr) self->worker_side_->OnBroken();
+      });
+    });
+  }
+}
+
+std::shared_ptr<StreamConnection<ToWorker>> Network::Open(
+    const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
+    std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)> accept) {
+  auto wire = std::make_shared<Wire>(*this, from, to, std::move(listener));
+  wires_.erase(std::remove_if(wires_.begin(), wires_.end(), [](const auto& weak) { return weak.expired(); }), wires_.end());
+  wires_.push_back(wire);
+  wire->Start(accept);
+  return std::make_shared<CoordinatorEnd>(wire);
+}
+
+void Network::BreakStreams(const std::string& address) {
+  for (const auto& weak : std::vector<std::weak_ptr<Wire>>(wires_)) {
+    if (const auto wire = weak.lock(); wire != nullptr && wire->touches(address)) wire->Break();
+  }
+}
+
+}  // namespace divvy::sim

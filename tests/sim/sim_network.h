@@ -1,0 +1,132 @@
+// A network that loses, doubles, delays and reorders, between nodes that die, stop and come back: all of it from one seed, in virtual time.
+#ifndef DIVVY_TESTS_SIM_SIM_NETWORK_H_
+#define DIVVY_TESTS_SIM_SIM_NETWORK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/clients.h"
+
+namespace divvy::sim {
+
+// The executor of one process life. What it was given is dropped once it is killed and kept for later while it is paused (SIGSTOP).
+class NodeExecutor : public Executor {
+ public:
+  explicit NodeExecutor(Executor& world) : world_(world), state_(std::make_shared<State>()) {}
+  void Post(Task task) override { PostAfter(absl::ZeroDuration(), std::move(task)); }
+  void PostAfter(absl::Duration delay, Task task) override;
+  void PostBlocking(std::string name, Task task) override { Post(std::move(task)); }
+
+  void Kill();
+  void Pause() { state_->paused = true; }
+  void Resume();
+  bool alive() const { return state_->alive; }
+  bool paused() const { return state_->paused; }
+
+ private:
+  struct State {
+    bool alive = true, paused = false;
+    std::deque<Task> kept;
+  };
+  static void RunTask(const std::shared_ptr<State>& state, Task task);
+  Executor& world_;
+  const std::shared_ptr<State> state_;
+};
+
+struct FaultRates {
+  double lose = 0, duplicate = 0;          // of each message
+  double break_stream = 0;                 // of each frame: the connection breaks there
+  double slow = 0;                         // of each message: late by up to slow_by
+  absl::Duration latency = absl::Milliseconds(1), slow_by = absl::Milliseconds(200);
+};
+
+// One process on the network.
+struct Node {
+  std::string address;
+  std::shared_ptr<NodeExecutor> executor;
+  std::shared_ptr<void> core;              // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
+};
+
+class Network {
+ public:
+  Network(SimExecutor& world, uint64_t seed) : world_(world), random_(seed) {}
+
+  // The process at `address` from now on; another that was there is gone. The core may be set later.
+  std::shared_ptr<Node> Boot(const std::string& address);
+  // Kills the process at `address`: its memory is gone, its connections break.
+  void Kill(const std::string& address);
+  std::shared_ptr<Node> Find(const std::string& address) const;
+
+  void set_rates(FaultRates rates) { rates_ = rates; }
+  // Cuts the way from one address to another (one way), until Heal.
+  void Cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
+  void Heal(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
+  void HealAll() { cuts_.clear(); }
+  void BreakStreams(const std::string& address);
+  int64_t messages() const { return messages_; }
+
+  // A request from `from` to `to`: `deliver` runs there with a way to answer. `done` runs at `from` once, by `deadline` at the latest.
+  template <typename Reply>
+  void Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, Callback<Reply>)> deliver,
+            Callback<Reply> done);
+
+  // A connection of a Steps stream, opened by the coordinator at `from`.
+  std::shared_ptr<StreamConnection<ToWorker>> Open(const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
+                                                   std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)> accept);
+
+ private:
+  friend class Wire;
+  bool CutOff(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) > 0; }
+  absl::Duration Delay();
+  // The times at which a message sent now arrives: none if it is lost, two if it is doubled.
+  std::vector<absl::Duration> Arrivals(const std::string& from, const std::string& to);
+
+  SimExecutor& world_;
+  Random random_;
+  FaultRates rates_;
+  std::map<std::string, std::shared_ptr<Node>> nodes_;
+  std::set<std::pair<std::string, std::string>> cuts_;
+  std::vector<std::weak_ptr<class Wire>> wires_;
+  int64_t messages_ = 0;
+};
+
+template <typename Reply>
+void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, Callback<Reply>)> deliver,
+                   Callback<Reply> done) {
+  struct Pending {
+    Callback<Reply> done;
+  };
+  auto pending = std::make_shared<Pending>(Pending{std::move(done)});
+  const auto answer = [from, pending](absl::StatusOr<Reply> reply) {
+    from->executor->Post([pending, reply = std::move(reply)]() mutable {
+      if (pending->done == nullptr) return;
+      const Callback<Reply> done = std::exchange(pending->done, nullptr);
+      done(std::move(reply));
+    });
+  };
+  world_.PostAfter(deadline, [answer, to] { answer(absl::DeadlineExceededError(to + " did not answer")); });
+  for (const absl::Duration arrival : Arrivals(from->address, to)) {
+    world_.PostAfter(arrival, [this, from, to, deliver, answer] {
+      const std::shared_ptr<Node> node = Find(to);
+      if (node == nullptr || node->core == nullptr) return answer(absl::UnavailableError(to + ": connection refused"));
+      node->executor->Post([this, node, from, to, deliver, answer] {
+        deliver(*node, [this, from, to, answer](absl::StatusOr<Reply> reply) {
+          for (const absl::Duration back : Arrivals(to, from->address)) world_.PostAfter(back, [answer, reply] { answer(reply); });
+        });
+      });
+    });
+  }
+}
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_SIM_NETWORK_H_

@@ -1,0 +1,65 @@
+// The explorer over fixed ranges of seeds: what `tools/test` runs. A failing seed prints the command that replays it with its trace.
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/sim/sim_cluster.h"
+
+namespace divvy::sim {
+namespace {
+
+std::string Replay(uint64_t seed) { return absl::StrCat("bazel run //tests/sim:explore -- --seeds=1 --trace --from=", seed); }
+
+class SimTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SimTest, EveryInvariantHoldsOverTheSeeds) {
+  constexpr int kSeeds = 50;
+  int64_t steps = 0, fences = 0, faults = 0, lost = 0;
+  for (int i = 0; i < kSeeds; ++i) {
+    const uint64_t seed = 1 + static_cast<uint64_t>(GetParam()) * kSeeds + i;
+    const SimResult result = RunSimulation(ConfigOf(seed));
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation << "\n  " << Replay(seed);
+    steps += result.finished_steps;
+    fences += result.reruns;
+    faults += result.faults;
+    lost += result.job_lost;
+  }
+  std::cout << kSeeds << " seeds: " << steps << " steps finished, " << fences << " re-runs, " << faults << " faults, " << lost << " jobs lost with their ps\n";
+  EXPECT_GT(steps, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, ::testing::Range(0, 12));
+
+TEST(SimDeterminismTest, TheSameSeedGivesTheSameTrace) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const SimResult first = RunSimulation(ConfigOf(seed)), second = RunSimulation(ConfigOf(seed));
+    EXPECT_EQ(first.trace_hash, second.trace_hash) << "seed " << seed;
+    EXPECT_EQ(first.events, second.events) << "seed " << seed;
+  }
+}
+
+TEST(SimCalmTest, WithoutFaultsEveryStepFinishesAtTheFirstAttempt) {
+  SimConfig config;
+  config.seed = 7;
+  config.rounds = 6;
+  const SimResult result = RunSimulation(config);
+  EXPECT_TRUE(result.violation.ok()) << result.violation;
+  EXPECT_GT(result.finished_steps, 0);
+  EXPECT_EQ(result.faults, 0);
+}
+
+TEST(SimPsLossTest, ALostParameterServerEndsTheJobWithUnavailableThatNamesIt) {
+  int lost = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.kill_ps = true;
+    config.fault_rate = 0.05;
+    config.rounds = 8;
+    const SimResult result = RunSimulation(config);   // checks the error itself
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    lost += result.job_lost;
+  }
+  EXPECT_GT(lost, 0);
+}
+
+}  // namespace
+}  // namespace divvy::sim
