@@ -20,7 +20,8 @@ template <typename T>
 T Quotient(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return 0;
-    if (b == static_cast<T>(-1)) return static_cast<T>(typename Computed<T>::type{0} - static_cast<typename Computed<T>::type>(a));
+    // The least number has no positive twin.
+    if (std::is_signed_v<T> && b == static_cast<T>(-1)) return static_cast<T>(typename Computed<T>::type{0} - static_cast<typename Computed<T>::type>(a));
   }
   return a / b;
 }

@@ -1,0 +1,399 @@
+#include "ps_server/core/commit_plan.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/random.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gtest/gtest.h"
+#include "optimizers/apply.h"
+#include "ps_server/core/applied_table.h"
+#include "ps_server/core/element_ops.h"
+#include "ps_server/core/read_plan.h"
+
+namespace divvy {
+namespace {
+
+ShardKey Key(int slot = 0, int part = 0) { return {VariableId(1), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)}; }
+
+// A shard of values computed at once, in `table`.
+Shard& Make(ShardTable& table, ShardKey key, Shape shape, DType dtype, Initializer initializer = Zeros(), int64_t block_bytes = 1 << 20, int64_t first_row = 0,
+            Shape full_shape = {-1}) {
+  ShardSpec spec;
+  spec.key = key;
+  spec.name = key.slot == 0 ? "w" : absl::StrCat("w/slot", key.slot);
+  spec.dtype = dtype;
+  spec.shape = shape;
+  spec.full_shape = full_shape == Shape{-1} ? shape : full_shape;
+  spec.first_row = first_row;
+  spec.initializer = initializer;
+  const auto variable = table.find(Key(0, key.part));
+  const Shard* whole = key.slot == 0 ? nullptr : variable->second.get();
+  EXPECT_TRUE(Shard::Check(spec, whole == nullptr ? nullptr : &whole->spec()).ok());
+  const std::shared_ptr<Shard> shard = *Shard::Create(spec, 3, block_bytes, whole);
+  for (int64_t block = 0; block < shard->blocks().count(); ++block) EXPECT_TRUE(shard->Initialize(block).ok());
+  table[key] = shard;
+  return *shard;
+}
+
+CommitPart Part(WriteOp op, Tensor values, std::vector<int64_t> rows = {}, ShardKey key = Key()) {
+  CommitPart part;
+  part.shard = key;
+  part.op = op;
+  part.values = std::move(values);
+  if (!rows.empty()) part.rows = Tensor::Vector<int64_t>(rows);
+  return part;
+}
+
+CommitPart Gradient(const OptimizerStep& step, std::vector<uint8_t> slots, Tensor values, std::vector<int64_t> rows = {}, ShardKey key = Key()) {
+  CommitPart part = Part(WriteOp::kGradient, std::move(values), std::move(rows), key);
+  part.optimizer = step;
+  part.slots = std::move(slots);
+  return part;
+}
+
+// Applies at once; the units backwards, for their order must not matter.
+absl::Status Apply(std::vector<CommitPart> parts, const ShardTable& table, int64_t unit_bytes = 1) {
+  absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(parts), table, unit_bytes);
+  if (!plan.ok()) return plan.status();
+  for (int64_t unit = plan->units(); unit-- > 0;) plan->Apply(unit);
+  return absl::OkStatus();
+}
+
+template <typename T>
+std::vector<T> ValuesOf(const Shard& shard) {
+  const Tensor copy = *shard.Copy();
+  const auto values = *copy.values<T>();
+  return {values.begin(), values.end()};
+}
+
+// ---- element operations ------------------------------------------------------------------------------------------------------------------------------
+
+template <typename T>
+std::vector<T> After(WriteOp op, std::vector<T> target, const std::vector<T>& update) {
+  EXPECT_TRUE(TakesElements(op, DTypeOf<T>::value));
+  ApplyElements(op, DTypeOf<T>::value, target.data(), update.data(), static_cast<int64_t>(target.size()));
+  return target;
+}
+
+TEST(ElementOpsTest, DoWhatTheirNamesSay) {
+  const std::vector<float> x = {6, 2, -3}, y = {4, 8, -2};
+  EXPECT_EQ(After<float>(WriteOp::kAssign, x, y), y);
+  EXPECT_EQ(After<float>(WriteOp::kScatterUpdate, x, y), y);
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterAdd}) EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{10, 10, -5}));
+  for (WriteOp op : {WriteOp::kSub, WriteOp::kScatterSub}) EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{2, -6, -1}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMul, x, y), (std::vector<float>{24, 16, 6}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterDiv, x, y), (std::vector<float>{1.5, 0.25, 1.5}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMin, x, y), (std::vector<float>{4, 2, -3}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMax, x, y), (std::vector<float>{6, 8, -2}));
+}
+
+TEST(ElementOpsTest, TakeEveryArithmeticType) {
+  EXPECT_EQ(After<double>(WriteOp::kScatterDiv, {1}, {8}), std::vector<double>{0.125});
+  EXPECT_EQ(After<int8_t>(WriteOp::kScatterMul, {-5}, {7}), std::vector<int8_t>{-35});
+  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterMax, {200}, {7}), std::vector<uint8_t>{200});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3}) << "towards zero";
+  EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}), std::vector<int64_t>{-1});
+  const std::vector<Half> half = After<Half>(WriteOp::kAdd, {Half::FromFloat(1.5f)}, {Half::FromFloat(2)});
+  EXPECT_EQ(half[0].ToFloat(), 3.5f);
+  const std::vector<BFloat16> brain = After<BFloat16>(WriteOp::kScatterMul, {BFloat16::FromFloat(3)}, {BFloat16::FromFloat(-2)});
+  EXPECT_EQ(brain[0].ToFloat(), -6.0f);
+}
+
+TEST(ElementOpsTest, IntegersWrapAndDivisionByZeroIsZero) {
+  constexpr int32_t kMin = std::numeric_limits<int32_t>::min(), kMax = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(After<int32_t>(WriteOp::kAdd, {kMax}, {1}), std::vector<int32_t>{kMin});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterMul, {kMin}, {-1}), std::vector<int32_t>{kMin});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {kMin, 5}, {-1, 0}), (std::vector<int32_t>{kMin, 0}));
+  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterDiv, {254, 255}, {255, 255}), (std::vector<uint8_t>{0, 1}));
+  EXPECT_EQ(After<uint8_t>(WriteOp::kSub, {0}, {1}), std::vector<uint8_t>{255});
+  EXPECT_TRUE(std::isinf(After<float>(WriteOp::kScatterDiv, {1}, {0})[0]));
+}
+
+TEST(ElementOpsTest, BoolsAreAssignedAndNothingElse) {
+  for (WriteOp op : {WriteOp::kAssign, WriteOp::kScatterUpdate}) EXPECT_TRUE(TakesElements(op, DType::kBool));
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterMul, WriteOp::kScatterMax, WriteOp::kGradient}) EXPECT_FALSE(TakesElements(op, DType::kBool));
+  EXPECT_FALSE(TakesElements(WriteOp::kGradient, DType::kFloat32));
+  EXPECT_FALSE(TakesElements(WriteOp::kAssign, DType::kString));
+  bool target = true;
+  const bool update = false;
+  ApplyElements(WriteOp::kAssign, DType::kBool, &target, &update, 1);
+  EXPECT_FALSE(target);
+}
+
+// ---- writes ------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(CommitPlanTest, EveryOccurrenceOfAScatteredRowCountsAndTheLastUpdateStays) {
+  for (int64_t block_bytes : {4, 8, 1000}) {
+    ShardTable table;
+    Shard& w = Make(table, Key(), {4}, DType::kFloat32, Ones(), block_bytes);
+    ASSERT_TRUE(Apply({Part(WriteOp::kScatterAdd, Tensor::Vector<float>({1, 2, 3, 4}), {3, 0, 3, 3})}, table).ok());
+    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 1, 1, 9}));
+    ASSERT_TRUE(Apply({Part(WriteOp::kScatterUpdate, Tensor::Vector<float>({5, 6, 7}), {1, 2, 1})}, table).ok());
+    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 7, 6, 9}));
+    ASSERT_TRUE(Apply({Part(WriteOp::kScatterMul, Tensor::Vector<float>({2, 2}), {0, 0}), Part(WriteOp::kScatterMin, Tensor::Vector<float>({4, 5}), {3, 3})}, table).ok());
+    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{12, 7, 6, 4}));
+  }
+}
+
+TEST(CommitPlanTest, PartsOfOneShardApplyInTheOrderGiven) {
+  for (int64_t block_bytes : {8, 16, 1000}) {
+    ShardTable table;
+    Shard& w = Make(table, Key(), {3, 2}, DType::kInt32, Zeros(), block_bytes);
+    const Tensor values = *Tensor::Copy<int32_t>({3, 2}, {1, 2, 3, 4, 5, 6});
+    const Tensor row = *Tensor::Copy<int32_t>({1, 2}, {10, 20});
+    ASSERT_TRUE(Apply({Part(WriteOp::kAssign, values), Part(WriteOp::kScatterMul, row, {1}), Part(WriteOp::kAdd, values), Part(WriteOp::kScatterUpdate, row, {0})}, table).ok());
+    EXPECT_EQ(ValuesOf<int32_t>(w), (std::vector<int32_t>{10, 20, 33, 84, 10, 12}));
+  }
+}
+
+TEST(CommitPlanTest, ScalarsEmptyShardsAndEmptyRowsAreFine) {
+  ShardTable table;
+  Shard& scalar = Make(table, Key(), {}, DType::kFloat64, Ones());
+  Make(table, Key(0, 1), {0, 3}, DType::kFloat32);
+  Make(table, Key(0, 2), {3, 0}, DType::kFloat32);
+  ASSERT_TRUE(Apply({Part(WriteOp::kAdd, Tensor::Scalar<double>(2))}, table).ok());
+  EXPECT_EQ(ValuesOf<double>(scalar), std::vector<double>{3});
+  CommitPart none = Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {0, 0}), {}, Key(0, 2));
+  none.rows = Tensor::Vector<int64_t>({});
+  EXPECT_TRUE(Apply({Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {0, 3}), {}, Key(0, 1)), none}, table).ok());
+  EXPECT_TRUE(Apply({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {2, 0}), {2, 0}, Key(0, 2))}, table).ok());
+}
+
+TEST(CommitPlanTest, WorkIsCutIntoUnitsOfTheBlocksTouched) {
+  ShardTable table;
+  Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);   // 10 blocks of 10 rows
+  const auto units = [&](std::vector<CommitPart> parts, int64_t bytes) { return CommitPlan::Make(std::move(parts), table, bytes)->units(); };
+  EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 160), 10);
+  EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4) << "three blocks a unit";
+  EXPECT_EQ(units({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {4, 4}), {95, 3, 90, 4})}, 160), 2);
+}
+
+// ---- gradients ---------------------------------------------------------------------------------------------------------------------------------------
+
+void MakeSlots(ShardTable& table, const Optimizer& optimizer, int part) {
+  const std::shared_ptr<Shard> variable = table.at(Key(0, part));
+  uint8_t number = 1;
+  for (const SlotSpec& slot : SlotsOf(optimizer)) {
+    const ShardSpec& spec = variable->spec();
+    Make(table, Key(number++, part), slot.ShapeFor(spec.shape), slot.dtype(), Constant{slot.initial_value}, 1 << 20, spec.first_row, slot.ShapeFor(spec.full_shape));
+  }
+}
+
+std::vector<float> RandomValues(Random& random, int64_t n) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(random.Uniform() - 0.5));
+  return values;
+}
+
+// Dense and sparse gradients on [7, 3]: whole and in one block, or in three parts and blocks of one row.
+std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32_t>* counts) {
+  ShardTable table;
+  const std::vector<int64_t> offsets = cut ? std::vector<int64_t>{0, 3, 5, 7} : std::vector<int64_t>{0, 7};
+  const int parts = static_cast<int>(offsets.size()) - 1;
+  std::vector<uint8_t> slots;
+  for (size_t i = 0; i < SlotsOf(optimizer).size(); ++i) slots.push_back(static_cast<uint8_t>(i + 1));
+  for (int part = 0; part < parts; ++part) {
+    Make(table, Key(0, part), {offsets[part + 1] - offsets[part], 3}, DType::kFloat32, GlorotUniform(), cut ? 12 : 1 << 20, offsets[part], {7, 3});
+    MakeSlots(table, optimizer, part);
+  }
+  Random random(11);
+  for (int64_t step = 0; step < 6; ++step) {
+    const std::vector<float> gradient = RandomValues(random, 21);
+    const std::vector<int64_t> named = step % 2 == 0 ? std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6} : std::vector<int64_t>{1, 2, 4};
+    std::vector<CommitPart> commit;
+    for (int part = 0; part < parts; ++part) {
+      std::vector<int64_t> rows;
+      std::vector<float> values;
+      for (int64_t row : named) {
+        if (row < offsets[part] || row >= offsets[part + 1]) continue;
+        rows.push_back(row - offsets[part]);
+        values.insert(values.end(), gradient.begin() + row * 3, gradient.begin() + row * 3 + 3);
+      }
+      if (rows.empty()) continue;
+      const Tensor tensor = *Tensor::Copy<float>({static_cast<int64_t>(rows.size()), 3}, values);
+      commit.push_back(Gradient(StepOf(optimizer, step), slots, tensor, step % 2 == 0 ? std::vector<int64_t>() : rows, Key(0, part)));
+    }
+    EXPECT_TRUE(Apply(commit, table).ok());
+  }
+  std::vector<float> result;
+  for (int part = 0; part < parts; ++part) {
+    for (float value : ValuesOf<float>(*table.at(Key(0, part)))) result.push_back(value);
+    if (counts == nullptr) continue;
+    for (int32_t count : ValuesOf<int32_t>(*table.at(Key(3, part)))) counts->push_back(count);
+  }
+  return result;
+}
+
+TEST(GradientTest, ShardedAndUnshardedAreBitwiseEqualForEveryOptimizer) {
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(Ftrl{0.1})}) {
+    EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr)) << OptimizerName(optimizer);
+  }
+}
+
+TEST(GradientTest, AdamsTCountsTheGradientsOfEachRow) {
+  std::vector<int32_t> whole, cut;
+  Train(Adam{0.1}, false, &whole);
+  Train(Adam{0.1}, true, &cut);
+  EXPECT_EQ(whole, (std::vector<int32_t>{3, 6, 6, 3, 6, 3, 3}));
+  EXPECT_EQ(cut, whole);
+}
+
+TEST(GradientTest, EqualsTheOptimizersOwnArithmetic) {
+  ShardTable table;
+  Shard& w = Make(table, Key(), {2}, DType::kFloat32, Ones());
+  MakeSlots(table, Momentum{0.5}, 0);
+  ASSERT_TRUE(Apply({Gradient(StepOf(Momentum{0.5}, 0), {1}, Tensor::Vector<float>({2, 4}))}, table).ok());
+  EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{0, -1}));
+  EXPECT_EQ(ValuesOf<float>(*table.at(Key(1))), (std::vector<float>{-1, -2}));
+  ASSERT_TRUE(Apply({Gradient(StepOf(Sgd{0.5}, 0), {}, Tensor::Scalar<float>(2).Reshape({1}).value(), {1})}, table).ok());
+  EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{0, -2}));
+}
+
+// ---- refusals ----------------------------------------------------------------------------------------------------------------------------------------
+
+class RefusalTest : public testing::Test {
+ protected:
+  RefusalTest() {
+    Make(table_, Key(), {3, 2}, DType::kFloat32);
+    MakeSlots(table_, Adam{0.1}, 0);
+    Make(table_, Key(0, 1), {3, 2}, DType::kBool);
+    Make(table_, Key(0, 2), {}, DType::kFloat32);
+  }
+  // What is refused, and with words that contain `text`.
+  void Refuses(CommitPart part, absl::string_view text, Reason reason = Reason::kBadCommit) {
+    const absl::Status status = Apply({std::move(part)}, table_);
+    EXPECT_EQ(ReasonOf(status), reason) << status;
+    EXPECT_NE(std::string(status.message()).find(std::string(text)), std::string::npos) << status;
+  }
+  Tensor Whole() const { return *Tensor::Zeros(DType::kFloat32, {3, 2}); }
+  Tensor Rows(int64_t n) const { return *Tensor::Zeros(DType::kFloat32, {n, 2}); }
+  const OptimizerStep adam_ = StepOf(Adam{0.1}, 0);
+  ShardTable table_;
+};
+
+TEST_F(RefusalTest, ShardsThatAreNotHere) {
+  Refuses(Part(WriteOp::kAdd, Whole(), {}, Key(0, 9)), "no shard 1/slot 0/part 9", Reason::kUnknownShard);
+  Refuses(Gradient(adam_, {1, 2, 9}, Whole()), "no shard 1/slot 9/part 0", Reason::kUnknownShard);
+  Refuses(Part(WriteOp::kAssign, Whole(), {}, Key(1)), "slots are written by gradients");
+  EXPECT_EQ(ReasonOf(Apply({}, table_)), Reason::kBadCommit);
+}
+
+TEST_F(RefusalTest, RowsThatDoNotFit) {
+  Refuses(Part(WriteOp::kScatterAdd, Whole()), "needs rows");
+  Refuses(Part(WriteOp::kAssign, Rows(1), {1}), "takes no rows");
+  Refuses(Part(WriteOp::kScatterAdd, Rows(1), {3}), "row 3 is outside its 3 rows");
+  Refuses(Part(WriteOp::kScatterAdd, Rows(1), {-1}), "row -1 is outside");
+  Refuses(Part(WriteOp::kScatterAdd, Tensor::Scalar<float>(1), {0}, Key(0, 2)), "a scalar has no rows");
+  CommitPart floats = Part(WriteOp::kScatterAdd, Rows(1));
+  floats.rows = Tensor::Vector<float>({1});
+  Refuses(floats, "rows are float32 [1], and not int64 [n]");
+  Refuses(Gradient(adam_, {1, 2, 3}, Rows(2), {1, 1}), "unique and rising");
+  Refuses(Gradient(adam_, {1, 2, 3}, Rows(2), {2, 1}), "unique and rising");
+}
+
+TEST_F(RefusalTest, ValuesThatDoNotFit) {
+  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {2, 3})), "values are float32 [2, 3], and must be float32 [3, 2]");
+  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat64, {3, 2})), "values are float64 [3, 2], and must be float32 [3, 2]");
+  Refuses(Part(WriteOp::kScatterAdd, Rows(2), {1}), "must be float32 [1, 2]");
+  Refuses(Part(WriteOp::kAdd, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)), "bool does not take it");
+}
+
+TEST_F(RefusalTest, OptimizersThatDoNotFit) {
+  CommitPart none = Part(WriteOp::kGradient, Whole());
+  Refuses(none, "names no optimizer");
+  CommitPart needless = Part(WriteOp::kAdd, Whole());
+  needless.optimizer = adam_;
+  Refuses(needless, "takes no optimizer");
+  Refuses(Gradient(adam_, {1, 2}, Whole()), "Adam has 3 slots, and 2 were named");
+  Refuses(Gradient(adam_, {1, 1, 3}, Whole()), "named twice");
+  Refuses(Gradient(adam_, {0, 2, 3}, Whole()), "or is the variable");
+  Refuses(Gradient(adam_, {1, 3, 2}, Whole()), "slot 3 is none of Adam");
+  Refuses(Gradient(StepOf(Sgd{0.1}, 0), {}, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)), "optimizers need float32");
+  OptimizerStep broken = adam_;
+  broken.beta1 = 2;
+  Refuses(Gradient(broken, {1, 2, 3}, Whole()), "beta1");
+}
+
+// ---- the small parts ---------------------------------------------------------------------------------------------------------------------------------
+
+TEST(BlocksTest, AreWholeRowsUpToTheLimitAndAtLeastOne) {
+  const Blocks small(10, 8, 24), wide(3, 100, 24), empty(0, 8, 24), thin(5, 0, 24);
+  EXPECT_EQ(small.rows_per_block(), 3);
+  EXPECT_EQ(small.count(), 4);
+  EXPECT_EQ(small.first_row(3), 9);
+  EXPECT_EQ(small.end_row(3), 10);
+  EXPECT_EQ(wide.rows_per_block(), 1);
+  EXPECT_EQ(empty.count(), 0);
+  EXPECT_EQ(thin.count(), 1) << "rows without bytes are one block";
+  const std::vector<int64_t> rows = {9, 0, 4, 1, 0};
+  const std::vector<int64_t> order = small.OrderByBlock(rows);
+  EXPECT_EQ(order, (std::vector<int64_t>{1, 3, 4, 2, 0}));
+  EXPECT_EQ(small.PositionsIn(0, rows, order).size(), 3u);
+  EXPECT_TRUE(small.PositionsIn(2, rows, order).empty());
+}
+
+TEST(UnitListTest, GroupsSmallPiecesAndLeavesLargeOnesAlone) {
+  UnitList units(10);
+  for (int64_t bytes : {4, 4, 4, 30, 0, 10}) units.AddPiece(bytes);
+  ASSERT_EQ(units.count(), 4);
+  EXPECT_EQ(units.pieces(0), (std::pair<size_t, size_t>{0, 2}));
+  EXPECT_EQ(units.pieces(1), (std::pair<size_t, size_t>{2, 3}));
+  EXPECT_EQ(units.pieces(2), (std::pair<size_t, size_t>{3, 4}));
+  EXPECT_EQ(units.pieces(3), (std::pair<size_t, size_t>{4, 6}));
+}
+
+TEST(RunUnitsTest, RunsEachOnceThenDoneOnceForAnyCountAndOrder) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimExecutor executor(seed);
+    const auto owner = std::make_shared<int>();
+    const int64_t count = static_cast<int64_t>(seed % 15);
+    std::vector<int> runs(static_cast<size_t>(count));
+    int done = 0;
+    RunUnits(executor, owner, count, [&](int64_t unit) { ++runs[static_cast<size_t>(unit)]; }, [&] {
+      ++done;
+      EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 1)) << "seed " << seed;
+    });
+    executor.RunUntilIdle();
+    EXPECT_EQ(done, 1) << "seed " << seed;
+  }
+}
+
+TEST(RunUnitsTest, StopsWhenItsOwnerIsGone) {
+  SimExecutor executor(1);
+  auto owner = std::make_shared<int>();
+  int runs = 0;
+  RunUnits(executor, owner, 100, [&](int64_t) { ++runs; }, [] { ADD_FAILURE(); });
+  for (int i = 0; i < 5; ++i) executor.RunOne();
+  owner.reset();
+  executor.RunUntilIdle();
+  EXPECT_EQ(runs, 5);
+}
+
+TEST(AppliedTableTest, ForgetsWhatIsClosedAndApplied) {
+  AppliedTable table;
+  for (uint64_t id : {1, 2, 3, 9}) {
+    table.Begin({EntryId(id), 2, EntryKind::kStep});
+    if (id != 3) table.Finish(EntryId(id));
+  }
+  EXPECT_EQ(table.Find(EntryId(3)), AppliedTable::State::kApplying);
+  EXPECT_EQ(table.Find(EntryId(4)), AppliedTable::State::kUnknown);
+  table.ForgetClosed({EntryId(5), {EntryId(2)}, 0});
+  EXPECT_EQ(table.Find(EntryId(1)), AppliedTable::State::kUnknown);
+  EXPECT_EQ(table.Find(EntryId(2)), AppliedTable::State::kApplied);
+  EXPECT_EQ(table.Find(EntryId(3)), AppliedTable::State::kApplying) << "until it is settled";
+  EXPECT_EQ(table.Find(EntryId(9)), AppliedTable::State::kApplied);
+  table.Abandon(EntryId(3));
+  EXPECT_EQ(table.size(), 2u);
+  const std::vector<EntryId> query = {EntryId(9), EntryId(1), EntryId(2)};
+  ASSERT_EQ(table.Applied(query).size(), 2u);
+  EXPECT_EQ(table.Applied(query)[0].id, EntryId(9));
+}
+
+}  // namespace
+}  // namespace divvy
