@@ -1,0 +1,255 @@
+#include "base/file_system.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// REQUIRES: errno tells of the operation.
+absl::Status SystemError(absl::string_view operation, absl::string_view name) {
+  const std::string what = absl::StrCat("cannot ", operation, " ", name);
+  if (errno == EIO) return absl::DataLossError(absl::StrCat(what, ": the device failed (EIO)"));
+  return absl::ErrnoToStatus(errno, what);
+}
+
+template <typename Call>
+auto RetryOnSignal(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// An open file of the operating system. Move-only.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() { Close(); }
+  int get() const { return fd_; }
+  // After an interrupted close the descriptor is gone on Linux: never retried.
+  int Close() { return fd_ < 0 ? 0 : close(std::exchange(fd_, -1)); }
+
+ private:
+  int fd_;
+};
+
+absl::StatusOr<Descriptor> Open(const std::string& name, int flags, absl::string_view operation) {
+  const int fd = RetryOnSignal([&] { return open(name.c_str(), flags | O_CLOEXEC, 0666); });
+  if (fd < 0) return SystemError(operation, name);
+  return Descriptor(fd);
+}
+
+// Calls `read_some(done, rest)` until `out` is full or the file ends.
+template <typename ReadSome>
+absl::StatusOr<size_t> ReadFully(absl::Span<char> out, absl::string_view name, ReadSome read_some) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = RetryOnSignal([&] { return read_some(done, out.subspan(done)); });
+    if (got < 0) return SystemError("read", name);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+class RealRandomAccessFile : public RandomAccessFile {
+ public:
+  RealRandomAccessFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+
+  absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const override {
+    return ReadFully(out, name_, [&](size_t done, absl::Span<char> rest) { return pread(file_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done)); });
+  }
+
+ private:
+  const std::string name_;
+  const Descriptor file_;
+};
+
+class RealSequentialFile : public SequentialFile {
+ public:
+  RealSequentialFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+
+  absl::StatusOr<size_t> Read(absl::Span<char> out) override {
+    return ReadFully(out, name_, [&](size_t, absl::Span<char> rest) { return read(file_.get(), rest.data(), rest.size()); });
+  }
+
+ private:
+  const std::string name_;
+  const Descriptor file_;
+};
+
+// Unbuffered: callers write blocks, and what Append has taken outlives the process, if not the machine.
+class RealWritableFile : public WritableFile {
+ public:
+  RealWritableFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+
+  absl::Status Append(absl::string_view bytes) override {
+    RETURN_IF_ERROR(CheckUsable());
+    while (!bytes.empty()) {
+      const ssize_t written = RetryOnSignal([&] { return write(file_.get(), bytes.data(), bytes.size()); });
+      if (written < 0) return state_ = SystemError("write", name_);
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    RETURN_IF_ERROR(CheckUsable());
+    if (RetryOnSignal([&] { return fdatasync(file_.get()); }) < 0) return state_ = SystemError("sync", name_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Close() override {
+    closed_ = true;
+    if (file_.Close() < 0 && state_.ok()) state_ = SystemError("close", name_);
+    return state_;
+  }
+
+ private:
+  absl::Status CheckUsable() const {
+    if (state_.ok() && closed_) return absl::FailedPreconditionError(absl::StrCat(name_, " is closed: open it again to write"));
+    return state_;
+  }
+
+  const std::string name_;
+  Descriptor file_;
+  absl::Status state_;   // the first error
+  bool closed_ = false;
+};
+
+int FlagsOf(WriteMode mode) {
+  switch (mode) {
+    case WriteMode::kReplace: return O_TRUNC;
+    case WriteMode::kAppend: return O_APPEND;
+    case WriteMode::kCreateNew: return O_EXCL;
+  }
+  return O_EXCL;
+}
+
+class RealFileSystem : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& name) override {
+    ASSIGN_OR_RETURN(Descriptor file, Open(name, O_RDONLY, "open"));
+    return std::make_unique<RealRandomAccessFile>(name, std::move(file));
+  }
+
+  absl::StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& name) override {
+    ASSIGN_OR_RETURN(Descriptor file, Open(name, O_RDONLY, "open"));
+    return std::make_unique<RealSequentialFile>(name, std::move(file));
+  }
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name, WriteMode mode) override {
+    ASSIGN_OR_RETURN(Descriptor file, Open(name, O_WRONLY | O_CREAT | FlagsOf(mode), "open for writing"));
+    return std::make_unique<RealWritableFile>(name, std::move(file));
+  }
+
+  absl::StatusOr<FileInfo> Stat(const std::string& name) override {
+    struct stat info;
+    if (stat(name.c_str(), &info) < 0) return SystemError("look up", name);
+    if (S_ISDIR(info.st_mode)) return FileInfo{0, true};
+    return FileInfo{static_cast<uint64_t>(info.st_size), false};
+  }
+
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& directory) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()), closedir);
+    if (stream == nullptr) return SystemError("list", directory);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = readdir(stream.get())) {
+      const absl::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;
+    }
+    if (errno != 0) return SystemError("list", directory);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::Status CreateDirectory(const std::string& directory) override {
+    // From the top down; what is there already is passed over.
+    for (size_t end = 0; end != std::string::npos;) {
+      end = directory.find('/', end + 1);
+      const std::string part = directory.substr(0, end);
+      if (mkdir(part.c_str(), 0777) == 0) continue;
+      const int error = errno;   // EEXIST, EROFS, EACCES ...: no matter if the directory is there
+      const absl::StatusOr<FileInfo> info = Stat(part);
+      if (info.ok() && info->is_directory) continue;
+      errno = info.ok() ? ENOTDIR : error;
+      return SystemError("create directory", part);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) < 0) return SystemError("rename", absl::StrCat(from, " to ", to));
+    return absl::OkStatus();
+  }
+
+  absl::Status Remove(const std::string& name) override {
+    if (remove(name.c_str()) < 0) return SystemError("remove", name);
+    return absl::OkStatus();
+  }
+
+  absl::Status SyncDirectory(const std::string& directory) override {
+    ASSIGN_OR_RETURN(const Descriptor file, Open(directory, O_RDONLY | O_DIRECTORY, "open directory"));
+    if (RetryOnSignal([&] { return fsync(file.get()); }) < 0) return SystemError("sync directory", directory);
+    return absl::OkStatus();
+  }
+};
+
+std::string DirectoryOf(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : name.substr(0, slash);
+}
+
+constexpr size_t kFirstRead = size_t{64} << 10;
+
+}  // namespace
+
+FileSystem& FileSystem::Real() {
+  static RealFileSystem* const file_system = new RealFileSystem;
+  return *file_system;
+}
+
+absl::StatusOr<std::string> FileSystem::ReadFile(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, OpenSequential(name));
+  // The size is a guess: a pipe or a file in /proc says 0, and a file may grow. One byte more than it shows the end in a single read.
+  const absl::StatusOr<FileInfo> info = Stat(name);
+  std::string bytes;
+  size_t length = 0;
+  size_t room = info.ok() && info->size_bytes > 0 ? info->size_bytes + 1 : kFirstRead;
+  while (true) {
+    bytes.resize(room);
+    ASSIGN_OR_RETURN(const size_t got, file->Read(absl::MakeSpan(&bytes[length], room - length)));
+    length += got;
+    if (length < room) break;
+    room *= 2;
+  }
+  bytes.resize(length);
+  return bytes;
+}
+
+absl::Status FileSystem::ReplaceFile(const std::string& name, absl::string_view bytes) {
+  const std::string unfinished = name + ".tmp";
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, OpenForWrite(unfinished, WriteMode::kReplace));
+  RETURN_IF_ERROR(file->Append(bytes));
+  RETURN_IF_ERROR(file->Sync());
+  RETURN_IF_ERROR(file->Close());
+  RETURN_IF_ERROR(Rename(unfinished, name));
+  return SyncDirectory(DirectoryOf(name));
+}
+
+}  // namespace divvy

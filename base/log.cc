@@ -1,0 +1,134 @@
+#include "base/log.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/formatter.h"
+#include "spdlog/logger.h"
+#include "spdlog/pattern_formatter.h"
+#include "spdlog/sinks/stdout_sinks.h"
+
+namespace divvy {
+namespace {
+
+const char* BaseName(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == absl::string_view::npos ? path.data() : path.data() + slash + 1;
+}
+
+const char* SeverityName(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::err: return "ERROR";
+    case spdlog::level::warn: return "WARNING";
+    default: return "INFO";
+  }
+}
+
+spdlog::level::level_enum LevelOf(Severity severity) {
+  switch (severity) {
+    case Severity::kError: return spdlog::level::err;
+    case Severity::kWarning: return spdlog::level::warn;
+    case Severity::kInfo: return spdlog::level::info;
+  }
+  return spdlog::level::err;
+}
+
+class JsonFormatter : public spdlog::formatter {
+ public:
+  explicit JsonFormatter(std::map<std::string, std::string> context) : context_(std::move(context)), time_("%Y-%m-%dT%H:%M:%S.%fZ", spdlog::pattern_time_type::utc, "") {}
+
+  void format(const spdlog::details::log_msg& msg, spdlog::memory_buf_t& out) override {
+    spdlog::memory_buf_t time;
+    time_.format(msg, time);
+    nlohmann::ordered_json line = {{"ts", std::string(time.data(), time.size())}, {"sev", SeverityName(msg.level)}};
+    for (const auto& [name, value] : context_) line[name] = value;
+    line["thread"] = msg.thread_id;
+    line["file"] = msg.source.filename;
+    line["line"] = msg.source.line;
+    line["msg"] = std::string(msg.payload.data(), msg.payload.size());
+    // Text may quote bytes from outside: what is not UTF-8 is replaced, for a log line must not throw.
+    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    out.append(text.data(), text.data() + text.size());
+  }
+
+  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(context_); }
+
+ private:
+  const std::map<std::string, std::string> context_;
+  spdlog::pattern_formatter time_;
+};
+
+std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
+  auto logger = std::make_shared<spdlog::logger>("divvy", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_level(LevelOf(options.least));
+  logger->flush_on(spdlog::level::trace);
+  if (options.format == LogFormat::kJson) {
+    logger->set_formatter(std::make_unique<JsonFormatter>(options.context));
+  } else {
+    logger->set_pattern("%L%m%d %H:%M:%S.%f %t %s:%#] %v");
+  }
+  return logger;
+}
+
+// Where entries go: swapped as a whole, so that writing one holds no lock of ours.
+struct Destination {
+  Mutex mu;
+  std::shared_ptr<spdlog::logger> logger DIVVY_GUARDED_BY(mu) = MakeLogger({});
+  std::shared_ptr<const LogSink> sink DIVVY_GUARDED_BY(mu);
+};
+
+Destination& GetDestination() {
+  static Destination* const destination = new Destination;
+  return *destination;
+}
+
+}  // namespace
+
+void SetLogOptions(LogOptions options) {
+  std::shared_ptr<spdlog::logger> logger = MakeLogger(options);
+  Destination& destination = GetDestination();
+  MutexLock lock(destination.mu);
+  destination.logger.swap(logger);
+}
+
+LogSink SetLogSink(LogSink sink) {
+  auto next = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+  Destination& destination = GetDestination();
+  {
+    MutexLock lock(destination.mu);
+    destination.sink.swap(next);
+  }
+  return next ? *next : nullptr;
+}
+
+void Log(const LogEntry& entry) {
+  std::shared_ptr<spdlog::logger> logger;
+  std::shared_ptr<const LogSink> sink;
+  {
+    Destination& destination = GetDestination();
+    MutexLock lock(destination.mu);
+    logger = destination.logger;
+    sink = destination.sink;
+  }
+  if (sink) return (*sink)(entry);
+  logger->log(spdlog::source_loc(BaseName(entry.file), entry.line, ""), LevelOf(entry.severity), spdlog::string_view_t(entry.text));
+}
+
+namespace internal {
+
+LogMessage::~LogMessage() {
+  entry_.text = stream_.str();
+  Log(entry_);
+}
+
+void CheckFailed(const char* condition, const char* file, int line) {
+  std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, condition);
+  std::abort();
+}
+
+}  // namespace internal
+}  // namespace divvy
