@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "data/input_context.h"
+#include "data/tensor_spec.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
 
@@ -37,19 +38,14 @@ class FileSystem;
 struct CsvColumn {
   std::string name;
   DType dtype = DType::kFloat32;
-  int64_t hash_buckets = 0;   // > 0: any text (dtype kString says so best), hashed to an int64 below it
-  int64_t width = 1;          // > 1: so many fields; where a header names columns, its name stands over the first of them
-};
-
-struct TensorSpec {
-  DType dtype = DType::kFloat32;
-  Shape shape;   // -1: varies
+  int64_t hash_buckets = 0;  // > 0: any text (dtype kString says so best), hashed to an int64 below it
+  int64_t width = 1;         // > 1: so many fields; where a header names columns, its name stands over the first of them
 };
 
 // Through what iterators reach the world. Both must outlive the iterators, and the executor its own tasks.
 struct DataEnvironment {
-  FileSystem* files = nullptr;     // null: FileSystem::Real()
-  Executor* executor = nullptr;    // for Prefetch, which without one reads when asked
+  FileSystem* files = nullptr;   // null: FileSystem::Real()
+  Executor* executor = nullptr;  // for Prefetch, which without one reads when asked
 };
 
 // A pass over a dataset. One thread at a time. Next and Seek block: they read files and call functions of the user.
@@ -81,7 +77,7 @@ class DatasetRecipe {
 };
 
 // A recipe for a stream of Nests; nothing is opened until it is iterated. Copyable, immutable, thread-safe. Errors, also those of arguments
-// (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments and for bad bytes (with file and line or offset),
+// (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
 // NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time.
 //
 // Files are names, globs or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files of any format may be gzip or
@@ -101,20 +97,20 @@ class Dataset {
   // element(i) for i in [0, size); size -1: until it gives nullopt, or for ever. REQUIRES: a function of the index alone.
   static Dataset Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
 
-  Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const;   // order is kept
+  Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const;  // order is kept
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
   // Permutes within windows of so many elements, by a permutation that depends on seed and window number alone. Unlike tf.data's sliding
   // buffer, any position can be sought. Holds a window in memory.
   Dataset Shuffle(int64_t window, uint64_t seed) const;
-  Dataset Repeat(int64_t times = -1) const;         // -1: for ever. A pass without elements ends it
-  Dataset Shard(int num_shards, int index) const;   // elements index, index + num_shards, ...
-  Dataset HoldOut(int num_shards, int index) const; // all the others: train on HoldOut(5, 0), test on Shard(5, 0)
-  Dataset Take(int64_t n) const;                    // the first n
-  Dataset Skip(int64_t n) const;                    // all but the first n
+  Dataset Repeat(int64_t times = -1) const;          // -1: for ever. A pass without elements ends it
+  Dataset Shard(int num_shards, int index) const;    // elements index, index + num_shards, ...
+  Dataset HoldOut(int num_shards, int index) const;  // all the others: train on HoldOut(5, 0), test on Shard(5, 0)
+  Dataset Take(int64_t n) const;                     // the first n
+  Dataset Skip(int64_t n) const;                     // all but the first n
   // Stacks tensors along a new axis 0; SparseIds of one row become one CSR batch. The last batch may be smaller, unless it is dropped.
   // InvalidArgument: elements that differ in structure, dtype or shape, or with leaves that have no rows (texts).
   Dataset Batch(int64_t size, bool drop_remainder = false) const;
-  Dataset Prefetch(int64_t elements) const;         // reads so many ahead, on the environment's executor
+  Dataset Prefetch(int64_t elements) const;  // reads so many ahead, on the environment's executor
 
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment = {}) const;
   // By path, "features/ids"; a lone tensor has the path "". Opens the data for one element. -1 where the recipe knows that a dimension
@@ -127,16 +123,16 @@ class Dataset {
 
 // How a pass is dealt out to workers.
 enum class AutoShardPolicy {
-  kLease,   // every worker opens the same sequence; the coordinator gives each position to one step, once: each element is visited exactly once per
-            // pass, whatever dies and whoever joins. REQUIRES: a function of its arguments and context alone. Filter and Generator are read
-            // forward, not sought.
-  kOff,     // every worker sees everything (TensorFlow under parameter servers)
+  kLease,  // every worker opens the same sequence; the coordinator gives each position to one step, once: each element is visited exactly once per
+           // pass, whatever dies and whoever joins. REQUIRES: a function of its arguments and context alone. Filter and Generator are read
+           // forward, not sought.
+  kOff,    // every worker sees everything (TensorFlow under parameter servers)
 };
 
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
-  bool fetch_to_device = true;         // a hint
-  int64_t prefetch_per_replica = 2;    // a hint
+  bool fetch_to_device = true;       // a hint
+  int64_t prefetch_per_replica = 2;  // a hint
 };
 
 // A DataSource with its arguments: a value, which travels as its name and arguments.
@@ -144,7 +140,7 @@ class BoundDataSource {
  public:
   BoundDataSource(std::string name, Nest args) : name_(std::move(name)), args_(std::move(args)) {}
   absl::string_view name() const { return name_; }
-  const Nest& args() const { return args_; }   // a list
+  const Nest& args() const { return args_; }  // a list
 
  private:
   std::string name_;
@@ -154,8 +150,8 @@ class BoundDataSource {
 // What is known of a dataset function in this process.
 struct RegisteredDataSource {
   std::string name;
-  int num_args = 0;        // besides the InputContext
-  std::string signature;   // of its argument types; equal in processes built from the same source by the same compiler. To compare, not to read
+  int num_args = 0;       // besides the InputContext
+  std::string signature;  // of its argument types; equal in processes built from the same source by the same compiler. To compare, not to read
   InputOptions options;
   std::function<absl::StatusOr<Dataset>(const InputContext&, const Nest& args)> open;
 };
@@ -169,7 +165,7 @@ class DataSourceRegistry {
   static absl::StatusOr<const RegisteredDataSource*> Get(absl::string_view name);
   // In name order, each once.
   static std::vector<std::string> Names();
-  static absl::StatusOr<InputOptions> Options(absl::string_view name);   // NotFound, as Get
+  static absl::StatusOr<InputOptions> Options(absl::string_view name);  // NotFound, as Get
   // Calls the function, on this thread. NotFound, as Get; InvalidArgument: arguments of another number or type; the function's own error.
   // Each says which source it was.
   static absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context);
@@ -193,9 +189,7 @@ class DataSource {
   }
 
   // What a coordinator or trainer is given: kClicks("2026-11-*").
-  BoundDataSource operator()(const Args&... args) const {
-    return BoundDataSource(name_, NestCodec<std::tuple<Args...>>::Encode(std::tuple<Args...>(args...)));
-  }
+  BoundDataSource operator()(const Args&... args) const { return BoundDataSource(name_, NestCodec<std::tuple<Args...>>::Encode(std::tuple<Args...>(args...))); }
   absl::string_view name() const { return name_; }
 
  private:

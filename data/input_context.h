@@ -10,12 +10,12 @@ namespace divvy {
 
 // A plain record (tf.distribute.InputContext, and what its users asked for). Nothing in it is checked here.
 struct InputContext {
-  int num_input_pipelines = 1;   // always 1 and 0, as under TensorFlow's parameter servers: sharding by them is no sharding
+  int num_input_pipelines = 1;  // always 1 and 0, as under TensorFlow's parameter servers: sharding by them is no sharding
   int input_pipeline_id = 0;
   int num_replicas_in_sync = 1;
   int worker_index = 0;
   int num_workers = 1;
-  uint64_t seed = 0;             // for Shuffle. Under kLease the same on every worker and another in each pass, else another on each worker
+  uint64_t seed = 0;  // for Shuffle. Under kLease the same on every worker and another in each pass, else another on each worker
 
   // A replica's part of a batch that the replicas of a worker share. InvalidArgument: not a multiple of num_replicas_in_sync.
   absl::StatusOr<int64_t> GetPerReplicaBatchSize(int64_t global_batch_size) const;

@@ -1,0 +1,84 @@
+#include "data/files.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "data/recipes.h"
+#include "formats/inflate.h"
+
+namespace divvy::data_internal {
+namespace {
+
+constexpr absl::string_view kWildcards = "*?[";
+constexpr int64_t kMaxBytes = int64_t{16} << 30;
+constexpr int kMaxShards = 99999;  // what five digits can name
+
+bool HasWildcard(absl::string_view text) { return text.find_first_of(kWildcards) != absl::string_view::npos; }
+
+// "name@count".
+struct Sharded {
+  absl::string_view name;
+  int count = 0;
+};
+
+// nullopt: anything but digits stands behind the last "@".
+std::optional<Sharded> ParseSharded(absl::string_view pattern) {
+  const size_t at = pattern.rfind('@');
+  if (at == absl::string_view::npos || at + 1 == pattern.size()) return std::nullopt;
+  const absl::string_view digits = pattern.substr(at + 1);
+  if (!std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return absl::ascii_isdigit(c); })) return std::nullopt;
+  Sharded sharded{pattern.substr(0, at), 0};
+  if (!absl::SimpleAtoi(digits, &sharded.count)) sharded.count = kMaxShards + 1;
+  return sharded;
+}
+
+absl::StatusOr<std::vector<std::string>> ShardNames(const Sharded& sharded) {
+  if (sharded.count < 1 || sharded.count > kMaxShards) return absl::InvalidArgumentError(absl::StrCat(sharded.name, "@N: N must be from 1 to ", kMaxShards));
+  std::vector<std::string> names;
+  for (int i = 0; i < sharded.count; ++i) names.push_back(absl::StrFormat("%s-%05d-of-%05d", sharded.name, i, sharded.count));
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> Matches(FileSystem& files, absl::string_view pattern) {
+  const size_t slash = pattern.rfind('/');
+  const std::string directory(slash == absl::string_view::npos ? "." : slash == 0 ? "/" : pattern.substr(0, slash));
+  const std::string prefix(pattern.substr(0, slash == absl::string_view::npos ? 0 : slash + 1));
+  const std::string last(pattern.substr(prefix.size()));
+  if (HasWildcard(directory)) return absl::InvalidArgumentError(absl::StrCat(pattern, ": only the last part of a path may have wildcards"));
+  ASSIGN_OR_RETURN(const std::vector<std::string> children, files.ListDirectory(directory));
+  std::vector<std::string> names;
+  for (const std::string& child : children) {
+    if (fnmatch(last.c_str(), child.c_str(), FNM_PERIOD) == 0) names.push_back(absl::StrCat(prefix, child));
+  }
+  if (names.empty()) return absl::NotFoundError(absl::StrCat("no file matches ", pattern));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+FileSystem& FilesOf(const DataEnvironment& environment) { return environment.files == nullptr ? FileSystem::Real() : *environment.files; }
+
+absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::string_view pattern) {
+  if (pattern.empty()) return absl::InvalidArgumentError("a dataset's file has no name");
+  if (HasWildcard(pattern)) return Matches(files, pattern);
+  if (const std::optional<Sharded> sharded = ParseSharded(pattern)) return ShardNames(*sharded);
+  return std::vector<std::string>{std::string(pattern)};
+}
+
+absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name) {
+  ASSIGN_OR_RETURN(std::string bytes, files.ReadFile(name));
+  absl::StatusOr<std::string> content = Inflate(std::move(bytes), kMaxBytes);
+  if (!content.ok()) return WithContext(content.status(), name);
+  return content;
+}
+
+}  // namespace divvy::data_internal

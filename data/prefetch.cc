@@ -1,0 +1,167 @@
+// Reading ahead. A filler, which runs on the environment's executor while there is room, is the only one to touch the source as long as
+// it runs; the iterator touches it only while no filler runs.
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "data/recipes.h"
+
+namespace divvy::data_internal {
+namespace {
+
+struct Shared {
+  explicit Shared(Source source) : source(std::move(source)) {}
+
+  Mutex mu;
+  CondVar changed;
+  Source source;                                    // of the filler while `filling`, else of the iterator
+  std::deque<Element> buffer DIVVY_GUARDED_BY(mu);  // elements first, first + 1, ...; behind an end or an error comes nothing
+  int64_t first DIVVY_GUARDED_BY(mu) = 0;
+  bool filling DIVVY_GUARDED_BY(mu) = false;
+  bool stop DIVVY_GUARDED_BY(mu) = false;  // asks the filler to end after the element that it reads
+};
+
+bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
+
+// What runs on the executor. Its end says that no filler runs, also where the executor drops it unrun.
+class Filler {
+ public:
+  Filler(std::shared_ptr<Shared> shared, size_t wanted) : shared_(std::move(shared)), wanted_(wanted) {}
+  ~Filler() {
+    {
+      MutexLock lock(shared_->mu);
+      shared_->filling = false;
+    }
+    shared_->changed.NotifyAll();
+  }
+  Filler(const Filler&) = delete;
+  Filler& operator=(const Filler&) = delete;
+
+  void Run() {
+    while (const std::optional<int64_t> position = NextPosition()) Keep(shared_->source.At(*position));
+  }
+
+ private:
+  // nullopt: nothing is to be read now.
+  std::optional<int64_t> NextPosition() {
+    MutexLock lock(shared_->mu);
+    const std::deque<Element>& buffer = shared_->buffer;
+    if (shared_->stop || buffer.size() >= wanted_ || (!buffer.empty() && !IsElement(buffer.back()))) return std::nullopt;
+    return shared_->first + static_cast<int64_t>(buffer.size());
+  }
+
+  void Keep(Element element) {
+    {
+      MutexLock lock(shared_->mu);
+      shared_->buffer.push_back(std::move(element));
+    }
+    shared_->changed.NotifyAll();
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  const size_t wanted_;
+};
+
+class PrefetchIterator : public PositionedIterator {
+ public:
+  PrefetchIterator(Source source, int64_t elements, Executor& executor)
+      : shared_(std::make_shared<Shared>(std::move(source))), wanted_(static_cast<size_t>(elements)), executor_(executor) {}
+  // Does not wait: a filler that still runs keeps what it needs, and ends soon.
+  ~PrefetchIterator() override {
+    MutexLock lock(shared_->mu);
+    shared_->stop = true;
+  }
+
+ private:
+  Element At(int64_t position) override {
+    GoTo(position);
+    StartFillingIfLow();
+    return Take(position);
+  }
+
+  std::optional<int64_t> KnownSize() override {
+    StopFilling();
+    return shared_->source.size();
+  }
+
+  // Makes `position` that of the first element in the buffer, or to come into it.
+  void GoTo(int64_t position) {
+    {
+      MutexLock lock(shared_->mu);
+      const int64_t passed_over = position - shared_->first;
+      if (passed_over == 0) return;
+      if (passed_over > 0 && passed_over < static_cast<int64_t>(shared_->buffer.size())) {
+        shared_->buffer.erase(shared_->buffer.begin(), shared_->buffer.begin() + passed_over);
+        shared_->first = position;
+        return;
+      }
+    }
+    StopFilling();
+    MutexLock lock(shared_->mu);
+    shared_->buffer.clear();
+    shared_->first = position;
+  }
+
+  void StopFilling() {
+    MutexLock lock(shared_->mu);
+    shared_->stop = true;
+    shared_->changed.Wait(shared_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !shared_->filling; });
+    shared_->stop = false;
+  }
+
+  void StartFillingIfLow() {
+    {
+      MutexLock lock(shared_->mu);
+      const std::deque<Element>& buffer = shared_->buffer;
+      const bool low = buffer.size() <= wanted_ / 2 && (buffer.empty() || IsElement(buffer.back()));
+      if (shared_->filling || !low) return;
+      shared_->filling = true;
+    }
+    executor_.PostBlocking("prefetch", [filler = std::make_shared<Filler>(shared_, wanted_)] { filler->Run(); });
+  }
+
+  // An end or an error stays in the buffer: it is given as often as it is asked for.
+  Element Take(int64_t position) {
+    {
+      MutexLock lock(shared_->mu);
+      shared_->changed.Wait(shared_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !shared_->buffer.empty() || !shared_->filling; });
+      if (!shared_->buffer.empty()) {
+        Element element = shared_->buffer.front();
+        if (IsElement(element)) {
+          shared_->buffer.pop_front();
+          ++shared_->first;
+        }
+        return element;
+      }
+    }
+    return shared_->source.At(position);  // the executor has stopped
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  const size_t wanted_;
+  Executor& executor_;
+};
+
+class Prefetched : public DatasetRecipe {
+ public:
+  Prefetched(Recipe source, int64_t elements) : source_(std::move(source)), elements_(elements) {}
+
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    if (environment.executor == nullptr || elements_ == 0) return source_->Iterate(environment);
+    return std::make_unique<PrefetchIterator>(Source(source_, environment), elements_, *environment.executor);
+  }
+  absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment) const override { return source_->ElementSpec(environment); }
+
+ private:
+  const Recipe source_;
+  const int64_t elements_;
+};
+
+}  // namespace
+
+Recipe PrefetchRecipe(Recipe source, int64_t elements) { return std::make_shared<Prefetched>(std::move(source), elements); }
+
+}  // namespace divvy::data_internal

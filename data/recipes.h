@@ -1,0 +1,86 @@
+// The kinds of datasets. Internal to data/: programs use the methods of Dataset, which say what each does and check its arguments.
+#ifndef DIVVY_DATA_RECIPES_H_
+#define DIVVY_DATA_RECIPES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "data/dataset.h"
+
+namespace divvy::data_internal {
+
+using Recipe = std::shared_ptr<const DatasetRecipe>;
+using Element = absl::StatusOr<std::optional<Nest>>;  // nullopt: behind the end
+
+// An iterator that is a function from positions to elements, so that seeking is nothing but setting the position. An error is its
+// element's: Next gives it again until a Seek goes elsewhere.
+class PositionedIterator : public DatasetIterator {
+ public:
+  Element Next() final;
+  absl::Status Seek(int64_t position) final;
+  std::optional<int64_t> size() final;
+
+ protected:
+  // The element at `position`. Cheap where `position` is one more than that of the last call. Behind an end there is nothing but the end.
+  virtual Element At(int64_t position) = 0;
+  // The size, if it is known before Next has met the end.
+  virtual std::optional<int64_t> KnownSize() { return std::nullopt; }
+
+ private:
+  int64_t position_ = 0;
+  int64_t behind_last_seen_ = 0;  // one more than the position of the last element given
+  std::optional<int64_t> learnt_size_;
+};
+
+// The iterator of a dataset that another is made from: At(p) seeks only if it must.
+class Source {
+ public:
+  Source(const Recipe& recipe, const DataEnvironment& environment) : iterator_(recipe->Iterate(environment)) {}
+  Element At(int64_t position);
+  std::optional<int64_t> size() { return iterator_->size(); }
+
+ private:
+  std::unique_ptr<DatasetIterator> iterator_;
+  std::optional<int64_t> position_ = 0;  // what Next would give; nullopt after an error
+};
+
+// a * b + c, if it can be counted. A position that cannot be lies behind every end.
+std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c);
+
+// `status` with "`where`: " before its message.
+absl::Status WithContext(const absl::Status& status, absl::string_view where);
+
+// sources.cc
+Recipe FailedRecipe(absl::Status reason);
+Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> load);  // rows of what `load` gives, loaded once an iterator
+Recipe IdxRecipe(std::string images, std::string labels);
+Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
+
+// text_sources.cc
+Recipe LibsvmRecipe(std::string files);
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns);
+
+// transforms.cc. `source` is the recipe of the dataset the method is called on.
+Recipe MapRecipe(Recipe source, std::function<absl::StatusOr<Nest>(const Nest&)> fn);
+Recipe FilterRecipe(Recipe source, std::function<absl::StatusOr<bool>(const Nest&)> keep);
+Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed);
+Recipe RepeatRecipe(Recipe source, int64_t times);
+Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index);
+Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index);
+Recipe TakeRecipe(Recipe source, int64_t n);
+Recipe SkipRecipe(Recipe source, int64_t n);
+Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder);
+
+// prefetch.cc
+Recipe PrefetchRecipe(Recipe source, int64_t elements);
+
+}  // namespace divvy::data_internal
+
+#endif  // DIVVY_DATA_RECIPES_H_

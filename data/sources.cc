@@ -1,0 +1,155 @@
+// Datasets that are made from values and functions, and from arrays in files.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "data/files.h"
+#include "data/recipes.h"
+#include "data/stacking.h"
+#include "formats/idx.h"
+
+namespace divvy::data_internal {
+namespace {
+
+// ---- what cannot be
+
+class FailedIterator : public PositionedIterator {
+ public:
+  explicit FailedIterator(absl::Status reason) : reason_(std::move(reason)) {}
+
+ private:
+  Element At(int64_t) override { return reason_; }
+  const absl::Status reason_;
+};
+
+class Failure : public DatasetRecipe {
+ public:
+  explicit Failure(absl::Status reason) : reason_(std::move(reason)) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<FailedIterator>(reason_); }
+
+ private:
+  const absl::Status reason_;
+};
+
+// ---- rows in memory
+
+using LoadFn = std::function<absl::StatusOr<Nest>(const DataEnvironment&)>;
+
+class RowsIterator : public PositionedIterator {
+ public:
+  RowsIterator(LoadFn load, const DataEnvironment& environment) : load_(std::move(load)), environment_(environment) {}
+
+ private:
+  Element At(int64_t position) override {
+    RETURN_IF_ERROR(Load());
+    if (position >= count_) return std::nullopt;
+    ASSIGN_OR_RETURN(Nest row, RowOf(*rows_, position));
+    return row;
+  }
+
+  std::optional<int64_t> KnownSize() override { return Load().ok() ? std::optional<int64_t>(count_) : std::nullopt; }
+
+  absl::Status Load() {
+    if (rows_) return absl::OkStatus();
+    ASSIGN_OR_RETURN(Nest rows, load_(environment_));
+    ASSIGN_OR_RETURN(count_, NumRows(rows));
+    rows_ = std::move(rows);
+    return absl::OkStatus();
+  }
+
+  const LoadFn load_;
+  const DataEnvironment environment_;
+  std::optional<Nest> rows_;
+  int64_t count_ = 0;
+};
+
+class Rows : public DatasetRecipe {
+ public:
+  explicit Rows(LoadFn load) : load_(std::move(load)) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override { return std::make_unique<RowsIterator>(load_, environment); }
+
+ private:
+  const LoadFn load_;
+};
+
+absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadDecompressed(FilesOf(environment), name));
+  absl::StatusOr<Tensor> array = ParseIdx(bytes);
+  if (!array.ok()) return WithContext(array.status(), name);
+  if (array->shape().rank() == 0) return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
+  return array;
+}
+
+absl::StatusOr<Nest> LoadImagesAndLabels(const DataEnvironment& environment, const std::string& images_name, const std::string& labels_name) {
+  ASSIGN_OR_RETURN(Tensor images, LoadIdx(environment, images_name));
+  ASSIGN_OR_RETURN(Tensor labels, LoadIdx(environment, labels_name));
+  const int64_t num_images = images.shape().dim(0);
+  const int64_t num_labels = labels.shape().dim(0);
+  if (num_images != num_labels) {
+    return absl::DataLossError(
+        absl::StrCat(images_name, " has ", num_images, " images, but ", labels_name, " has ", num_labels, " labels: do they belong together?"));
+  }
+  return Nest{{"image", Nest(std::move(images))}, {"label", Nest(std::move(labels))}};
+}
+
+// ---- Generator
+
+using GeneratorFn = std::function<Element(int64_t)>;
+
+// Read forward: an element may be missing only at the end, and where that is shows only on the way.
+class GeneratorIterator : public PositionedIterator {
+ public:
+  GeneratorIterator(GeneratorFn element, int64_t size) : element_(std::move(element)), size_(size) {}
+
+ private:
+  Element At(int64_t position) override {
+    if (position < next_) next_ = 0;
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<Nest> element, Generate(next_));
+      if (!element || next_++ == position) return element;
+    }
+  }
+
+  Element Generate(int64_t index) const {
+    if (size_ >= 0 && index >= size_) return std::nullopt;
+    ASSIGN_OR_RETURN(std::optional<Nest> element, element_(index));
+    if (!element && size_ >= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a generator declared with ", size_, " elements has none at ", index, ": declare -1 if the end is not known before"));
+    }
+    if (element) RETURN_IF_ERROR(element->status());
+    return element;
+  }
+
+  std::optional<int64_t> KnownSize() override { return size_ >= 0 ? std::optional<int64_t>(size_) : std::nullopt; }
+
+  const GeneratorFn element_;
+  const int64_t size_;  // -1: not known
+  int64_t next_ = 0;    // the next index to be asked for
+};
+
+class Generated : public DatasetRecipe {
+ public:
+  Generated(GeneratorFn element, int64_t size) : element_(std::move(element)), size_(size) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<GeneratorIterator>(element_, size_); }
+
+ private:
+  const GeneratorFn element_;
+  const int64_t size_;
+};
+
+}  // namespace
+
+Recipe FailedRecipe(absl::Status reason) { return std::make_shared<Failure>(std::move(reason)); }
+
+Recipe RowsRecipe(LoadFn load) { return std::make_shared<Rows>(std::move(load)); }
+
+Recipe IdxRecipe(std::string images, std::string labels) {
+  return RowsRecipe([images = std::move(images), labels = std::move(labels)](const DataEnvironment& environment) {
+    return LoadImagesAndLabels(environment, images, labels);
+  });
+}
+
+Recipe GeneratorRecipe(GeneratorFn element, int64_t size) { return std::make_shared<Generated>(std::move(element), size); }
+
+}  // namespace divvy::data_internal

@@ -1,0 +1,16 @@
+// What is known of a tensor before it is there.
+#ifndef DIVVY_DATA_TENSOR_SPEC_H_
+#define DIVVY_DATA_TENSOR_SPEC_H_
+
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+struct TensorSpec {
+  DType dtype = DType::kFloat32;
+  Shape shape;  // -1: varies
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_DATA_TENSOR_SPEC_H_

@@ -1,0 +1,340 @@
+// Datasets read from lines of text: one reader of records for each format, and one iterator that finds its way in the files.
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "data/files.h"
+#include "data/recipes.h"
+#include "formats/csv.h"
+#include "formats/libsvm.h"
+#include "formats/text.h"
+
+namespace divvy::data_internal {
+namespace {
+
+// A text format. A reader belongs to one iterator.
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+  // Looks at a new file; moves `at` from its start to its first record.
+  virtual absl::Status Begin(absl::string_view text, TextPosition& at) { return absl::OkStatus(); }
+  // Passes over the next record, good or bad. False: none is left.
+  virtual bool Skip(absl::string_view text, TextPosition& at) = 0;
+  // Reads the next record. nullopt: none is left. After an error, which has the line, `at` is behind the bad record.
+  virtual Element Read(absl::string_view text, TextPosition& at) = 0;
+};
+
+// ---- the iterator
+
+// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those behind it can be reached again.
+class TextIterator : public PositionedIterator {
+ public:
+  TextIterator(std::string pattern, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
+      : files_(FilesOf(environment)), pattern_(std::move(pattern)), reader_(std::move(reader)) {}
+
+ private:
+  static constexpr int64_t kMarkDistance = 256;
+  struct Mark {
+    size_t file;
+    TextPosition at;
+  };
+
+  Element At(int64_t position) override {
+    if (size_ && position >= *size_) return std::nullopt;
+    RETURN_IF_ERROR(Open());
+    RETURN_IF_ERROR(JumpTowards(position));
+    while (next_ < position) {
+      ASSIGN_OR_RETURN(const bool skipped, SkipOne());
+      if (!skipped) return std::nullopt;
+    }
+    return ReadOne();
+  }
+
+  std::optional<int64_t> KnownSize() override { return size_; }
+
+  absl::Status Open() {
+    if (!names_.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandFiles(files_, pattern_));
+    RETURN_IF_ERROR(OpenFile(names, 0));
+    names_ = std::move(names);
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenFile(const std::vector<std::string>& names, size_t file) {
+    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, names[file]));
+    TextPosition at = StartOfText(text);
+    const absl::Status begun = reader_->Begin(text, at);
+    if (!begun.ok()) return WithContext(begun, names[file]);
+    text_ = std::move(text);
+    file_ = file;
+    at_ = at;
+    return absl::OkStatus();
+  }
+
+  // Goes to the last mark before `position`, if that is nearer than where we are.
+  absl::Status JumpTowards(int64_t position) {
+    if (marks_.empty()) return absl::OkStatus();
+    const int64_t mark = std::min(position / kMarkDistance, static_cast<int64_t>(marks_.size()) - 1);
+    if (next_ <= position && mark * kMarkDistance <= next_) return absl::OkStatus();
+    const Mark& to = marks_[static_cast<size_t>(mark)];
+    if (to.file != file_) RETURN_IF_ERROR(OpenFile(names_, to.file));
+    at_ = to.at;
+    next_ = mark * kMarkDistance;
+    return absl::OkStatus();
+  }
+
+  // What is left of this file has no record. False: nor is there another file.
+  absl::StatusOr<bool> NextFile() {
+    if (file_ + 1 == names_.size()) {
+      size_ = next_;
+      return false;
+    }
+    RETURN_IF_ERROR(OpenFile(names_, file_ + 1));
+    return true;
+  }
+
+  void LeaveMark() {
+    if (next_ == static_cast<int64_t>(marks_.size()) * kMarkDistance) marks_.push_back({file_, at_});
+  }
+
+  absl::StatusOr<bool> SkipOne() {
+    LeaveMark();
+    while (!reader_->Skip(text_, at_)) {
+      ASSIGN_OR_RETURN(const bool more, NextFile());
+      if (!more) return false;
+    }
+    ++next_;
+    return true;
+  }
+
+  Element ReadOne() {
+    LeaveMark();
+    while (true) {
+      Element element = reader_->Read(text_, at_);
+      if (!element.ok() || element->has_value()) ++next_;
+      if (!element.ok()) return WithContext(element.status(), names_[file_]);
+      if (element->has_value()) return element;
+      ASSIGN_OR_RETURN(const bool more, NextFile());
+      if (!more) return std::nullopt;
+    }
+  }
+
+  FileSystem& files_;
+  const std::string pattern_;
+  const std::unique_ptr<RecordReader> reader_;
+  std::vector<std::string> names_;  // empty before the first file has been opened
+  std::string text_;                // of names_[file_]
+  size_t file_ = 0;
+  TextPosition at_;  // in text_: of record next_, or of what lies between it and the one before
+  int64_t next_ = 0;
+  std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
+  std::optional<int64_t> size_;
+};
+
+class TextRecipe : public DatasetRecipe {
+ public:
+  using MakeReader = std::function<std::unique_ptr<RecordReader>()>;
+  TextRecipe(std::string files, MakeReader make_reader) : files_(std::move(files)), make_reader_(std::move(make_reader)) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    return std::make_unique<TextIterator>(files_, make_reader_(), environment);
+  }
+
+ private:
+  const std::string files_;
+  const MakeReader make_reader_;
+};
+
+// ---- libsvm
+
+class LibsvmReader : public RecordReader {
+ public:
+  bool Skip(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    while (TakeLine(text, at, &line)) {
+      const absl::string_view content = absl::StripLeadingAsciiWhitespace(line);
+      if (!content.empty() && content[0] != '#') return true;
+    }
+    return false;
+  }
+
+  Element Read(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    while (true) {
+      const int64_t number = at.line;
+      if (!TakeLine(text, at, &line)) return std::nullopt;
+      const absl::StatusOr<bool> is_row = ReadLibsvmLine(line, row_);
+      if (!is_row.ok()) return WithContext(is_row.status(), absl::StrCat("line ", number));
+      if (*is_row) return ToNest();
+    }
+  }
+
+ private:
+  Nest ToNest() const {
+    SparseIds features;
+    features.ids = Tensor::Vector<int64_t>(row_.ids);
+    features.row_splits = Tensor::Vector<int64_t>({0, static_cast<int64_t>(row_.ids.size())});
+    features.weights = Tensor::Vector<float>(row_.values);
+    return Nest{{"features", Nest(std::move(features))}, {"label", Nest(Tensor::Scalar<float>(row_.label))}};
+  }
+
+  LibsvmRow row_;
+};
+
+// ---- CSV
+
+// The number in a field. One function for each kind of type that tensors hold.
+template <typename T>
+absl::StatusOr<T> ParseField(absl::string_view text) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (text == "1" || absl::EqualsIgnoreCase(text, "true")) return true;
+    if (text == "0" || absl::EqualsIgnoreCase(text, "false")) return false;
+    return absl::DataLossError(absl::StrCat(QuoteForMessage(text), " is none of 0, 1, true, false"));
+  } else if constexpr (std::is_same_v<T, float>) {
+    return ParseFloat(text);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ParseDouble(text);
+  } else if constexpr (std::is_integral_v<T>) {
+    ASSIGN_OR_RETURN(const int64_t value, ParseInt64(text));
+    if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max()) return static_cast<T>(value);
+    return absl::DataLossError(absl::StrCat(value, " does not fit into ", DTypeName(DTypeOf<T>::value)));
+  } else {
+    ASSIGN_OR_RETURN(const float value, ParseFloat(text));
+    return T::FromFloat(value);
+  }
+}
+
+// A tensor of one element for each field; a scalar where there is one.
+template <typename T, typename Parse>
+absl::StatusOr<Tensor> FieldsToTensor(absl::Span<const std::string> fields, const Parse& parse) {
+  const Shape shape = fields.size() == 1 ? Shape() : Shape{static_cast<int64_t>(fields.size())};
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<T>::value, shape));
+  T* to = tensor.fresh_data<T>();
+  for (const std::string& field : fields) {
+    ASSIGN_OR_RETURN(*to, parse(field));
+    ++to;
+  }
+  return tensor;
+}
+
+absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std::string> fields) {
+  if (column.hash_buckets > 0) {
+    const uint64_t buckets = static_cast<uint64_t>(column.hash_buckets);
+    return FieldsToTensor<int64_t>(fields,
+                                   [buckets](absl::string_view text) -> absl::StatusOr<int64_t> { return static_cast<int64_t>(HashText(text) % buckets); });
+  }
+  return DispatchDType(
+      column.dtype,
+      [fields](auto type) {
+        using T = decltype(type);
+        return FieldsToTensor<T>(fields, ParseField<T>);
+      },
+      absl::StatusOr<Tensor>(absl::InvalidArgumentError(absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
+}
+
+class CsvReader : public RecordReader {
+ public:
+  explicit CsvReader(std::vector<CsvColumn> columns) : columns_(std::move(columns)) {}
+
+  // The first record is a header if it has all names.
+  absl::Status Begin(absl::string_view text, TextPosition& at) override {
+    TextPosition behind = at;
+    first_line_ = -1;
+    PlaceByPosition();
+    const absl::StatusOr<bool> first = ReadCsvRecord(text, behind, record_);
+    if (!first.ok() || !*first) return absl::OkStatus();  // Read will tell
+    first_line_ = record_.line;
+    if (!HeaderHasAllNames()) return absl::OkStatus();
+    at = behind;
+    first_line_ = -1;
+    return PlaceByName();
+  }
+
+  bool Skip(absl::string_view text, TextPosition& at) override {
+    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record_);
+    return !got.ok() || *got;
+  }
+
+  Element Read(absl::string_view text, TextPosition& at) override {
+    ASSIGN_OR_RETURN(const bool got, ReadCsvRecord(text, at, record_));
+    if (!got) return std::nullopt;
+    absl::StatusOr<Nest> element = ToNest();
+    if (element.ok()) return *std::move(element);
+    return WithContext(element.status(), absl::StrCat("line ", record_.line));
+  }
+
+ private:
+  size_t FieldNamed(absl::string_view name) const {
+    return static_cast<size_t>(std::find(record_.fields.begin(), record_.fields.end(), name) - record_.fields.begin());
+  }
+
+  bool HeaderHasAllNames() const {
+    return std::all_of(columns_.begin(), columns_.end(), [this](const CsvColumn& column) { return FieldNamed(column.name) < record_.fields.size(); });
+  }
+
+  void PlaceByPosition() {
+    first_fields_.clear();
+    num_fields_ = 0;
+    for (const CsvColumn& column : columns_) {
+      first_fields_.push_back(num_fields_);
+      num_fields_ += static_cast<size_t>(column.width);
+    }
+  }
+
+  absl::Status PlaceByName() {
+    num_fields_ = record_.fields.size();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      first_fields_[i] = FieldNamed(columns_[i].name);
+      if (first_fields_[i] + static_cast<size_t>(columns_[i].width) > num_fields_) {
+        return absl::DataLossError(absl::StrCat("line ", record_.line, ": column \"", columns_[i].name, "\" has ", columns_[i].width, " fields, but only ",
+                                                num_fields_ - first_fields_[i], " stand from its name to the end of the header"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Nest> ToNest() const {
+    if (record_.fields.size() != num_fields_) {
+      return absl::DataLossError(absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_, HeaderHint()));
+    }
+    Nest::Dict element;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const auto fields = absl::MakeConstSpan(record_.fields).subspan(first_fields_[i], static_cast<size_t>(columns_[i].width));
+      absl::StatusOr<Tensor> value = ReadColumn(columns_[i], fields);
+      if (!value.ok()) return absl::Status(value.status().code(), absl::StrCat("column \"", columns_[i].name, "\": ", value.status().message(), HeaderHint()));
+      element.emplace(columns_[i].name, *std::move(value));
+    }
+    return Nest(std::move(element));
+  }
+
+  // A header that lacks a name looks like a first line that cannot be read.
+  std::string HeaderHint() const {
+    if (record_.line != first_line_) return "";
+    return absl::StrCat("; if this is a header, it must have all of ",
+                        absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) { absl::StrAppend(out, column.name); }));
+  }
+
+  const std::vector<CsvColumn> columns_;
+  std::vector<size_t> first_fields_;  // of each column
+  size_t num_fields_ = 0;             // that each record must have
+  int64_t first_line_ = -1;           // of the file's first record, if that is no header
+  CsvRecord record_;
+};
+
+}  // namespace
+
+Recipe LibsvmRecipe(std::string files) {
+  return std::make_shared<TextRecipe>(std::move(files), [] { return std::make_unique<LibsvmReader>(); });
+}
+
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns) {
+  return std::make_shared<TextRecipe>(std::move(files), [columns = std::move(columns)] { return std::make_unique<CsvReader>(columns); });
+}
+
+}  // namespace divvy::data_internal
