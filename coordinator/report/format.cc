@@ -1,0 +1,129 @@
+#include "coordinator/report/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kWorthSaying = absl::Seconds(5);   // what is waited for longer is on the line
+constexpr int kBarWidth = 14;
+
+std::string Bar(double fraction) {
+  const int full = std::clamp(static_cast<int>(fraction * kBarWidth), 0, kBarWidth);
+  std::string bar(full, '=');
+  if (full < kBarWidth) bar += '>';
+  bar.resize(kBarWidth, ' ');
+  return absl::StrCat("[", bar, "]");
+}
+
+// "19/30", or "19" where the total is not known.
+std::string Of(int64_t done, std::optional<int64_t> total) {
+  return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done);
+}
+
+std::string ShardList(const VariableLayout& variable) {
+  const std::string shards = absl::StrCat(variable.num_shards(), variable.num_shards() == 1 ? " shard: " : " shards: ");
+  constexpr size_t kShown = 8;
+  const std::vector<int> shown(variable.ps.begin(), variable.ps.begin() + std::min(variable.ps.size(), kShown));
+  return absl::StrCat(shards, "ps ", absl::StrJoin(shown, ", "), variable.ps.size() > kShown ? ", ..." : "");
+}
+
+std::string Padded(std::string text, size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string FormatCount(double count) {
+  std::string digits = absl::StrFormat("%.0f", std::abs(count));
+  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, ",");
+  return (count < 0 ? "-" : "") + digits;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 5) {
+    value /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(value == std::floor(value) || value >= 100 ? absl::StrFormat("%.0f", value) : absl::StrFormat("%.1f", value), " ", units[unit]);
+}
+
+std::string FormatLength(absl::Duration length) {
+  const double seconds = absl::ToDoubleSeconds(length);
+  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  const int64_t whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string FormatMetric(double value) { return absl::StrFormat("%.4g", value); }
+
+std::string FormatMetrics(const std::map<std::string, double>& metrics) {
+  std::vector<std::string> parts;
+  const auto loss = metrics.find("loss");
+  if (loss != metrics.end()) parts.push_back(absl::StrCat("loss ", FormatMetric(loss->second)));
+  for (const auto& [name, value] : metrics) {
+    if (name != "loss") parts.push_back(absl::StrCat(name, " ", FormatMetric(value)));
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string FormatProgress(const ProgressLine& line, bool bar) {
+  const CoordinatorSnapshot& now = line.snapshot;
+  std::vector<std::string> parts;
+  if (now.progress) {
+    const auto& progress = *now.progress;
+    parts.push_back(progress.read_only ? "validation" : absl::StrCat("epoch ", Of(progress.pass + 1, line.epochs)));
+    if (progress.total && *progress.total > 0) {
+      const double fraction = std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(*progress.total));
+      if (bar) parts.push_back(Bar(fraction));
+      parts.push_back(absl::StrFormat("%2.0f %%", fraction * 100));
+    }
+    parts.push_back(absl::StrCat("step ", Of(progress.done, progress.total)));
+  } else {
+    parts.push_back(absl::StrCat("step ", FormatCount(static_cast<double>(now.finished_steps))));
+  }
+  if (line.examples_per_second > 0) parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
+  if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
+  if (now.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", now.max_staleness));
+  parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
+  parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
+  if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));
+  for (const CoordinatorSnapshot::Wait& wait : now.waits) {
+    if (wait.since >= kWorthSaying) parts.push_back(absl::StrCat("waiting for ", wait.text, " since ", absl::ToInt64Seconds(wait.since), " s"));
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string FormatVariables(const Layout& layout) {
+  size_t name_width = 0, type_width = 0, bytes_width = 0;
+  struct Row {
+    std::string name, type, bytes, shards;
+  };
+  std::vector<Row> rows;
+  for (const auto& [id, variable] : layout.variables()) {
+    Row row{variable.spec.name, absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()), FormatBytes(variable.value_bytes()), ShardList(variable)};
+    if (variable.slot_bytes() > 0) absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
+    name_width = std::max(name_width, row.name.size());
+    type_width = std::max(type_width, row.type.size());
+    bytes_width = std::max(bytes_width, row.bytes.size());
+    rows.push_back(std::move(row));
+  }
+  std::string table;
+  for (const Row& row : rows) {
+    absl::StrAppend(&table, "  ", Padded(row.name, name_width), "  ", Padded(row.type, type_width), "  ", Padded(row.bytes, bytes_width), "  ", row.shards, "\n");
+  }
+  return table;
+}
+
+}  // namespace divvy

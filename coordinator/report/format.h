@@ -1,0 +1,42 @@
+// How progress reads: pure functions from figures to text.
+#ifndef DIVVY_COORDINATOR_REPORT_FORMAT_H_
+#define DIVVY_COORDINATOR_REPORT_FORMAT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cluster/layout.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+
+std::string FormatCount(double count);               // 41234.6 -> "41,235"
+std::string FormatBytes(int64_t bytes);              // 98304 -> "96 KiB"
+std::string FormatLength(absl::Duration length);   // "0.4 s", "12.3 s", "3:05", "1:02:45"
+std::string FormatMetric(double value);              // four significant digits: "0.03127", "0.991"
+
+// Everything one progress line shows.
+struct ProgressLine {
+  CoordinatorSnapshot snapshot;
+  std::optional<int64_t> epochs;                 // the program means to train so many
+  std::map<std::string, double> metrics;         // means of the last interval
+  double examples_per_second = 0;                // 0: not known
+  std::optional<absl::Duration> left;
+};
+
+// "epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2  workers 2/2  0:01 left". What is not known is left out; what is
+// waited for longer than 5 s stands at the end. No control codes; `bar`: with the bar.
+std::string FormatProgress(const ProgressLine& line, bool bar);
+
+// One line for each variable: "  mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard: ps 0".
+std::string FormatVariables(const Layout& layout);
+
+// "loss 0.094  accuracy 0.975", keys in order, "loss" first.
+std::string FormatMetrics(const std::map<std::string, double>& metrics);
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_REPORT_FORMAT_H_

@@ -1,0 +1,85 @@
+#include "coordinator/report/format.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(FormatTest, CountsHaveCommas) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(41234.6), "41,235");
+  EXPECT_EQ(FormatCount(-1234567), "-1,234,567");
+}
+
+TEST(FormatTest, BytesHaveBinaryUnits) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(98304), "96 KiB");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{5} << 30), "5 GiB");
+}
+
+TEST(FormatTest, DurationsAreShort) {
+  EXPECT_EQ(FormatLength(absl::Milliseconds(420)), "0.4 s");
+  EXPECT_EQ(FormatLength(absl::Seconds(185)), "3:05");
+  EXPECT_EQ(FormatLength(absl::Seconds(3765)), "1:02:45");
+}
+
+ProgressLine Line() {
+  ProgressLine line;
+  line.snapshot.ps_up = line.snapshot.num_ps = 2;
+  line.snapshot.workers_up = 1;
+  line.snapshot.num_workers = 2;
+  line.snapshot.progress = CoordinatorSnapshot::Progress{false, 18, 837, 1350};
+  line.epochs = 30;
+  line.metrics = {{"accuracy", 0.991}, {"loss", 0.0312}};
+  line.examples_per_second = 41200;
+  line.left = absl::Seconds(1);
+  return line;
+}
+
+TEST(FormatTest, AProgressLineShowsEverythingKnown) {
+  EXPECT_EQ(FormatProgress(Line(), /*bar=*/true),
+            "epoch 19/30  [========>     ]  62 %  step 837/1,350  41,200 examples/s  loss 0.0312  accuracy 0.991  ps 2/2  workers 1/2  1.0 s left");
+}
+
+TEST(FormatTest, WithoutATotalThereIsNoBar) {
+  ProgressLine line = Line();
+  line.snapshot.progress->total.reset();
+  line.epochs.reset();
+  line.left.reset();
+  EXPECT_EQ(FormatProgress(line, true), "epoch 19  step 837  41,200 examples/s  loss 0.0312  accuracy 0.991  ps 2/2  workers 1/2");
+}
+
+TEST(FormatTest, WhatIsWaitedForLongIsSaid) {
+  ProgressLine line = Line();
+  line.snapshot.waits = {{"ps 1 (10.0.0.9:2222): connection refused", absl::Seconds(12)}, {"worker 0 (h:1)", absl::Seconds(4)}};
+  const std::string text = FormatProgress(line, true);
+  EXPECT_THAT(text, HasSubstr("waiting for ps 1 (10.0.0.9:2222): connection refused since 12 s"));
+  EXPECT_THAT(text, Not(HasSubstr("worker 0 (h:1)")));
+}
+
+TEST(FormatTest, VariablesAreATable) {
+  VariableLayout kernel;
+  kernel.id = VariableId(1);
+  kernel.spec.name = "mlp/0/kernel";
+  kernel.spec.shape = {64, 128};
+  kernel.offsets = {0, 32, 64};
+  kernel.ps = {0, 1};
+  VariableLayout bias;
+  bias.id = VariableId(2);
+  bias.spec.name = "b";
+  bias.spec.shape = {10};
+  bias.offsets = {0, 10};
+  bias.ps = {0};
+  EXPECT_EQ(FormatVariables(*Layout::Empty()->With(kernel)->With(bias)),
+            "  mlp/0/kernel  float32 [64, 128]  32 KiB  2 shards: ps 0, 1\n"
+            "  b             float32 [10]       40 B    1 shard: ps 0\n");
+}
+
+}  // namespace
+}  // namespace divvy

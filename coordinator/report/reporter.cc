@@ -1,0 +1,138 @@
+#include "coordinator/report/reporter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::string_view kEraseLine = "\r\x1b[2K";
+
+// How many examples the metrics were taken over: the greatest count of any.
+double Examples(const Metrics& metrics) {
+  double count = 0;
+  for (const auto& [name, metric] : metrics) count = std::max(count, metric.count());
+  return count;
+}
+
+std::map<std::string, double> Means(const Metrics& metrics) {
+  std::map<std::string, double> means;
+  for (const auto& [name, metric] : metrics) means[name] = metric.value();
+  return means;
+}
+
+}  // namespace
+
+Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
+    : options_(std::move(options)), executor_(executor), clock_(clock), recent_since_(clock.Elapsed()), began_(clock.Elapsed()) {}
+
+void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) {
+  {
+    MutexLock lock(mu_);
+    core_ = std::move(core);
+  }
+  executor_.PostAfter(interval(), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Tick();
+  });
+}
+
+void Reporter::Tick() {
+  {
+    MutexLock lock(mu_);
+    if (over_) return;
+    Draw();
+  }
+  executor_.PostAfter(interval(), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Tick();
+  });
+}
+
+ProgressLine Reporter::NextLine() {
+  ProgressLine line;
+  line.snapshot = core_->Snapshot();
+  line.epochs = epochs_;
+  const absl::Duration now = clock_.Elapsed();
+  if (!recent_.empty() && now > recent_since_) {
+    last_means_ = Means(recent_);
+    last_rate_ = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
+    recent_.clear();
+    recent_since_ = now;
+  }
+  line.metrics = last_means_;
+  line.examples_per_second = last_rate_;
+  const auto& progress = line.snapshot.progress;
+  if (progress && progress->total && progress->done > done_at_loop_begin_) {
+    const double per_step = absl::ToDoubleSeconds(now - loop_began_) / static_cast<double>(progress->done - done_at_loop_begin_);
+    double steps_left = static_cast<double>(*progress->total - progress->done);
+    if (epochs_ && !progress->read_only) steps_left += static_cast<double>(*progress->total * std::max<int64_t>(0, *epochs_ - progress->pass - 1));
+    line.left = absl::Seconds(std::max(0.0, steps_left) * per_step);
+  }
+  return line;
+}
+
+void Reporter::Draw() {
+  const ProgressLine line = NextLine();
+  const bool waiting = !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
+  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;   // nothing happens
+  std::string text = FormatProgress(line, options_.terminal.interactive);
+  if (!options_.terminal.interactive) return WriteLine(text);
+  if (static_cast<int>(text.size()) > options_.terminal.width - 1) text.resize(std::max(0, options_.terminal.width - 1));
+  options_.write(absl::StrCat(kEraseLine, text));
+  line_open_ = true;
+}
+
+void Reporter::WriteLine(absl::string_view text) {
+  options_.write(absl::StrCat(line_open_ ? kEraseLine : "", text, "\n"));
+  line_open_ = false;
+}
+
+void Reporter::OnLoopBegin(const Layout& layout) {
+  MutexLock lock(mu_);
+  if (!std::exchange(table_drawn_, true)) {
+    std::string table = FormatVariables(layout);
+    if (!table.empty()) {
+      table.pop_back();   // WriteLine ends it
+      WriteLine(table);
+    }
+  }
+  in_loop_ = true;
+  loop_began_ = recent_since_ = clock_.Elapsed();
+  recent_.clear();
+  const CoordinatorSnapshot now = core_->Snapshot();
+  done_at_loop_begin_ = now.progress ? now.progress->done : 0;
+}
+
+void Reporter::OnStep(const Metrics& metrics) {
+  MutexLock lock(mu_);
+  examples_ += Examples(metrics);
+  Merge(metrics, recent_).IgnoreError();   // a metric that changes its kind is the program's error elsewhere
+}
+
+void Reporter::OnLoopEnd() {
+  MutexLock lock(mu_);
+  in_loop_ = false;
+}
+
+void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& metrics) {
+  MutexLock lock(mu_);
+  std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
+  if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
+  WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ", FormatMetrics(Means(metrics))));
+}
+
+void Reporter::OnGoal(int64_t epochs) {
+  MutexLock lock(mu_);
+  epochs_ = core_->epoch() + epochs;
+}
+
+void Reporter::Summarize(int64_t peak_memory_bytes) {
+  MutexLock lock(mu_);
+  over_ = true;
+  const CoordinatorSnapshot now = core_->Snapshot();
+  WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ", FormatCount(examples_), " examples seen in ",
+                         FormatLength(clock_.Elapsed() - began_), "; peak memory ", FormatBytes(peak_memory_bytes)));
+}
+
+}  // namespace divvy

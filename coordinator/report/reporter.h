@@ -1,0 +1,72 @@
+// Progress for a person: a live line on a terminal, else one line every few seconds.
+#ifndef DIVVY_COORDINATOR_REPORT_REPORTER_H_
+#define DIVVY_COORDINATOR_REPORT_REPORTER_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/terminal.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/progress_sink.h"
+#include "coordinator/report/format.h"
+
+namespace divvy {
+
+struct ReportOptions {
+  Terminal terminal;
+  absl::Duration report_every = absl::Seconds(5);           // a line, where there is no terminal
+  absl::Duration redraw_every = absl::Milliseconds(200);    // the live line
+  std::function<void(absl::string_view)> write;             // where the text goes; not empty
+};
+
+// Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not.
+class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
+ public:
+  // REQUIRES: `executor` and `clock` outlive this and its timers.
+  Reporter(ReportOptions options, Executor& executor, Clock& clock);
+
+  // Begins to draw what `core` does. Once.
+  void Watch(std::shared_ptr<CoordinatorCore> core);
+
+  void OnLoopBegin(const Layout& layout) override;
+  void OnStep(const Metrics& metrics) override;
+  void OnLoopEnd() override;
+  void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override;
+  void OnGoal(int64_t epochs) override;
+
+  // The last line: steps, examples, time, peak memory. Nothing is drawn after it.
+  void Summarize(int64_t peak_memory_bytes);
+
+ private:
+  void Tick();
+  void Draw() DIVVY_REQUIRES(mu_);
+  ProgressLine NextLine() DIVVY_REQUIRES(mu_);
+  void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);   // over the live line, if there is one
+  absl::Duration interval() const { return options_.terminal.interactive ? options_.redraw_every : options_.report_every; }
+
+  const ReportOptions options_;
+  Executor& executor_;
+  Clock& clock_;
+  Mutex mu_;
+  std::shared_ptr<CoordinatorCore> core_ DIVVY_GUARDED_BY(mu_);
+  bool table_drawn_ DIVVY_GUARDED_BY(mu_) = false, in_loop_ DIVVY_GUARDED_BY(mu_) = false, line_open_ DIVVY_GUARDED_BY(mu_) = false;
+  bool over_ DIVVY_GUARDED_BY(mu_) = false;
+  std::optional<int64_t> epochs_ DIVVY_GUARDED_BY(mu_);
+  Metrics recent_ DIVVY_GUARDED_BY(mu_);                        // since the last line
+  absl::Duration recent_since_ DIVVY_GUARDED_BY(mu_);
+  absl::Duration loop_began_ DIVVY_GUARDED_BY(mu_), began_ DIVVY_GUARDED_BY(mu_);
+  int64_t done_at_loop_begin_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
+  double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_REPORT_REPORTER_H_

@@ -1,0 +1,36 @@
+// Handwritten digits with a two-layer perceptron: 1,797 images of 8 x 8 pixels, every fifth of them held out to measure the accuracy.
+#include "absl/flags/flag.h"
+#include "divvy.h"
+
+ABSL_FLAG(std::string, data, "examples/data/digits.csv.gz", "CSV with 64 pixels and the label in each line");
+ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
+ABSL_FLAG(int, epochs, 30, "how often each image is seen");
+
+using namespace divvy;
+
+// The model. Declared once, the same in every process of the cluster.
+const Mlp kMlp("mlp", {64, 128, 10});
+
+ModelOutput Forward(GradientTape& tape, const Nest& batch) {
+  Var pixels = Cast(batch["image"], DType::kFloat32) / 16.0f;
+  Var logits = kMlp(tape, pixels);
+  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+}
+const Model kDigitsModel("digits", {kMlp}, Forward);
+
+// The data. Each worker opens it for itself.
+absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
+  Dataset digits = Dataset::Csv(absl::GetFlag(FLAGS_data), {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
+  digits = training ? digits.HoldOut(5, 0).Shuffle(2000, input.seed) : digits.Shard(5, 0);
+  return digits.Batch(absl::GetFlag(FLAGS_batch_size));
+}
+const DataSource kDigits("digits", Digits);
+
+absl::Status Train(Coordinator& coordinator) {
+  Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
+  FitOptions options;
+  options.epochs = absl::GetFlag(FLAGS_epochs);
+  options.validation = kDigits(/*training=*/false);
+  return trainer.Fit(kDigits(/*training=*/true), options).status();
+}
+DIVVY_PROGRAM(Train);

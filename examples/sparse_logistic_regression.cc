@@ -1,0 +1,71 @@
+// Logistic regression on libsvm text, with the layers of convenience left out: variables, a replica function, a step, a loop.
+#include "absl/flags/flag.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+
+ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm", "libsvm files; a glob");
+ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm", "libsvm files; a glob");
+
+using namespace divvy;
+
+const VariableSpec kWeights{"weights", {127, 1}, Zeros(), Ftrl{0.5, /*l1=*/0.001f}};
+const VariableSpec kBias{"bias", {1}, Zeros(), Ftrl{0.5}};
+
+// [batch] logits. Only the rows of the features that occur in the batch travel.
+Var Logits(GradientTape& tape, const Nest& batch) {
+  Var weighted = tape.LookupSparse(kWeights, batch["features"], Combiner::kSum);
+  return Reshape(weighted + tape.Read(kBias), {-1});
+}
+
+absl::StatusOr<Metrics> Measure(const Var& logits, const Var& losses, const Nest& batch) {
+  return Collect({{"loss", MeanOf(losses)}, {"accuracy", Accuracy(logits, batch["label"])}, {"auc", Auc(logits, batch["label"])}});
+}
+
+// On one replica: one GPU or CPU slot of a worker.
+absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
+  GradientTape tape(replica);
+  Var logits = Logits(tape, batch);
+  Var losses = SigmoidCrossEntropy(logits, batch["label"]);
+  RETURN_IF_ERROR(replica.ApplyGradients(tape.Gradient(ReduceMean(losses))));
+  return Measure(logits, losses, batch);
+}
+
+absl::StatusOr<Metrics> TestReplica(ReplicaContext& replica, const Nest& batch) {
+  GradientTape tape(replica, GradientTape::Mode::kInference);
+  Var logits = Logits(tape, batch);
+  return Measure(logits, SigmoidCrossEntropy(logits, batch["label"]), batch);
+}
+
+// On one worker: a step takes a batch for each replica, and is applied as a whole or not at all.
+absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
+  ASSIGN_OR_RETURN(PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica, batch));
+  return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+}
+const Step kTrain("train", TrainStep);
+
+absl::StatusOr<Metrics> TestStep(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
+  ASSIGN_OR_RETURN(PerReplica<Metrics> metrics, worker.strategy().Run(TestReplica, batch));
+  return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+}
+const Step kTest("test", TestStep, StepKind::kReadOnly);
+
+absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) {
+  return Dataset::Libsvm(files).Shuffle(10'000, input.seed).Batch(32);
+}
+const DataSource kMushrooms("mushrooms", Mushrooms);
+
+// On the coordinator.
+absl::Status Train(Coordinator& coordinator) {
+  auto scope = coordinator.strategy().Scope();
+  RETURN_IF_ERROR(CreateVariable(kWeights).status());
+  RETURN_IF_ERROR(CreateVariable(kBias).status());
+  while (coordinator.epoch() < 5) {
+    RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kMushrooms(absl::GetFlag(FLAGS_train))).status());
+    ASSIGN_OR_RETURN(Metrics metrics, coordinator.RunEpoch(kTest, kMushrooms(absl::GetFlag(FLAGS_test))));
+    RETURN_IF_ERROR(coordinator.Report("test", coordinator.step(), metrics));
+  }
+  return absl::OkStatus();
+}
+DIVVY_PROGRAM(Train);

@@ -1,0 +1,165 @@
+#include "program/embedded.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "ops/blas_threads.h"
+
+namespace divvy {
+namespace {
+
+std::string Address(absl::string_view job, int index) { return absl::StrCat("embedded:", job, "/", index); }
+
+absl::Status Check(const EmbeddedOptions& options) {
+  std::vector<std::string> problems;
+  if (options.num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", options.num_ps, ", wanted at least 1"));
+  if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
+  if (options.replicas_per_worker < 1) problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1"));
+  for (const absl::Status& status : {options.strategy.problem, StepRegistry::Validate(), DataSourceRegistry::Validate()}) {
+    if (!status.ok()) problems.push_back(std::string(status.message()));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
+// A task of a real cluster would exit; here its core is gone when the cluster is.
+void IgnoreExit(int) {}
+
+}  // namespace
+
+// Two threads at least, so that a ps' block task and a message never wait for each other.
+EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup)
+    : setup_(setup), executor_(std::max(2, NumCores())), network_(executor_), store_(executor_), ps_(setup.options.num_ps), workers_(setup.options.num_workers) {}
+
+EmbeddedCluster::~EmbeddedCluster() {
+  // The roles stop speaking first; then the threads, also those that run step bodies, end; only then does anything go.
+  if (core_ != nullptr) core_->Abandon();
+  for (WorkerTask& worker : workers_) {
+    if (worker.core != nullptr) worker.core->Abandon();
+  }
+  executor_.Stop();
+}
+
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
+  RETURN_IF_ERROR(Check(setup.options));
+  const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
+  SetBlasThreads(std::max(1, NumCores() / replicas));
+  std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));
+  for (int i = 0; i < setup.options.num_ps; ++i) RETURN_IF_ERROR(cluster->StartPs(i));
+  for (int i = 0; i < setup.options.num_workers; ++i) RETURN_IF_ERROR(cluster->StartWorker(i));
+  RETURN_IF_ERROR(cluster->StartCoordinator());
+  return cluster;
+}
+
+absl::Status EmbeddedCluster::StartPs(int index) {
+  ParameterServerOptions options;
+  options.index = index;
+  options.incarnation = Incarnation(EntropySeed());
+  options.address = Address("ps", index);
+  ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_, network_.coordinator(), IgnoreExit));
+  network_.Add(Address("ps", index), ps_[index]);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedCluster::StartWorker(int index) {
+  WorkerOptions options;
+  options.index = index;
+  options.incarnation = Incarnation(EntropySeed());
+  options.address = Address("worker", index);
+  options.replicas = setup_.options.replicas_per_worker;
+  options.check_numerics = setup_.check_numerics;
+  options.seed = EntropySeed();
+  WorkerTask& worker = workers_[index];
+  worker.inputs = std::make_unique<DataInputOpener>(executor_);
+  ThreadStepRunnerOptions runner;
+  runner.worker_index = index;
+  runner.replicas = setup_.options.replicas_per_worker;
+  runner.resolver = EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index);
+  worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
+  ASSIGN_OR_RETURN(worker.core, WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_,
+                                                  network_.coordinator().get(), IgnoreExit));
+  network_.Add(Address("worker", index), worker.core);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedCluster::StartCoordinator() {
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(EntropySeed());
+  options.job_seed = setup_.options.seed;
+  for (int i = 0; i < setup_.options.num_ps; ++i) options.ps_addresses.push_back(Address("ps", i));
+  for (int i = 0; i < setup_.options.num_workers; ++i) options.worker_addresses[i] = Address("worker", i);
+  options.min_workers = setup_.options.num_workers;
+  options.partitioner = setup_.options.strategy.partitioner;
+  options.placement = setup_.options.strategy.placement == StrategyOptions::Placement::kBalanced ? Placement::kBalanced : Placement::kRoundRobin;
+  ASSIGN_OR_RETURN(core_, CoordinatorCore::Start(std::move(options), executor_, Clock::Real(), network_, store_));
+  network_.SetCoordinator(core_);
+  if (setup_.report) {
+    reporter_ = std::make_shared<Reporter>(*setup_.report, executor_, Clock::Real());
+    reporter_->Watch(core_);
+  }
+  coordinator_ = std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
+                                                       setup_.options.replicas_per_worker, reporter_.get());
+  return coordinator_->WaitUntilReady();
+}
+
+void EmbeddedCluster::KillWorker(int index) {
+  if (workers_[index].core == nullptr) return;
+  workers_[index].core->Abandon();
+  network_.Add(Address("worker", index), std::weak_ptr<WorkerCore>());
+  dead_.push_back(std::move(workers_[index]));
+  workers_[index] = WorkerTask();
+}
+
+absl::Status EmbeddedCluster::RestartWorker(int index) {
+  KillWorker(index);
+  return StartWorker(index);
+}
+
+absl::Status EmbeddedCluster::RestartPs(int index) {
+  dead_ps_.push_back(ps_[index]);
+  return StartPs(index);
+}
+
+namespace {
+
+// What StartEmbedded gives: the coordinator, owning its cluster.
+class OwningCoordinator : public Coordinator {
+ public:
+  explicit OwningCoordinator(std::unique_ptr<EmbeddedCluster> cluster) : cluster_(std::move(cluster)), coordinator_(cluster_->coordinator()) {}
+  Strategy& strategy() override { return coordinator_.strategy(); }
+  absl::Status Join(absl::Duration timeout) override { return coordinator_.Join(timeout); }
+  absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
+  int64_t epoch() const override { return coordinator_.epoch(); }
+  int64_t step() const override { return coordinator_.step(); }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
+  void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
+  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }
+  void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
+
+ protected:
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {
+    return coordinator_.ScheduleStep(name, kind, std::move(args));
+  }
+  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override { return coordinator_.RunSteps(loop); }
+
+ private:
+  const std::unique_ptr<EmbeddedCluster> cluster_;
+  BlockingCoordinator& coordinator_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options) {
+  EmbeddedSetup setup;
+  setup.options = options;
+  ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
+  return std::unique_ptr<Coordinator>(std::make_unique<OwningCoordinator>(std::move(cluster)));
+}
+
+}  // namespace divvy

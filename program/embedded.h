@@ -1,0 +1,66 @@
+// The whole cluster in one process.
+#ifndef DIVVY_PROGRAM_EMBEDDED_H_
+#define DIVVY_PROGRAM_EMBEDDED_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/executor.h"
+#include "coordinator/core/blocking_coordinator.h"
+#include "coordinator/core/store.h"
+#include "coordinator/report/reporter.h"
+#include "program/in_process_clients.h"
+#include "program/main.h"
+#include "ps_server/core/parameter_server_core.h"
+#include "worker/core/thread_step_runner.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy {
+
+struct EmbeddedSetup {
+  EmbeddedOptions options;
+  bool check_numerics = false;
+  std::optional<ReportOptions> report;   // none: nothing is drawn
+};
+
+// The three roles joined by in-process clients, each with the objects that it has in a cluster. Members go in the order that lets tasks end first.
+class EmbeddedCluster {
+ public:
+  // As StartEmbedded.
+  static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(const EmbeddedSetup& setup);
+  ~EmbeddedCluster();   // stops all tasks
+
+  BlockingCoordinator& coordinator() { return *coordinator_; }
+  Reporter* reporter() { return reporter_.get(); }   // null: none
+  // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
+  void KillWorker(int index);
+  absl::Status RestartWorker(int index);
+  absl::Status RestartPs(int index);   // comes back empty, as another life
+
+ private:
+  struct WorkerTask {
+    std::unique_ptr<ThreadStepRunner> runner;
+    std::unique_ptr<DataInputOpener> inputs;
+    std::shared_ptr<WorkerCore> core;
+  };
+  explicit EmbeddedCluster(const EmbeddedSetup& setup);
+  absl::Status StartPs(int index);
+  absl::Status StartWorker(int index);
+  absl::Status StartCoordinator();
+
+  const EmbeddedSetup setup_;
+  ThreadPoolExecutor executor_;
+  InProcessNetwork network_;
+  MemoryStore store_;
+  std::vector<std::shared_ptr<ParameterServerCore>> ps_;
+  std::vector<WorkerTask> workers_;
+  std::vector<WorkerTask> dead_;   // their threads may still run
+  std::vector<std::shared_ptr<ParameterServerCore>> dead_ps_;
+  std::shared_ptr<CoordinatorCore> core_;
+  std::shared_ptr<Reporter> reporter_;
+  std::unique_ptr<BlockingCoordinator> coordinator_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_PROGRAM_EMBEDDED_H_

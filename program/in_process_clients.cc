@@ -1,0 +1,209 @@
+#include "program/in_process_clients.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace divvy {
+namespace {
+
+template <typename Reply>
+void Refuse(Executor& executor, const std::string& address, Callback<Reply> done) {
+  executor.Post([done = std::move(done), address] { done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process"))); });
+}
+
+// An answer that goes through the Executor.
+template <typename Reply>
+Callback<Reply> Posted(Executor& executor, Callback<Reply> done) {
+  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
+    executor.Post([done, reply = std::move(reply)] { done(reply); });
+  };
+}
+
+class PsClient : public ParameterClient {
+ public:
+  PsClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
+  void Load(LoadRequest request, Callback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, Callback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override { Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done)); }
+  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override { Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done)); }
+  void Pull(PullRequest request, Callback<PullReply> done) override { Call(&ParameterServerCore::Pull, std::move(request), std::move(done)); }
+  void Commit(CommitRequest request, Callback<CommitReply> done) override { Call(&ParameterServerCore::Commit, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
+
+ private:
+  template <typename Request, typename Reply>
+  void Call(void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done) {
+    Executor& executor = network_.executor();
+    const std::shared_ptr<ParameterServerCore> core = network_.FindPs(address_);
+    if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
+    executor.Post([&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
+      ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
+    });
+  }
+
+  InProcessNetwork& network_;
+  const std::string address_;
+};
+
+// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The side that closes hears nothing more.
+class Pipe : public std::enable_shared_from_this<Pipe> {
+ public:
+  Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator) : to_worker_(executor), to_coordinator_(executor), coordinator_(std::move(coordinator)) {}
+
+  void Accept(std::shared_ptr<WorkerCore> core);
+  void ToTheWorker(StreamFrame<ToWorker> frame) {
+    to_worker_.Post([self = shared_from_this(), frame = std::move(frame)] {
+      if (self->worker_ != nullptr && !self->closed()) self->worker_->OnFrame(frame);
+    });
+  }
+  void ToTheCoordinator(StreamFrame<FromWorker> frame) {
+    to_coordinator_.Post([self = shared_from_this(), frame = std::move(frame)] {
+      if (!self->closed()) self->coordinator_->OnFrame(frame);
+    });
+  }
+  // REQUIRES: not twice from both sides at once (the second is ignored).
+  void CloseByCoordinator() {
+    if (SetClosed()) return;
+    to_worker_.Post([self = shared_from_this()] {
+      if (self->worker_ != nullptr) self->worker_->OnBroken();
+    });
+  }
+  void CloseByWorker() {
+    if (SetClosed()) return;
+    to_coordinator_.Post([self = shared_from_this()] { self->coordinator_->OnBroken(); });
+  }
+
+ private:
+  bool closed() {
+    MutexLock lock(mu_);
+    return closed_;
+  }
+  bool SetClosed() {   // returns whether it was
+    MutexLock lock(mu_);
+    return std::exchange(closed_, true);
+  }
+
+  SerialExecutor to_worker_, to_coordinator_;
+  const std::shared_ptr<StreamListener<FromWorker>> coordinator_;
+  std::shared_ptr<StreamListener<ToWorker>> worker_;   // touched on to_worker_ alone
+  Mutex mu_;
+  bool closed_ DIVVY_GUARDED_BY(mu_) = false;
+};
+
+class CoordinatorEnd : public StreamConnection<ToWorker> {
+ public:
+  explicit CoordinatorEnd(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  void Send(StreamFrame<ToWorker> frame) override { pipe_->ToTheWorker(std::move(frame)); }
+  void Close() override { pipe_->CloseByCoordinator(); }
+
+ private:
+  const std::shared_ptr<Pipe> pipe_;
+};
+
+class WorkerEnd : public StreamConnection<FromWorker> {
+ public:
+  explicit WorkerEnd(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  void Send(StreamFrame<FromWorker> frame) override { pipe_->ToTheCoordinator(std::move(frame)); }
+  void Close() override { pipe_->CloseByWorker(); }
+
+ private:
+  const std::shared_ptr<Pipe> pipe_;
+};
+
+void Pipe::Accept(std::shared_ptr<WorkerCore> core) {
+  to_worker_.Post([self = shared_from_this(), core = std::move(core)] { self->worker_ = core->Accept(std::make_shared<WorkerEnd>(self)); });
+}
+
+class InProcessWorkerClient : public WorkerClient {
+ public:
+  InProcessWorkerClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
+  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override { Call(&WorkerCore::Attach, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call(&WorkerCore::Shutdown, std::move(request), std::move(done)); }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+    auto pipe = std::make_shared<Pipe>(network_.executor(), std::move(listener));
+    if (std::shared_ptr<WorkerCore> core = network_.FindWorker(address_)) {
+      pipe->Accept(std::move(core));
+    } else {
+      pipe->CloseByWorker();
+    }
+    return std::make_shared<CoordinatorEnd>(std::move(pipe));
+  }
+
+ private:
+  template <typename Request, typename Reply>
+  void Call(void (WorkerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done) {
+    Executor& executor = network_.executor();
+    const std::shared_ptr<WorkerCore> core = network_.FindWorker(address_);
+    if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
+    executor.Post([&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
+      ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
+    });
+  }
+
+  InProcessNetwork& network_;
+  const std::string address_;
+};
+
+}  // namespace
+
+class InProcessNetwork::ToCoordinator : public CoordinatorClient {
+ public:
+  explicit ToCoordinator(InProcessNetwork& network) : network_(network) {}
+  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+    Executor& executor = network_.executor();
+    const std::shared_ptr<CoordinatorCore> core = network_.FindCoordinator();
+    if (core == nullptr) return Refuse<RegisterReply>(executor, "embedded:chief/0", std::move(done));
+    executor.Post([&executor, core, request = std::move(request), done = std::move(done)]() mutable {
+      core->Register(std::move(request), Posted<RegisterReply>(executor, std::move(done)));
+    });
+  }
+
+ private:
+  InProcessNetwork& network_;
+};
+
+void InProcessNetwork::Add(const std::string& address, std::weak_ptr<ParameterServerCore> ps) {
+  MutexLock lock(mu_);
+  ps_[address] = std::move(ps);
+}
+
+void InProcessNetwork::Add(const std::string& address, std::weak_ptr<WorkerCore> worker) {
+  MutexLock lock(mu_);
+  workers_[address] = std::move(worker);
+}
+
+void InProcessNetwork::SetCoordinator(std::weak_ptr<CoordinatorCore> coordinator) {
+  MutexLock lock(mu_);
+  coordinator_ = std::move(coordinator);
+}
+
+std::shared_ptr<ParameterClient> InProcessNetwork::ParameterServer(const std::string& address) { return std::make_shared<PsClient>(*this, address); }
+
+std::shared_ptr<WorkerClient> InProcessNetwork::Worker(const std::string& address) { return std::make_shared<InProcessWorkerClient>(*this, address); }
+
+std::shared_ptr<CoordinatorClient> InProcessNetwork::coordinator() {
+  MutexLock lock(mu_);
+  if (to_coordinator_ == nullptr) to_coordinator_ = std::make_shared<ToCoordinator>(*this);
+  return to_coordinator_;
+}
+
+std::shared_ptr<ParameterServerCore> InProcessNetwork::FindPs(const std::string& address) {
+  MutexLock lock(mu_);
+  const auto found = ps_.find(address);
+  return found == ps_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<WorkerCore> InProcessNetwork::FindWorker(const std::string& address) {
+  MutexLock lock(mu_);
+  const auto found = workers_.find(address);
+  return found == workers_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<CoordinatorCore> InProcessNetwork::FindCoordinator() {
+  MutexLock lock(mu_);
+  return coordinator_.lock();
+}
+
+}  // namespace divvy

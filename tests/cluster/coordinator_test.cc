@@ -1,0 +1,475 @@
+// The coordinator's contract, on a whole cluster in this process with real threads: the rules and tests of TensorFlow's ClusterCoordinator, made exact.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/embedded.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- steps; what a test wants of them is in globals, for all workers live in this process ----
+
+const VariableSpec kCounter{"counter", {}, Zeros(), {}, DType::kInt64};
+
+// A gate that holds steps until a test opens it.
+class Gate {
+ public:
+  void Close() {
+    MutexLock lock(mu_);
+    open_ = false;
+    waiting_ = 0;
+  }
+  void Open() {
+    MutexLock lock(mu_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+  void Pass() {
+    MutexLock lock(mu_);
+    ++waiting_;
+    changed_.NotifyAll();
+    changed_.Wait(mu_, [this] { return open_; });
+  }
+  void AwaitWaiting(int count) {
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this, count] { return waiting_ >= count; });
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool open_ = true;
+  int waiting_ = 0;
+};
+Gate& gate() {
+  static Gate* const gate = new Gate;
+  return *gate;
+}
+
+absl::Status Add(WorkerContext& worker, int64_t amount) {
+  ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable("counter"));
+  return counter.AssignAdd(Tensor::Scalar<int64_t>(amount));
+}
+const Step kAdd("test/add", Add);
+
+absl::Status AddThenFail(WorkerContext& worker, std::string message) {
+  RETURN_IF_ERROR(Add(worker, 1'000'000));
+  return absl::InvalidArgumentError(message);
+}
+const Step kAddThenFail("test/add_then_fail", AddThenFail);
+
+absl::Status Throws(WorkerContext& worker) { throw std::runtime_error("thrown in a step"); }
+const Step kThrows("test/throws", Throws);
+
+absl::Status SaysUnavailable(WorkerContext& worker) { return absl::UnavailableError("the step's own"); }
+const Step kSaysUnavailable("test/says_unavailable", SaysUnavailable);
+
+absl::StatusOr<std::pair<std::string, int64_t>> Echo(WorkerContext& worker, std::string text, int64_t number) { return std::pair(text, number + 1); }
+const Step kEcho("test/echo", Echo);
+
+absl::Status WaitAtGate(WorkerContext& worker, int64_t amount) {
+  gate().Pass();
+  return Add(worker, amount);
+}
+const Step kWaitAtGate("test/wait_at_gate", WaitAtGate);
+
+absl::Status WritesReadOnly(WorkerContext& worker) { return Add(worker, 1); }
+const Step kWritesReadOnly("test/writes_read_only", WritesReadOnly, StepKind::kReadOnly);
+
+absl::StatusOr<int64_t> ReadsItsOwnAdd(WorkerContext& worker) {
+  ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable("counter"));
+  RETURN_IF_ERROR(counter.AssignAdd(Tensor::Scalar<int64_t>(5)));
+  ASSIGN_OR_RETURN(Tensor value, counter.Read());
+  return value.scalar<int64_t>();
+}
+const Step kReadsItsOwnAdd("test/reads_its_own_add", ReadsItsOwnAdd);
+
+absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
+  int64_t sum = 0, examples = 0;
+  for (int i = 0; i < batch.size(); ++i) {
+    ASSIGN_OR_RETURN(Tensor x, batch[i]["x"].tensor());
+    ASSIGN_OR_RETURN(absl::Span<const int64_t> values, x.values<int64_t>());
+    for (const int64_t value : values) sum += value;
+    examples += static_cast<int64_t>(values.size());
+  }
+  RETURN_IF_ERROR(Add(worker, sum));
+  return Metrics{{"x", Metric::Mean(static_cast<double>(sum), static_cast<double>(examples))}};
+}
+const Step kCountsExamples("test/counts_examples", CountsExamples);
+
+// 0, 1, ... n - 1 in batches of 3.
+absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
+  std::vector<int64_t> numbers(n);
+  for (int64_t i = 0; i < n; ++i) numbers[i] = i;
+  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}}).Shuffle(100, input.seed).Batch(3);
+}
+const DataSource kNumbers("test/numbers", Numbers);
+const DataSource kNumbersForEach("test/numbers_for_each", Numbers, InputOptions{AutoShardPolicy::kOff});
+
+absl::StatusOr<Dataset> BrokenData(const InputContext& input) { return absl::DataLossError("the file is broken"); }
+const DataSource kBrokenData("test/broken", BrokenData);
+
+// ---- the cluster ----
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  void Start(int ps, int workers, int replicas = 1) {
+    EmbeddedSetup setup;
+    setup.options.num_ps = ps;
+    setup.options.num_workers = workers;
+    setup.options.replicas_per_worker = replicas;
+    auto cluster = EmbeddedCluster::Start(setup);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+    ASSERT_TRUE(coordinator().strategy().CreateVariable(kCounter).ok());
+  }
+  void TearDown() override { gate().Open(); }
+  Coordinator& coordinator() { return cluster_->coordinator(); }
+  int64_t Counter() { return *coordinator().strategy().FindVariable("counter")->Read()->scalar<int64_t>(); }
+
+  std::unique_ptr<EmbeddedCluster> cluster_;
+};
+
+TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
+  Start(2, 2);
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(coordinator().Schedule(kAdd, 1).ok());
+  ASSERT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 300);
+  EXPECT_EQ(coordinator().step(), 300);
+  EXPECT_TRUE(*coordinator().Done());
+}
+
+TEST_F(CoordinatorTest, JoinWithNothingScheduledReturnsAtOnce) {
+  Start(1, 1);
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_TRUE(*coordinator().Done());
+}
+
+TEST_F(CoordinatorTest, ResultsOfManyTypesAreFetched) {
+  Start(1, 2);
+  auto value = coordinator().Schedule(kEcho, std::string("text"), 41);
+  ASSERT_TRUE(value.ok());
+  const auto fetched = value->Fetch();
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_EQ(fetched->first, "text");
+  EXPECT_EQ(fetched->second, 42);
+  EXPECT_EQ(value->state(), RemoteState::kReady);
+  const auto nothing = coordinator().Schedule(kAdd, 1);
+  EXPECT_TRUE(nothing->Fetch().ok());
+}
+
+TEST_F(CoordinatorTest, FetchGivesUpAfterItsTimeoutAndMayBeCalledAgain) {
+  Start(1, 1);
+  gate().Close();
+  const auto value = coordinator().Schedule(kWaitAtGate, 1);
+  EXPECT_EQ(value->Fetch(absl::Milliseconds(10)).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(value->state(), RemoteState::kNotReady);
+  EXPECT_FALSE(*coordinator().Done());
+  EXPECT_EQ(coordinator().Join(absl::Milliseconds(10)).code(), absl::StatusCode::kDeadlineExceeded);
+  gate().Open();
+  EXPECT_TRUE(value->Fetch().ok());
+  EXPECT_TRUE(coordinator().Join().ok());
+}
+
+TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
+  Start(2, 2);
+  const auto failed = coordinator().Schedule(kAddThenFail, std::string("not today"));
+  ASSERT_TRUE(failed.ok());
+  const absl::Status raised = coordinator().Join();
+  EXPECT_EQ(raised.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(raised.message()), HasSubstr("not today"));
+  EXPECT_EQ(failed->Fetch().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Counter(), 0);
+  EXPECT_TRUE(coordinator().Join().ok());   // usable again, the same error is not raised twice
+  ASSERT_TRUE(coordinator().Schedule(kAdd, 1).ok());
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 1);
+}
+
+TEST_F(CoordinatorTest, TwoFailingStepsRaiseOneError) {
+  Start(1, 2);
+  ASSERT_TRUE(coordinator().Schedule(kAddThenFail, std::string("one")).ok());
+  coordinator().Schedule(kAddThenFail, std::string("two")).status().IgnoreError();
+  EXPECT_FALSE(coordinator().Join().ok());
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 0);
+}
+
+TEST_F(CoordinatorTest, AnErrorCancelsWhatIsQueued) {
+  Start(1, 1);
+  gate().Close();
+  const auto running = coordinator().Schedule(kWaitAtGate, 1);
+  gate().AwaitWaiting(1);
+  ASSERT_TRUE(coordinator().Schedule(kAddThenFail, std::string("no")).ok());
+  std::vector<RemoteValue<void>> queued;
+  for (int i = 0; i < 20; ++i) queued.push_back(*coordinator().Schedule(kWaitAtGate, 1));
+  gate().Open();
+  EXPECT_FALSE(coordinator().Join().ok());
+  int cancelled = 0;
+  for (const auto& value : queued) cancelled += value.state() == RemoteState::kCancelled;
+  EXPECT_GT(cancelled, 0);
+  EXPECT_EQ(Counter(), 1 + 20 - cancelled);   // a cancelled step is in no variable
+}
+
+TEST_F(CoordinatorTest, ScheduleRaisesAnEarlierError) {
+  Start(1, 1);
+  const auto failed = coordinator().Schedule(kAddThenFail, std::string("no"));
+  EXPECT_FALSE(failed->Fetch().ok());
+  EXPECT_EQ(coordinator().Schedule(kAdd, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(coordinator().Schedule(kAdd, 1).ok());
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 1);
+}
+
+TEST_F(CoordinatorTest, AStepThatThrowsFailsWithWhatItThrew) {
+  Start(1, 1);
+  const auto thrown = coordinator().Schedule(kThrows);
+  EXPECT_EQ(thrown->Fetch().code(), absl::StatusCode::kUnknown);
+  EXPECT_THAT(std::string(thrown->Fetch().message()), HasSubstr("thrown in a step"));
+  EXPECT_FALSE(coordinator().Join().ok());
+}
+
+TEST_F(CoordinatorTest, AStepsOwnUnavailableIsItsErrorAndNotALostWorker) {
+  Start(1, 2);
+  const auto value = coordinator().Schedule(kSaysUnavailable);
+  EXPECT_EQ(value->Fetch().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+}
+
+TEST_F(CoordinatorTest, AReadOnlyStepMayNotWrite) {
+  Start(1, 1);
+  const auto value = coordinator().Schedule(kWritesReadOnly);
+  EXPECT_EQ(value->Fetch().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(coordinator().Join().ok());
+  EXPECT_EQ(coordinator().step(), 0);
+}
+
+TEST_F(CoordinatorTest, AStepSeesItsOwnWritesBeforeTheyAreCommitted) {
+  Start(2, 1);
+  EXPECT_EQ(*coordinator().Schedule(kReadsItsOwnAdd)->Fetch(), 5);
+  EXPECT_EQ(*coordinator().Schedule(kReadsItsOwnAdd)->Fetch(), 10);
+}
+
+TEST_F(CoordinatorTest, StepsAreScheduledFromSeveralThreads) {
+  Start(2, 2);
+  ThreadPoolExecutor threads(4);
+  std::atomic<int> left{4};
+  Gate done;
+  done.Close();
+  for (int t = 0; t < 4; ++t) {
+    threads.PostBlocking("schedules", [&] {
+      for (int i = 0; i < 50; ++i) EXPECT_TRUE(coordinator().Schedule(kAdd, 1).ok());
+      EXPECT_TRUE(coordinator().Join().ok());
+      if (--left == 0) done.Open();
+    });
+  }
+  done.Pass();
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 200);
+}
+
+TEST_F(CoordinatorTest, AKilledWorkerCostsNothing) {
+  Start(2, 2);
+  gate().Close();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(coordinator().Schedule(kWaitAtGate, 1).ok());
+  gate().AwaitWaiting(2);
+  cluster_->KillWorker(0);   // in the middle of a step
+  gate().Open();
+  ASSERT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 100);
+}
+
+TEST_F(CoordinatorTest, AWorkerThatComesBackTakesStepsAgain) {
+  Start(1, 1);
+  for (int life = 0; life < 3; ++life) {
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(coordinator().Schedule(kAdd, 1).ok());
+    ASSERT_TRUE(cluster_->RestartWorker(0).ok());
+  }
+  ASSERT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 60);
+}
+
+TEST_F(CoordinatorTest, ALostParameterServerIsUnavailableByName) {
+  Start(2, 1);
+  ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+  ASSERT_TRUE(cluster_->RestartPs(1).ok());
+  absl::Status status;
+  while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();   // it is told within seconds
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1"));
+  EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kUnavailable);
+}
+
+// ---- data ----
+
+TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnce) {
+  Start(2, 2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(100));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 100);
+  EXPECT_EQ(metrics->at("x").value(), 49.5);
+  EXPECT_EQ(Counter(), 4950);
+  EXPECT_EQ(coordinator().epoch(), 1);
+  EXPECT_EQ(coordinator().step(), 34);
+}
+
+TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnceWhenAWorkerIsKilled) {
+  Start(2, 2);
+  ThreadPoolExecutor threads(1);
+  threads.PostBlocking("kills", [this] {
+    cluster_->KillWorker(1);
+  });
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(3000));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 3000);
+  EXPECT_EQ(Counter(), 3000 * 2999 / 2);
+}
+
+TEST_F(CoordinatorTest, WithSeveralReplicasAStepTakesABatchForEach) {
+  Start(1, 1, /*replicas=*/2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));   // batches of 3, 3 | 3, 1
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 10);
+  EXPECT_EQ(coordinator().step(), 2);
+}
+
+TEST_F(CoordinatorTest, RunUntilGoesOnPassAfterPass) {
+  Start(1, 2);
+  const auto metrics = coordinator().RunUntil(25, kCountsExamples, kNumbers(30));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(coordinator().step(), 25);
+  EXPECT_EQ(metrics->at("x").count(), 75);
+}
+
+TEST_F(CoordinatorTest, WithPolicyOffEveryWorkerSeesEverything) {
+  Start(1, 2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbersForEach(30));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 60);
+}
+
+TEST_F(CoordinatorTest, AnEmptyDatasetIsAnEpochWithoutSteps) {
+  Start(1, 2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(0));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_TRUE(metrics->empty());
+  EXPECT_EQ(coordinator().epoch(), 1);
+  EXPECT_EQ(coordinator().RunUntil(5, kCountsExamples, kNumbers(0)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
+  Start(1, 2);
+  const auto dataset = coordinator().CreatePerWorkerDataset(kBrokenData());
+  ASSERT_TRUE(dataset.ok());
+  const Iterator iterator = dataset->MakeIterator();
+  EXPECT_TRUE(coordinator().Join().ok());   // silent until used
+  EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+}
+
+TEST_F(CoordinatorTest, AnIteratorIsAnArgumentOfSchedule) {
+  Start(1, 2);
+  const auto dataset = coordinator().CreatePerWorkerDataset(kNumbers(9));
+  ASSERT_TRUE(dataset.ok());
+  const Iterator iterator = dataset->MakeIterator();
+  double examples = 0;
+  for (int i = 0; i < 3; ++i) examples += coordinator().Schedule(kCountsExamples, iterator)->Fetch()->at("x").count();
+  EXPECT_EQ(examples, 9);
+  const auto over = coordinator().Schedule(kCountsExamples, iterator);
+  EXPECT_EQ(over->Fetch().status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(coordinator().Join().ok());   // the end of data is no error
+}
+
+// ---- variables ----
+
+TEST_F(CoordinatorTest, VariablesAreReadAndWrittenFromTheProgram) {
+  Start(3, 1);
+  VariableSpec spec{"table", {7, 2}, Constant{2}};
+  spec.partitioner = FixedShardsPartitioner{3};
+  const auto table = coordinator().strategy().CreateVariable(spec);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->shard_offsets(), ::testing::ElementsAre(0, 3, 5, 7));
+  const Tensor ids = Tensor::Vector<int64_t>({6, 0, 6});
+  ASSERT_TRUE(table->ScatterRows(Variable::Scatter::kAdd, {ids, *Tensor::Copy<float>({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), 7}).ok());
+  EXPECT_THAT(*table->Rows(Tensor::Vector<int64_t>({6, 0, 1}))->values<float>(), ::testing::ElementsAre(8, 10, 5, 6, 2, 2));
+  EXPECT_EQ(table->Read()->shape(), (Shape{7, 2}));
+  EXPECT_EQ(table->Assign(Tensor::Scalar<float>(1)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(table->Rows(Tensor::Vector<int64_t>({7})).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CoordinatorTest, ANameIsTakenOnce) {
+  Start(1, 1);
+  EXPECT_EQ(coordinator().strategy().CreateVariable(kCounter).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(CoordinatorTest, AnUnknownVariableNamesThoseNearIt) {
+  Start(1, 1);
+  const auto found = coordinator().strategy().FindVariable("countr");
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(found.status().message()), HasSubstr("counter"));
+}
+
+TEST_F(CoordinatorTest, InitialValuesDoNotDependOnTheSharding) {
+  std::vector<Tensor> values;
+  for (const int shards : {1, 2, 3}) {
+    Start(3, 1);
+    VariableSpec spec{"kernel", {10, 4}, GlorotUniform()};
+    spec.partitioner = FixedShardsPartitioner{shards};
+    values.push_back(*coordinator().strategy().CreateVariable(spec)->Read());
+  }
+  EXPECT_TRUE(BitwiseEqual(values[0], values[1]));
+  EXPECT_TRUE(BitwiseEqual(values[0], values[2]));
+}
+
+TEST_F(CoordinatorTest, InitialValuesMadeOnTheCoordinatorAreSent) {
+  Start(2, 1);
+  VariableSpec spec{"rows", {5, 2}, FromRows{[](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
+                      std::vector<float> values;
+                      for (int64_t i = first; i < first + count; ++i) values.insert(values.end(), {static_cast<float>(i), static_cast<float>(-i)});
+                      return Tensor::Copy<float>({count, 2}, values);
+                    }}};
+  spec.partitioner = FixedShardsPartitioner{2};
+  EXPECT_THAT(*coordinator().strategy().CreateVariable(spec)->Rows(Tensor::Vector<int64_t>({4, 2}))->values<float>(), ::testing::ElementsAre(4, -4, 2, -2));
+}
+
+TEST(StartEmbeddedTest, OptionsOutOfRangeAreRefusedAllAtOnce) {
+  EmbeddedOptions options;
+  options.num_ps = 0;
+  options.num_workers = -1;
+  const auto coordinator = StartEmbedded(options);
+  ASSERT_EQ(coordinator.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(coordinator.status().message()), HasSubstr("num_ps"));
+  EXPECT_THAT(std::string(coordinator.status().message()), HasSubstr("num_workers"));
+}
+
+TEST(StartEmbeddedTest, AHundredStepsCountToAHundred) {
+  const auto coordinator = StartEmbedded();
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  ASSERT_TRUE((*coordinator)->strategy().CreateVariable(kCounter).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*coordinator)->Schedule(kAdd, 1).ok());
+  ASSERT_TRUE((*coordinator)->Join().ok());
+  EXPECT_EQ(*(*coordinator)->strategy().FindVariable("counter")->Read()->scalar<int64_t>(), 100);
+}
+
+TEST(StartEmbeddedTest, ACoordinatorMayGoWhileStepsRun) {
+  gate().Open();
+  const auto coordinator = StartEmbedded();
+  ASSERT_TRUE((*coordinator)->strategy().CreateVariable(kCounter).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE((*coordinator)->Schedule(kAdd, 1).ok());
+}
+
+}  // namespace
+}  // namespace divvy
