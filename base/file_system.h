@@ -66,6 +66,7 @@ struct FileInfo {
 //   AlreadyExists       kCreateNew, and it exists
 //   PermissionDenied    the operating system refuses
 //   FailedPrecondition  a directory where a file is needed, or the reverse; a directory that is not empty
+//   InvalidArgument     Rename of a directory to a name below itself
 //   ResourceExhausted   no space, or too many open files
 //   DataLoss            the device failed (EIO)
 class FileSystem {
