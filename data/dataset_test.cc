@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "data/stacking.h"
+#include "data/testing/seek_suite.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,11 +52,9 @@ std::vector<Nest> Collect(DatasetIterator& iterator, size_t at_most = 10'000) {
   return elements;
 }
 
-std::vector<Nest> Collect(const Dataset& dataset) { return Collect(*dataset.Iterate()); }
-
 Ints Values(const Dataset& dataset) {
   Ints values;
-  for (const Nest& element : Collect(dataset)) values.push_back(ValueOf(element));
+  for (const Nest& element : PlainPass(dataset)) values.push_back(ValueOf(element));
   return values;
 }
 
@@ -73,7 +72,7 @@ Dataset Tenfold(const Dataset& dataset) {
 
 TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
   SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 1, 3}), Tensor::Vector<float>({1, 2, 3})};
-  const std::vector<Nest> rows = Collect(Dataset::FromTensors(Nest{{"a", Nest(*Tensor::Copy<float>({2, 2}, {1, 2, 3, 4}))}, {"s", Nest(ids)}}));
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(Nest{{"a", Nest(*Tensor::Copy<float>({2, 2}, {1, 2, 3, 4}))}, {"s", Nest(ids)}}));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_TRUE(BitwiseEqual(*rows[1]["a"].tensor(), Tensor::Vector<float>({3, 4})));
   EXPECT_TRUE(BitwiseEqual(*rows[1]["s"]["ids"].tensor(), Tensor::Vector<int64_t>({8, 9})));
@@ -82,8 +81,8 @@ TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
 }
 
 TEST(FromTensorsTest, ALoneTensorAndAListHaveRowsToo) {
-  EXPECT_TRUE(BitwiseEqual(*Collect(Dataset::FromTensors(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(), Tensor::Scalar<int32_t>(5)));
-  const std::vector<Nest> rows = Collect(Dataset::FromTensors(Nest(Nest::List{Nest(Tensor::Vector<int32_t>({4})), Nest(Tensor::Vector<bool>({true}))})));
+  EXPECT_TRUE(BitwiseEqual(*PlainPass(Dataset::FromTensors(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(), Tensor::Scalar<int32_t>(5)));
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(Nest(Nest::List{Nest(Tensor::Vector<int32_t>({4})), Nest(Tensor::Vector<bool>({true}))})));
   EXPECT_TRUE(BitwiseEqual(*rows[0][1].tensor(), Tensor::Scalar<bool>(true)));
 }
 
@@ -195,23 +194,23 @@ TEST(ShuffleTest, EveryOrderOfASmallWindowComes) {
 }
 
 TEST(BatchTest, StacksTensorsAndTheLastMayBeSmaller) {
-  const std::vector<Nest> batches = Collect(Count(5).Batch(2));
+  const std::vector<Nest> batches = PlainPass(Count(5).Batch(2));
   ASSERT_EQ(batches.size(), 3u);
   EXPECT_TRUE(BitwiseEqual(*batches[0]["x"].tensor(), Tensor::Vector<int64_t>({0, 1})));
   EXPECT_TRUE(BitwiseEqual(*batches[2]["x"].tensor(), Tensor::Vector<int64_t>({4})));
-  EXPECT_EQ(Collect(Count(5).Batch(2, /*drop_remainder=*/true)).size(), 2u);
+  EXPECT_EQ(PlainPass(Count(5).Batch(2, /*drop_remainder=*/true)).size(), 2u);
   EXPECT_EQ(Count(5).Batch(2).Iterate()->size(), 3);
   EXPECT_EQ(Count(5).Batch(2, true).Iterate()->size(), 2);
 }
 
 TEST(BatchTest, BatchesCanBeBatched) {
-  const std::vector<Nest> batches = Collect(Count(4).Batch(2).Batch(2));
+  const std::vector<Nest> batches = PlainPass(Count(4).Batch(2).Batch(2));
   EXPECT_TRUE(BitwiseEqual(*batches[0]["x"].tensor(), *Tensor::Copy<int64_t>({2, 2}, {0, 1, 2, 3})));
 }
 
 TEST(BatchTest, SparseIdsOfSingleRowsBecomeOneCsrBatch) {
   const SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 0, 1, 3}), Tensor::Vector<float>({1, 2, 3})};
-  const std::vector<Nest> batches = Collect(Dataset::FromTensors(Nest{{"s", Nest(ids)}}).Batch(3));
+  const std::vector<Nest> batches = PlainPass(Dataset::FromTensors(Nest{{"s", Nest(ids)}}).Batch(3));
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_TRUE(BitwiseEqual(batches[0]["s"], Nest(ids)));
 }
@@ -373,24 +372,6 @@ Sample RandomSample(Random& random) {
   return sample;
 }
 
-// Seeks about and compares with `pass`; also sizes.
-void ExpectSeeks(const Dataset& dataset, const std::vector<Nest>& pass, Random& random, const DataEnvironment& environment) {
-  const auto iterator = dataset.Iterate(environment);
-  const int64_t size = static_cast<int64_t>(pass.size());
-  for (int round = 0; round < 12; ++round) {
-    EXPECT_EQ(iterator->size().value_or(size), size);
-    int64_t position = static_cast<int64_t>(random.Below(pass.size() + 3));
-    ASSERT_TRUE(iterator->Seek(position).ok());
-    for (uint64_t steps = random.Below(6) + 1; steps > 0; --steps, ++position) {
-      const absl::StatusOr<std::optional<Nest>> element = iterator->Next();
-      ASSERT_TRUE(element.ok()) << element.status();
-      ASSERT_EQ(element->has_value(), position < size) << "position " << position;
-      if (position >= size) break;
-      ASSERT_TRUE(BitwiseEqual(**element, pass[static_cast<size_t>(position)])) << "position " << position;
-    }
-  }
-}
-
 TEST(SeekTest, AnyPipelineYieldsWhatItsModelYieldsAndAnyPositionCanBeSought) {
   constexpr uint64_t kSeed = 20250301;
   std::cout << "seed " << kSeed << "\n";
@@ -407,7 +388,7 @@ TEST(SeekTest, AnyPipelineYieldsWhatItsModelYieldsAndAnyPositionCanBeSought) {
     ASSERT_EQ(values, sample.model);
     const Dataset batched = random.Chance(0.5) ? sample.dataset.Batch(static_cast<int64_t>(random.Below(4)) + 1, random.Chance(0.5)) : sample.dataset;
     const DataEnvironment environment{nullptr, random.Chance(0.5) ? &executor : nullptr};
-    ExpectSeeks(batched, Collect(batched), random, environment);
+    ExpectEveryPositionCanBeSought(batched, random.Next(), environment);
     if (HasFatalFailure()) return;
   }
 }

@@ -1,0 +1,338 @@
+// Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, good and broken; and the data of the examples.
+#include <zlib.h>
+
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/random.h"
+#include "base/testing/in_memory_file_system.h"
+#include "data/dataset.h"
+#include "data/testing/seek_suite.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string Zlib(absl::string_view text) {
+  std::string out(compressBound(text.size()), '\0');
+  uLongf size = out.size();
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()), text.size()), Z_OK);
+  out.resize(size);
+  return out;
+}
+
+std::string Bytes(std::initializer_list<int> bytes) { return std::string(bytes.begin(), bytes.end()); }
+
+template <typename T>
+std::vector<T> Values(const Nest& leaf) {
+  const Tensor tensor = *leaf.tensor();
+  const absl::Span<const T> values = *tensor.values<T>();
+  return std::vector<T>(values.begin(), values.end());
+}
+
+const std::vector<CsvColumn> kXAndY = {{"x", DType::kFloat32, 0, /*width=*/2}, {"y", DType::kInt64}};
+
+class FileDatasetsTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& name, absl::string_view bytes) { ASSERT_TRUE(files_.ReplaceFile(name, bytes).ok()); }
+
+  std::vector<Nest> Read(const Dataset& dataset) { return PlainPass(dataset, environment_); }
+  absl::Status FirstError(const Dataset& dataset) { return dataset.Iterate(environment_)->Next().status(); }
+
+  // What the elements of a pass say, an error being the last.
+  std::vector<std::string> Shown(const Dataset& dataset) {
+    std::vector<std::string> shown;
+    const auto iterator = dataset.Iterate(environment_);
+    while (true) {
+      const absl::StatusOr<std::optional<Nest>> element = iterator->Next();
+      if (!element.ok()) shown.emplace_back(element.status().message());
+      if (!element.ok() || !element->has_value()) return shown;
+      shown.push_back(absl::StrCat(absl::StrJoin(Values<float>((**element)["x"]), " "), " -> ", *(**element)["y"].tensor()->scalar<int64_t>()));
+    }
+  }
+
+  InMemoryFileSystem files_;
+  const DataEnvironment environment_{&files_, nullptr};
+};
+
+// ---- CSV
+
+TEST_F(FileDatasetsTest, CsvColumnsStandByPosition) {
+  Write("a.csv", "1,2.5,3\r\n\r\n\"4\",-5,6");
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("1 2.5 -> 3", "4 -5 -> 6"));
+  EXPECT_EQ(Read(Dataset::Csv("a.csv", kXAndY))[0].ToString(), "{\"x\": float32 [2], \"y\": int64 []}");
+}
+
+TEST_F(FileDatasetsTest, CsvColumnsStandByNameUnderAHeaderThatHasThemAll) {
+  Write("a.csv", "\xEF\xBB\xBFy,other,x,x2\n1,?,2,3\n4,,5,6\n");
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("2 3 -> 1", "5 6 -> 4"));
+  Write("short.csv", "y,x\n1,2\n");
+  EXPECT_THAT(Shown(Dataset::Csv("short.csv", kXAndY)),
+              ElementsAre("short.csv: line 1: column \"x\" has 2 fields, but only 1 stand from its name to the end of the header"));
+  Write("empty.csv", "y,x,x2\n");
+  EXPECT_THAT(Shown(Dataset::Csv("empty.csv", kXAndY)), IsEmpty());
+}
+
+TEST_F(FileDatasetsTest, CsvReadsEveryTypeThatTensorsHold) {
+  Write("a.csv", "true,-128,255,-7,8,1.5,1.5,1.5,1.5\n");
+  const Dataset all = Dataset::Csv("a.csv", {{"b", DType::kBool},
+                                             {"i8", DType::kInt8},
+                                             {"u8", DType::kUInt8},
+                                             {"i32", DType::kInt32},
+                                             {"i64", DType::kInt64},
+                                             {"f16", DType::kFloat16},
+                                             {"bf16", DType::kBFloat16},
+                                             {"f32", DType::kFloat32},
+                                             {"f64", DType::kFloat64}});
+  const Nest row = Read(all).at(0);
+  EXPECT_TRUE(*row["b"].tensor()->scalar<bool>());
+  EXPECT_EQ(*row["i8"].tensor()->scalar<int8_t>(), -128);
+  EXPECT_EQ(*row["u8"].tensor()->scalar<uint8_t>(), 255);
+  EXPECT_EQ(*row["i32"].tensor()->scalar<int32_t>(), -7);
+  EXPECT_EQ(*row["i64"].tensor()->scalar<int64_t>(), 8);
+  EXPECT_EQ(row["f16"].tensor()->scalar<Half>()->ToFloat(), 1.5f);
+  EXPECT_EQ(row["bf16"].tensor()->scalar<BFloat16>()->ToFloat(), 1.5f);
+  EXPECT_EQ(*row["f32"].tensor()->scalar<float>(), 1.5f);
+  EXPECT_EQ(*row["f64"].tensor()->scalar<double>(), 1.5);
+}
+
+TEST_F(FileDatasetsTest, CsvTextIsHashedIntoItsBuckets) {
+  Write("a.csv", "cat,1\ndog,2\ncat,3\n,4\n");
+  const std::vector<Nest> rows = Read(Dataset::Csv("a.csv", {{"word", DType::kString, /*hash_buckets=*/1000}, {"y", DType::kInt64}}));
+  std::vector<int64_t> words;
+  for (const Nest& row : rows) words.push_back(*row["word"].tensor()->scalar<int64_t>());
+  EXPECT_THAT(words, ElementsAre(static_cast<int64_t>(HashText("cat") % 1000), static_cast<int64_t>(HashText("dog") % 1000), words[0],
+                                 static_cast<int64_t>(HashText("") % 1000)));
+}
+
+TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"1,2,3\n4,5\n", "a.csv: line 2: has 2 fields, wanted 3"},
+      {"1,2,3\n4,5,6,7\n", "a.csv: line 2: has 4 fields, wanted 3"},
+      {"1,2,3\n4,five,6\n", "a.csv: line 2: column \"x\": \"five\" is not a float32 number"},
+      {"1,2,3\n\n4,5,6.5\n", "a.csv: line 3: column \"y\": \"6.5\" is not an integer of 64 bits"},
+      {"1,2,3\n4,5,\n", "a.csv: line 2: column \"y\": \"\" is not an integer"},
+      {"1,2,3\n4,\"5,6\n", "a.csv: line 2: a field in quotes that is never closed"},
+      {"y,xx,other\n1,2,3\n", "a.csv: line 1: column \"x\": \"y\" is not a float32 number; if this is a header, it must have all of x, y"},
+  };
+  for (const auto& [text, message] : cases) {
+    Write("a.csv", text);
+    const std::vector<std::string> shown = Shown(Dataset::Csv("a.csv", kXAndY));
+    ASSERT_FALSE(shown.empty());
+    EXPECT_THAT(shown.back(), HasSubstr(message));
+  }
+  Write("a.csv", "300\n");
+  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", {{"i", DType::kInt8}})).message(), HasSubstr("300 does not fit into int8"));
+  EXPECT_EQ(FirstError(Dataset::Csv("a.csv", {{"b", DType::kBool}})).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(FileDatasetsTest, BehindABadLineOneCanGoOnBySeeking) {
+  Write("a.csv", "1,2,3\nbad\n4,\"5,6\n7,8,9\n");
+  const auto iterator = Dataset::Csv("a.csv", kXAndY).Iterate(environment_);
+  ASSERT_TRUE(iterator->Seek(1).ok());
+  EXPECT_THAT(iterator->Next().status().message(), HasSubstr("line 2"));
+  EXPECT_THAT(iterator->Next().status().message(), HasSubstr("line 2"));
+  ASSERT_TRUE(iterator->Seek(3).ok());
+  EXPECT_EQ(*(**iterator->Next())["y"].tensor()->scalar<int64_t>(), 9);
+  EXPECT_FALSE(iterator->Next()->has_value());
+  EXPECT_EQ(iterator->size(), 4);
+}
+
+// ---- libsvm
+
+TEST_F(FileDatasetsTest, LibsvmRowsAreSparseIdsOfOneRowAndBatchToCsr) {
+  Write("a.libsvm", "# made by hand\n1 3:0.5 7:2 # first\n\n0\n-1 qid:2 9:1\n");
+  const std::vector<Nest> batches = Read(Dataset::Libsvm("a.libsvm").Batch(3));
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["label"].tensor(), Tensor::Vector<float>({1, 0, -1})));
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["ids"].tensor(), Tensor::Vector<int64_t>({3, 7, 9})));
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["row_splits"].tensor(), Tensor::Vector<int64_t>({0, 2, 2, 3})));
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["weights"].tensor(), Tensor::Vector<float>({0.5, 2, 1})));
+}
+
+TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
+  Write("a.libsvm", "1 3:1\n\n0 4:1 4:2\n");
+  const auto iterator = Dataset::Libsvm("a.libsvm").Iterate(environment_);
+  EXPECT_TRUE(iterator->Next().ok());
+  EXPECT_EQ(iterator->Next().status(), absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
+}
+
+// ---- IDX
+
+TEST_F(FileDatasetsTest, IdxRowsAreImagesAndLabels) {
+  Write("images", Zlib(Bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4})));
+  Write("labels", Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6}));
+  const Dataset dataset = Dataset::Idx("images", "labels");
+  const std::vector<Nest> rows = Read(dataset);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(BitwiseEqual(*rows[1]["image"].tensor(), *Tensor::Copy<uint8_t>({1, 2}, {3, 4})));
+  EXPECT_TRUE(BitwiseEqual(*rows[1]["label"].tensor(), Tensor::Scalar<uint8_t>(6)));
+  EXPECT_EQ(dataset.Iterate(environment_)->size(), 2);
+  EXPECT_EQ(dataset.ElementSpec(environment_)->at("image").shape, Shape({1, 2}));
+}
+
+TEST_F(FileDatasetsTest, BrokenIdxFilesAreNamed) {
+  Write("two", Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6}));
+  Write("one", Bytes({0, 0, 8, 1, 0, 0, 0, 1, 5}));
+  Write("cut", Bytes({0, 0, 8, 1, 0, 0, 0, 9, 5}));
+  Write("number", Bytes({0, 0, 8, 0, 5}));
+  EXPECT_THAT(FirstError(Dataset::Idx("two", "one")).message(), HasSubstr("two has 2 images, but one has 1 labels"));
+  EXPECT_THAT(FirstError(Dataset::Idx("cut", "one")).message(), HasSubstr("cut: offset 8"));
+  EXPECT_THAT(FirstError(Dataset::Idx("one", "number")).message(), HasSubstr("number: holds one number"));
+  EXPECT_EQ(FirstError(Dataset::Idx("one", "missing")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Dataset::Idx("one", "missing").Iterate(environment_)->size(), std::nullopt);
+}
+
+// ---- names of files
+
+TEST_F(FileDatasetsTest, GlobsAndShardsAreReadInTheOrderOfTheirNames) {
+  ASSERT_TRUE(files_.CreateDirectory("day").ok());
+  Write("day/part-2.csv", "5,6,7\n");
+  Write("day/part-1.csv", "");
+  Write("day/part-0.csv", "1,2,3");
+  Write("day/.part-9.csv", "bad");
+  Write("s-00000-of-00002", "x,x2,y\n1,2,3\n");
+  Write("s-00001-of-00002", "y,x,x2\n3,1,2\n");
+  EXPECT_THAT(Shown(Dataset::Csv("day/*.csv", kXAndY)), ElementsAre("1 2 -> 3", "5 6 -> 7"));
+  EXPECT_THAT(Shown(Dataset::Csv("day/part-[12].csv", kXAndY)), ElementsAre("5 6 -> 7"));
+  EXPECT_THAT(Shown(Dataset::Csv("s-0000?-of-00002", kXAndY)), ElementsAre("1 2 -> 3", "1 2 -> 3"));
+  EXPECT_THAT(Shown(Dataset::Csv("s@2", kXAndY)), ElementsAre("1 2 -> 3", "1 2 -> 3"));
+}
+
+TEST_F(FileDatasetsTest, FilesThatAreNotThereAreNamed) {
+  Write("s-00000-of-00002", "1,2,3\n");
+  EXPECT_EQ(FirstError(Dataset::Csv("missing.csv", kXAndY)).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(FirstError(Dataset::Csv("missing.csv", kXAndY)).message(), HasSubstr("missing.csv"));
+  EXPECT_EQ(FirstError(Dataset::Csv("*.tsv", kXAndY)), absl::NotFoundError("no file matches *.tsv"));
+  EXPECT_EQ(FirstError(Dataset::Csv("no/where/*.csv", kXAndY)).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Shown(Dataset::Csv("s@2", kXAndY)).back(), HasSubstr("s-00001-of-00002"));
+  EXPECT_EQ(FirstError(Dataset::Csv("s@0", kXAndY)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FirstError(Dataset::Csv("*/a.csv", kXAndY)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileDatasetsTest, CompressionIsToldByContentAndDamageByFileAndOffset) {
+  const std::string whole = Zlib("1,2,3\n");
+  Write("a.csv", whole);
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("1 2 -> 3"));
+  Write("a.csv", whole.substr(0, whole.size() - 2));
+  EXPECT_EQ(FirstError(Dataset::Csv("a.csv", kXAndY)),
+            absl::DataLossError(absl::StrCat("a.csv: offset ", whole.size() - 2, ": the compressed data end too early")));
+}
+
+TEST_F(FileDatasetsTest, AnErrorOfTheDiskComesOutAndPasses) {
+  Write("a.csv", "1,2,3\n");
+  files_.FailNext(FileOperation::kRead, "a.csv", absl::DataLossError("the disk died"));
+  const auto iterator = Dataset::Csv("a.csv", kXAndY).Iterate(environment_);
+  EXPECT_EQ(iterator->Next().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE((*iterator->Next()).has_value());
+}
+
+// ---- any position, any bytes
+
+// `lines` records of a CSV of x, x2, y, some of them over two lines, with blank lines between.
+std::string ManyLines(int lines, Random& random) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) {
+    if (random.Chance(0.1)) text += "\n";
+    absl::StrAppend(&text, random.Chance(0.1) ? "\"1\"" : "1", ",", random.Below(100), ",", i, random.Chance(0.5) ? "\r\n" : "\n");
+  }
+  return text;
+}
+
+TEST_F(FileDatasetsTest, AnyPositionOfTextInSeveralFilesCanBeSought) {
+  constexpr uint64_t kSeed = 77;
+  std::cout << "seed " << kSeed << "\n";
+  Random random(kSeed);
+  int part = 0;
+  for (int lines : {300, 0, 1, 513, 255, 0}) {
+    const std::string text = ManyLines(lines, random);
+    Write(absl::StrCat("p", part), part % 2 == 0 ? text : Zlib(absl::StrCat("y,x,x2\n", text)));
+    Write(absl::StrCat("q", part), lines == 0 ? "\n#\n" : absl::StrCat("# comment\n1 3:4\n", absl::StrJoin(std::vector<int>(lines, 2), "\n\n")));
+    ++part;
+  }
+  const Dataset csv = Dataset::Csv("p*", {{"x"}, {"x2"}, {"y"}});
+  const Dataset libsvm = Dataset::Libsvm("q*");
+  EXPECT_EQ(Read(csv).size(), 300u + 1 + 513 + 255);
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    for (const Dataset& dataset : {csv, libsvm, csv.Shuffle(100, seed).Batch(7), csv.Shard(3, 1), libsvm.Repeat(2).Batch(5)}) {
+      ExpectEveryPositionCanBeSought(dataset, seed, environment_);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(FileDatasetsTest, ABatchFarAheadSkipsLinesWithoutReadingThem) {
+  std::vector<std::string> lines(1000, "not a number,2,3");
+  lines[900] = "1,2,3";
+  Write("a.csv", absl::StrJoin(lines, "\n"));
+  const auto iterator = Dataset::Csv("a.csv", kXAndY).Iterate(environment_);
+  ASSERT_TRUE(iterator->Seek(900).ok());
+  EXPECT_TRUE(iterator->Next().ok());
+}
+
+TEST_F(FileDatasetsTest, AnyBytesEndInElementsOrInAnError) {
+  constexpr uint64_t kSeed = 5;
+  std::cout << "seed " << kSeed << "\n";
+  Random random(kSeed);
+  const std::vector<std::string> good = {"x,x2,y\r\n1,2,3\n\"4\",5,6\n", "1 3:4 5:6\n# c\n0 qid:1 2:3\n", Zlib("1,2,3\n4,5,6\n"),
+                                         Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6})};
+  for (int round = 0; round < 4000; ++round) {
+    std::string bytes = good[random.Below(good.size())];
+    for (uint64_t change = random.Below(3); change > 0; --change) bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
+    bytes.resize(random.Below(bytes.size() + 1));
+    Write("any", bytes);
+    for (const Dataset& dataset : {Dataset::Csv("any", kXAndY), Dataset::Libsvm("any"), Dataset::Idx("any", "any")}) {
+      const auto iterator = dataset.Iterate(environment_);
+      for (size_t count = 0;; ++count) {
+        ASSERT_LE(count, 1000u);
+        const absl::StatusOr<std::optional<Nest>> element = iterator->Next();
+        ASSERT_TRUE(element.ok() || element.status().code() == absl::StatusCode::kDataLoss) << element.status();
+        if (!element.ok() || !element->has_value()) break;
+      }
+    }
+  }
+}
+
+// ---- the data of the examples
+
+TEST(ExampleDataTest, DigitsAre1797ImagesOfWhichEveryFifthIsHeldOut) {
+  const Dataset digits = Dataset::Csv("examples/data/digits.csv.gz", {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
+  std::vector<int> count(10, 0);
+  for (const Nest& digit : PlainPass(digits)) {
+    ++count.at(static_cast<size_t>(*digit["label"].tensor()->scalar<int64_t>()));
+    for (const float pixel : Values<float>(digit["image"])) ASSERT_TRUE(pixel >= 0 && pixel <= 16) << pixel;
+  }
+  EXPECT_THAT(count, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));
+  EXPECT_EQ(PlainPass(digits.Shard(5, 0)).size(), 360u);
+  EXPECT_EQ(PlainPass(digits.HoldOut(5, 0).Shuffle(2000, 1).Batch(32)).size(), 45u);
+}
+
+TEST(ExampleDataTest, MushroomsAreReadFromBothFiles) {
+  const auto read = [](const std::string& part) {
+    double positive = 0;
+    int64_t rows = 0;
+    for (const Nest& batch : PlainPass(Dataset::Libsvm(absl::StrCat("examples/data/agaricus.", part, ".libsvm")).Shuffle(10'000, 1).Batch(32))) {
+      rows += static_cast<int64_t>(Values<float>(batch["label"]).size());
+      for (const float label : Values<float>(batch["label"])) positive += label;
+      for (const int64_t id : Values<int64_t>(batch["features"]["ids"])) EXPECT_TRUE(id >= 1 && id <= 126) << id;
+    }
+    return std::make_pair(rows, positive);
+  };
+  EXPECT_EQ(read("train"), std::make_pair(int64_t{6513}, 3140.0));
+  EXPECT_EQ(read("test"), std::make_pair(int64_t{1611}, 776.0));
+}
+
+}  // namespace
+}  // namespace divvy
