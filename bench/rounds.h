@@ -1,0 +1,39 @@
+// Comparing speeds fairly: contenders take turns, so that what else the machine does falls on all of them alike.
+#ifndef DIVVY_BENCH_ROUNDS_H_
+#define DIVVY_BENCH_ROUNDS_H_
+
+#include <functional>
+#include <string>
+
+namespace divvy::bench {
+
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+};
+
+// How `figure` did beside `ceiling`, both doing the same `units` of work in a run.
+struct Comparison {
+  std::string figure, ceiling;
+  double rate = 0, ceiling_rate = 0;  // units per second, the median of the rounds
+  double ratio = 0;                   // the median of each round's own ratio: a disturbance that lasts hits both
+};
+
+// `rounds` rounds, in each of which both run once, and one before them to warm up, which does not count. Blocks for as long as that takes. REQUIRES: rounds
+// >= 1.
+Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds);
+
+// One line: "Adam, dense  412.3 M elements/s   memcpy of the same bytes  530.1 M elements/s   0.78 of it". A `unit` is so many of the units of work: 1e6 for
+// "M elements/s".
+struct Unit {
+  std::string name;
+  double scale = 1;
+};
+void Print(const Comparison& comparison, const Unit& unit);
+
+// "peak memory of the process: 123.4 MB".
+void PrintPeakMemory();
+
+}  // namespace divvy::bench
+
+#endif  // DIVVY_BENCH_ROUNDS_H_
