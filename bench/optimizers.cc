@@ -16,9 +16,9 @@
 namespace divvy::bench {
 namespace {
 
-constexpr int64_t kRows = 1 << 16, kWidth = 64;
+constexpr int64_t kRows = 1 << 17, kWidth = 64;
 constexpr int64_t kRowsOfSparse = kRows / 4;  // every fourth row on average
-constexpr int kRounds = 25;
+constexpr int kRounds = 15;
 
 std::vector<float> RandomValues(int64_t size, uint64_t seed) {
   Random random(seed);
