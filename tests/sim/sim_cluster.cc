@@ -185,7 +185,6 @@ class Cluster {
   std::vector<Shape> shapes_;
   std::vector<std::vector<int64_t>> model_;  // by variable: what finished steps and writes have made of it
   int64_t adam_commits_ = 0;
-  std::map<int64_t, std::vector<std::vector<int64_t>>> seen_at_start_;   // tag -> model when its step last began
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false, in_call_ = false;
@@ -351,16 +350,14 @@ std::vector<script::Move> Cluster::Body(const StepCall& call) {
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
-  seen_at_start_[tag] = model_;
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
   if (!config_.changing_steps && random.Chance(0.5)) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(script::Compute{[this, tag, variable](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+    moves.push_back(script::Compute{[this, tag, variable, floor = model_[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
       if (reads.empty()) return std::vector<StagedWrite>();   // cancelled while it read, and goes on all the same
       const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
-      const std::vector<int64_t>& floor = seen_at_start_[tag][variable];
       for (size_t i = 0; i < values.size(); ++i) {
         if (values[i] < floor[i]) Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
       }
