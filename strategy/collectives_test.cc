@@ -51,7 +51,7 @@ TEST(ReduceTest, FollowsTensorFlowsWorkedExamples) {
   const std::vector<Worked> cases = {
       {Floats({0, 1, 2, 3}), Floats({4, 5, 6, 7}), kNoAxis, {4, 6, 8, 10}, {2, 3, 4, 5}, {4}},
       {Floats({0, 1, 2, 3}), Floats({4, 5, 6, 7}), 0, {28}, {3.5}, {}},
-      {Floats({0, 1, 2, 3}), Floats({4, 5}), 0, {15}, {2.5}, {}},   // a mean of means would be 3
+      {Floats({0, 1, 2, 3}), Floats({4, 5}), 0, {15}, {2.5}, {}},  // a mean of means would be 3
       {matrix, Floats({1, 2}, {5, 6}), {0, 1}, {21}, {3.5}, {}},
       {matrix, Floats({2, 2}, {5, 6, 7, 8}), -1, {14, 22}, {3.5, 5.5}, {2}},
       {Floats({0}, {}), Floats({1, 3}), 0, {4}, {2}, {}},
@@ -172,7 +172,7 @@ TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
   EXPECT_THAT(strategy->Gather(value, 0).status().message(), HasSubstr("may differ along axis 0 only"));
   EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Tensor::Scalar(1.f), Tensor::Scalar(1.f)}), 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Floats({1}), Floats({1, 1}, {1})}), 0).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));   // not distributed: as it is
+  EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));  // not distributed: as it is
 }
 
 TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
@@ -219,7 +219,7 @@ TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
 
 TEST_P(RunTest, AllGatherConcatenatesInReplicaOrder) {
   TestStrategy strategy(GetParam());
-  const auto result = strategy->Run([](ReplicaContext& replica) {   // replica i brings i + 1 times i
+  const auto result = strategy->Run([](ReplicaContext& replica) {  // replica i brings i + 1 times i
     const int id = replica.replica_id_in_sync_group();
     return replica.AllGather(Floats(std::vector<float>(id + 1, id)), 0);
   });
@@ -262,10 +262,12 @@ TEST_P(RunTest, AMergeFunctionThatFailsOrThrowsFailsAllReplicas) {
 
 TEST_P(RunTest, AReplicaThatThrowsIsUnknownWithItsWords) {
   TestStrategy strategy(GetParam());
-  const absl::Status status = strategy->Run([](ReplicaContext& replica) -> absl::Status {
-    if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1) throw std::runtime_error("boom");
-    return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
-  }).status();
+  const absl::Status status = strategy
+                                  ->Run([](ReplicaContext& replica) -> absl::Status {
+                                    if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1) throw std::runtime_error("boom");
+                                    return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+                                  })
+                                  .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
   EXPECT_THAT(status.message(), HasSubstr(" threw: boom"));
 }
@@ -313,11 +315,13 @@ using Move = std::function<absl::Status(ReplicaContext&)>;
 Outcome RunTwo(const Move& r0, const Move& r1) {
   TestStrategy strategy(2);
   Outcome outcome;
-  outcome.run = strategy->Run([&](ReplicaContext& replica) {
-    const int id = replica.replica_id_in_sync_group();
-    outcome.replicas[id] = id == 0 ? r0(replica) : r1(replica);
-    return outcome.replicas[id];
-  }).status();
+  outcome.run = strategy
+                    ->Run([&](ReplicaContext& replica) {
+                      const int id = replica.replica_id_in_sync_group();
+                      outcome.replicas[id] = id == 0 ? r0(replica) : r1(replica);
+                      return outcome.replicas[id];
+                    })
+                    .status();
   return outcome;
 }
 
@@ -400,14 +404,16 @@ TEST(LeavingTest, AReplicaThatFailsGivesItsErrorToThoseThatWait) {
 TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
   TestStrategy strategy(4);
   std::atomic<int> rounds{0};
-  const absl::Status status = strategy->Run([&](ReplicaContext& replica) -> absl::Status {
-    for (int round = 0; round < 5; ++round) {
-      if (round == 3 && replica.replica_id_in_sync_group() == 2) return absl::AbortedError("enough");
-      RETURN_IF_ERROR(replica.AllReduce(ReduceOp::kSum, 1).status());
-      ++rounds;
-    }
-    return absl::OkStatus();
-  }).status();
+  const absl::Status status = strategy
+                                  ->Run([&](ReplicaContext& replica) -> absl::Status {
+                                    for (int round = 0; round < 5; ++round) {
+                                      if (round == 3 && replica.replica_id_in_sync_group() == 2) return absl::AbortedError("enough");
+                                      RETURN_IF_ERROR(replica.AllReduce(ReduceOp::kSum, 1).status());
+                                      ++rounds;
+                                    }
+                                    return absl::OkStatus();
+                                  })
+                                  .status();
   EXPECT_EQ(status, absl::AbortedError("enough"));
   EXPECT_EQ(rounds, 12);
 }
@@ -427,9 +433,9 @@ TEST(GradientOfCollectivesTest, OfAllReduceIsTheAllReduceOfTheGradient) {
     TestStrategy strategy(2);
     const auto gradients = strategy->Run([op = op](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
       GradientTape tape(replica);
-      Var x = tape.Watch("x", Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()));   // 1 and 2
-      Var total = replica.AllReduce(op, x);                                                     // 3, or 1.5
-      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                      // d/dtotal = 6 on each, or 3
+      Var x = tape.Watch("x", Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()));  // 1 and 2
+      Var total = replica.AllReduce(op, x);                                                    // 3, or 1.5
+      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                     // d/dtotal = 6 on each, or 3
       return std::get<Tensor>(gradients.entries().at("x"));
     });
     ASSERT_TRUE(gradients.ok()) << gradients.status();

@@ -19,17 +19,17 @@ namespace internal {
 
 // The states of semantics of tf.distribute: which one a thread is in decides which calls are legal.
 enum class ContextKind : uint8_t {
-  kDefault,   // outside everything: the default strategy's one replica
-  kScope,     // strategy.Scope(), and a step function
-  kReplica,   // the function given to Run
-  kMerge,     // the function given to MergeCall
+  kDefault,  // outside everything: the default strategy's one replica
+  kScope,    // strategy.Scope(), and a step function
+  kReplica,  // the function given to Run
+  kMerge,    // the function given to MergeCall
 };
 
 struct Context {
   ContextKind kind = ContextKind::kDefault;
   Strategy* strategy = nullptr;           // null: the default one
   ReplicaContext* replica = nullptr;      // kReplica only
-  absl::Status error = absl::OkStatus();   // this scope must not have been entered: what every call inside it returns
+  absl::Status error = absl::OkStatus();  // this scope must not have been entered: what every call inside it returns
 };
 
 // The innermost context of this thread. Valid until the thread enters or leaves one.
@@ -44,7 +44,7 @@ class ContextEntry {
   ContextEntry& operator=(ContextEntry&&) = delete;
 
  private:
-  uint64_t id_;   // 0: moved away
+  uint64_t id_;  // 0: moved away
 };
 
 // FailedPrecondition unless values of all replicas of `strategy` may be handled here: outside everything, or in its own scope or merge function. `call` is what

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 const VariableSpec kSpec{"w", {2}};
 
 enum State { kDefault, kScope, kOtherScope, kReplica, kMerge, kWrongScope, kNumStates };
-const char* const kStateNames[] = {"outside everything", "in the scope", "in another strategy's scope", "in a replica", "in a merge function", "in a scope that must not be"};
+const char* const kStateNames[] = {"outside everything", "in the scope",        "in another strategy's scope",
+                                   "in a replica",       "in a merge function", "in a scope that must not be"};
 
 // `call` on a thread in `state`. The replica context it is given is that of the Run, or one made by hand that nobody entered.
 absl::Status CallIn(State state, TestStrategy& strategy, const std::function<absl::Status(ReplicaContext&)>& call) {
@@ -57,8 +58,8 @@ absl::Status CallIn(State state, TestStrategy& strategy, const std::function<abs
 struct Entry {
   std::string name;
   std::function<absl::Status(Strategy&, ReplicaContext&)> call;
-  std::string legal;                    // the states in which it is, one letter each: d s o r m
-  std::string advice_in_replica;        // what its error says there
+  std::string legal;              // the states in which it is, one letter each: d s o r m
+  std::string advice_in_replica;  // what its error says there
   std::string advice_in_cross_replica;
 };
 
@@ -74,21 +75,28 @@ std::vector<Entry> Entries() {
       {"Reduce of a plain value", [](Strategy& s, ReplicaContext&) { return s.Reduce(ReduceOp::kSum, Nest(1.0f), kNoAxis).status(); }, "dsm", "AllReduce", ""},
       {"Gather", [](Strategy& s, ReplicaContext&) { return s.Gather(OneTensor(), 0).status(); }, "dsm", "AllGather", ""},
       {"Gather of a plain value", [](Strategy& s, ReplicaContext&) { return s.Gather(Tensor::Scalar(1.0f), 0).status(); }, "dsm", "AllGather", ""},
-      {"DistributeValuesFromFunction",
-       [](Strategy& s, ReplicaContext&) { return s.DistributeValuesFromFunction([](ValueContext) { return 1; }).status(); }, "dsm", "own value", ""},
+      {"DistributeValuesFromFunction", [](Strategy& s, ReplicaContext&) { return s.DistributeValuesFromFunction([](ValueContext) { return 1; }).status(); },
+       "dsm", "own value", ""},
       {"strategy.CreateVariable", [](Strategy& s, ReplicaContext&) { return s.CreateVariable(kSpec).status(); }, "dsm", "coordinator", ""},
       {"CreateVariable", [](Strategy&, ReplicaContext&) { return CreateVariable(kSpec).status(); }, "som", "coordinator", ""},
       {"FindVariable", [](Strategy& s, ReplicaContext&) { return s.FindVariable("there").status(); }, "dsorm", "", ""},
       {"ReduceTo", [](Strategy& s, ReplicaContext&) { return s.extended().ReduceTo(ReduceOp::kSum, OneTensor(), Device{}).status(); }, "dsm", "AllReduce", ""},
       {"BatchReduceTo",
-       [](Strategy& s, ReplicaContext&) { return s.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneTensor(), Device{}}}).status(); }, "dsm", "AllReduce", ""},
+       [](Strategy& s, ReplicaContext&) {
+         return s.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneTensor(), Device{}}}).status();
+       },
+       "dsm", "AllReduce", ""},
       {"Update",
        [](Strategy& s, ReplicaContext&) {
          return s.extended().Update(*s.FindVariable("there"), Variable::Scatter::kAdd, Nest(Tensor::Vector<float>({1, 1})));
        },
        "dsm", "Assign", ""},
       {"variable.Read", [](Strategy& s, ReplicaContext&) { return s.FindVariable("there")->Read().status(); }, "dsorm", "", ""},
-      {"variable.Assign", [](Strategy& s, ReplicaContext&) { return s.FindVariable("there")->Assign(Tensor::Vector<float>({1, 1})); }, "dsrm", "", ""},
+      {"variable.Assign",
+       [](Strategy& s, ReplicaContext&) {
+         return s.FindVariable("there")->Assign(Tensor::Vector<float>({1, 1}));
+       },
+       "dsrm", "", ""},
       {"ReplicaContext::Current", [](Strategy&, ReplicaContext&) { return ReplicaContext::Current().status(); }, "dr", "", "strategy.Run"},
       {"Enter", [](Strategy&, ReplicaContext& r) { return r.Enter().status(); }, "dsrm", "", ""},
       {"AllReduce", [](Strategy&, ReplicaContext& r) { return r.AllReduce(ReduceOp::kSum, 1.0f).status(); }, "r", "", "strategy.Reduce"},

@@ -34,7 +34,7 @@ class RemoteResult {
  public:
   virtual ~RemoteResult() = default;
   virtual RemoteState state() const = 0;
-  virtual absl::StatusOr<Nest> Fetch(absl::Duration timeout) const = 0;   // as RemoteValue::Fetch
+  virtual absl::StatusOr<Nest> Fetch(absl::Duration timeout) const = 0;  // as RemoteValue::Fetch
 };
 
 // A loop of steps over a dataset, as RunEpoch and RunUntil ask for it.
@@ -42,8 +42,8 @@ struct StepLoop {
   std::string step;
   StepKind kind = StepKind::kTraining;
   BoundDataSource data;
-  Nest::List args;                          // those after the iterator
-  std::optional<int64_t> last_step;         // RunUntil: passes begin anew until so many training steps are committed. None: one pass
+  Nest::List args;                   // those after the iterator
+  std::optional<int64_t> last_step;  // RunUntil: passes begin anew until so many training steps are committed. None: one pass
 };
 
 }  // namespace internal
@@ -122,8 +122,8 @@ class Coordinator {
     if (step.kind() == StepKind::kReadOnly) return absl::InvalidArgumentError("RunUntil counts training steps; use RunEpoch for a read-only step");
     return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, last_step});
   }
-  virtual int64_t epoch() const = 0;   // RunEpochs of training steps completed
-  virtual int64_t step() const = 0;    // training steps committed
+  virtual int64_t epoch() const = 0;  // RunEpochs of training steps completed
+  virtual int64_t step() const = 0;   // training steps committed
 
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;

@@ -116,7 +116,8 @@ double Metric::value() const {
 }
 
 absl::Status Metric::Merge(const Metric& other) {
-  if (kind_ != other.kind_) return absl::InvalidArgumentError(absl::StrCat("a metric \"", KindName(kind_), "\" cannot be merged with a \"", KindName(other.kind_), "\""));
+  if (kind_ != other.kind_)
+    return absl::InvalidArgumentError(absl::StrCat("a metric \"", KindName(kind_), "\" cannot be merged with a \"", KindName(other.kind_), "\""));
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
   return absl::OkStatus();
 }

@@ -21,9 +21,9 @@ namespace divvy {
 class Metric {
  public:
   static Metric Mean(double total, double count);
-  double value() const;   // 0 where there is nothing to tell (no elements; an Auc of one class), as Keras has it
-  double count() const;   // of examples or elements
-  absl::Status Merge(const Metric& other);   // InvalidArgument: another kind
+  double value() const;                     // 0 where there is nothing to tell (no elements; an Auc of one class), as Keras has it
+  double count() const;                     // of examples or elements
+  absl::Status Merge(const Metric& other);  // InvalidArgument: another kind
 
  private:
   friend struct NestCodec<Metric>;
@@ -35,7 +35,7 @@ class Metric {
   static size_t NumSums(Kind kind);
 
   Kind kind_;
-  std::vector<double> sums_;   // kMean: total, count. kRmse: squares, count. kAuc: negatives, then positives, by bucket
+  std::vector<double> sums_;  // kMean: total, count. kRmse: squares, count. kAuc: negatives, then positives, by bucket
 };
 using Metrics = std::map<std::string, Metric>;
 
@@ -46,7 +46,7 @@ absl::Status Merge(const Metrics& from, Metrics& into);
 absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metric>>& metrics);
 
 // Each may fetch what is pending, and block. Values of any numeric dtype. InvalidArgument: shapes that do not fit; or the reason of a failed Var.
-absl::StatusOr<Metric> MeanOf(const Var& values);   // over all elements
+absl::StatusOr<Metric> MeanOf(const Var& values);  // over all elements
 // logits [batch, classes], labels [batch] of class numbers or [batch, classes] of probabilities: the greatest (the first of equals) counts. Or both [batch] or
 // [batch, 1]: yes above logit 0, labels above 0.5.
 absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels);
@@ -58,7 +58,7 @@ absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
 absl::StatusOr<Metric> RecallAt(int k, const Var& scores);
 
 template <>
-struct NestCodec<Metric> {   // {"kind": text, "sums": float64 [n]}
+struct NestCodec<Metric> {  // {"kind": text, "sums": float64 [n]}
   static Nest Encode(const Metric& metric);
   static absl::StatusOr<Metric> Decode(const Nest& nest);
 };

@@ -16,11 +16,11 @@ namespace divvy {
 enum class ReduceOp : uint8_t { kSum, kMean };
 // "SUM", "mean": any case. InvalidArgument: another text (TensorFlow takes what is no text at all for SUM).
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
-absl::string_view ReduceOpName(ReduceOp op);   // "SUM"
+absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
 
 // Accepted by collectives as TensorFlow's programs give them; the reduction within one worker needs none of them.
 struct CommunicationOptions {
-  int64_t bytes_per_pack = 0;   // negative: InvalidArgument
+  int64_t bytes_per_pack = 0;  // negative: InvalidArgument
   absl::Duration timeout = absl::InfiniteDuration();
   enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
 };
@@ -35,9 +35,9 @@ template <typename T>
 class PerReplica {
  public:
   using value_type = T;
-  explicit PerReplica(std::vector<T> values) : values_(std::move(values)) {}   // REQUIRES: not empty
+  explicit PerReplica(std::vector<T> values) : values_(std::move(values)) {}  // REQUIRES: not empty
   int size() const { return static_cast<int>(values_.size()); }
-  typename std::vector<T>::const_reference operator[](int replica_id) const { return values_[replica_id]; }   // REQUIRES: in [0, size())
+  typename std::vector<T>::const_reference operator[](int replica_id) const { return values_[replica_id]; }  // REQUIRES: in [0, size())
   const std::vector<T>& values() const { return values_; }
 
  private:

@@ -18,7 +18,7 @@ struct Registry {
 };
 
 Registry& TheRegistry() {
-  static Registry* const registry = new Registry();   // never destroyed
+  static Registry* const registry = new Registry();  // never destroyed
   return *registry;
 }
 

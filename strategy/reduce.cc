@@ -350,9 +350,7 @@ absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
 
 }  // namespace
 
-absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) {
-  return ReduceAt({op, axes, mixed}, values, "");
-}
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) { return ReduceAt({op, axes, mixed}, values, ""); }
 
 absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis) {
   ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));

@@ -22,7 +22,7 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
   if (++round->arrived == num_replicas_) {
     round_ = NewRound(num_replicas_);
     mu_.Unlock();
-    absl::Status outcome = CarryOut(*round);   // nobody else touches the round: all others wait
+    absl::Status outcome = CarryOut(*round);  // nobody else touches the round: all others wait
     MutexLock lock(mu_);
     round->outcome = outcome;
     round->done = true;

@@ -28,10 +28,10 @@ class Rendezvous {
   using Complete = std::function<absl::Status(absl::Span<void* const> payloads)>;
 
   struct Arrival {
-    std::string call;                       // "AllReduce SUM": what all must agree on
-    const std::type_info* type = nullptr;   // of *payload: what all must agree on, too
-    void* payload = nullptr;                // lives until Meet returns; touched by `complete` alone meanwhile
-    Complete complete;                      // replica 0's is the one that runs
+    std::string call;                      // "AllReduce SUM": what all must agree on
+    const std::type_info* type = nullptr;  // of *payload: what all must agree on, too
+    void* payload = nullptr;               // lives until Meet returns; touched by `complete` alone meanwhile
+    Complete complete;                     // replica 0's is the one that runs
   };
 
   // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned, to all alike.
@@ -62,7 +62,7 @@ class Rendezvous {
   const int num_replicas_;
   Mutex mu_;
   CondVar changed_;
-  std::shared_ptr<Round> round_ DIVVY_GUARDED_BY(mu_);              // the one being gathered
+  std::shared_ptr<Round> round_ DIVVY_GUARDED_BY(mu_);  // the one being gathered
   std::vector<std::optional<absl::Status>> left_ DIVVY_GUARDED_BY(mu_);
   int num_left_ DIVVY_GUARDED_BY(mu_) = 0;
   absl::Status first_error_ DIVVY_GUARDED_BY(mu_);

@@ -66,7 +66,8 @@ absl::Status ReplicaContext::MeetOthers(absl::string_view instead, internal::Ren
 }
 
 absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options) {
-  if (options.bytes_per_pack < 0) return absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
+  if (options.bytes_per_pack < 0)
+    return absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
   const auto reduce = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
     if (values.size() == 1) return values;
     return ToEach(internal::ReduceNests(op, values.values(), kNoAxis, internal::Mixed::kRefuse));

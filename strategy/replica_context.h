@@ -56,7 +56,7 @@ class Entered {
 // Used on its replica's thread only. Calls made anywhere else (in a merge function, after Run) are FailedPrecondition and name the call to use.
 class ReplicaContext : public VariableReader {
  public:
-  ReplicaContext(Strategy& strategy, int replica_id_in_sync_group);   // by hand only in tests; Run makes them
+  ReplicaContext(Strategy& strategy, int replica_id_in_sync_group);  // by hand only in tests; Run makes them
   ReplicaContext(const ReplicaContext&) = delete;
   ReplicaContext& operator=(const ReplicaContext&) = delete;
 
@@ -68,10 +68,10 @@ class ReplicaContext : public VariableReader {
   int replica_id_in_sync_group() const { return id_; }
   int num_replicas_in_sync() const { return strategy_.num_replicas_in_sync(); }
   Strategy& strategy() const { return strategy_; }
-  Device device() const override;              // where this replica computes
-  std::vector<std::string> devices() const;    // TensorFlow's form: {"/job:worker/replica:0/task:1/device:GPU:0"}
-  int64_t step() const { return strategy_.parts().step; }   // number of the step; the same on every attempt
-  uint64_t seed() const override;              // from (job, step, replica): the same on every attempt
+  Device device() const override;                          // where this replica computes
+  std::vector<std::string> devices() const;                // TensorFlow's form: {"/job:worker/replica:0/task:1/device:GPU:0"}
+  int64_t step() const { return strategy_.parts().step; }  // number of the step; the same on every attempt
+  uint64_t seed() const override;                          // from (job, step, replica): the same on every attempt
 
   // Collectives. All replicas must make the same calls in the same order; they block until all have come. Another kind, op, structure, dtype or shape:
   // InvalidArgument for all, naming both replicas. A replica that returns or fails without coming: FailedPrecondition or its error for those who wait.
@@ -170,11 +170,11 @@ class ReplicaContext : public VariableReader {
   absl::Status MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival);
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);
-  std::vector<int64_t> LengthsOfMine(int64_t length) const;   // [R]: `length` at this replica, 0 elsewhere
+  std::vector<int64_t> LengthsOfMine(int64_t length) const;  // [R]: `length` at this replica, 0 elsewhere
 
   Strategy& strategy_;
   const int id_;
-  internal::Rendezvous* rendezvous_ = nullptr;   // null: made by hand, or the only replica
+  internal::Rendezvous* rendezvous_ = nullptr;  // null: made by hand, or the only replica
 };
 
 }  // namespace divvy

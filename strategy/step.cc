@@ -14,7 +14,7 @@ namespace {
 
 struct Registry {
   Mutex mu;
-  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);   // nodes stay where they are: pointers into it are given out
+  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);  // nodes stay where they are: pointers into it are given out
   std::set<std::string> doubles DIVVY_GUARDED_BY(mu);
 };
 

@@ -69,8 +69,8 @@ class WorkerContext {
 
   Strategy& strategy() { return environment_.strategy(); }
   int worker_index() const { return environment_.worker_index(); }
-  int64_t step() const { return environment_.strategy().parts().step; }    // number of the step; the same on every attempt
-  uint64_t seed() const { return environment_.strategy().parts().seed; }   // from (job, step); the same on every attempt
+  int64_t step() const { return environment_.strategy().parts().step; }   // number of the step; the same on every attempt
+  uint64_t seed() const { return environment_.strategy().parts().seed; }  // from (job, step); the same on every attempt
 
   // An element for each replica: with too few left, empty batches; with none, OutOfRange (RunEpoch expects it). May block.
   absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
@@ -97,9 +97,9 @@ enum class StepKind : uint8_t { kTraining, kReadOnly };
 struct RegisteredStep {
   std::string name;
   StepKind kind = StepKind::kTraining;
-  int num_args = 0;         // besides the WorkerContext
-  std::string signature;    // of its types; equal in processes built from the same source by the same compiler. To compare, not to read
-  std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;   // args: a list
+  int num_args = 0;       // besides the WorkerContext
+  std::string signature;  // of its types; equal in processes built from the same source by the same compiler. To compare, not to read
+  std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;  // args: a list
 };
 
 // The steps of this process. Thread-safe. Filled before `main` by the constructors of Step; lives forever.

@@ -43,7 +43,7 @@ TEST(MetricTest, KindsDoNotMix) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   Metrics into{{"a", Metric::Mean(1, 1)}, {"b", Metric::Mean(1, 1)}};
   EXPECT_THAT(Merge({{"a", Metric::Mean(1, 1)}, {"b", *Rmse(Floats({1}), Floats({2}))}}, into).message(), HasSubstr("metric \"b\""));
-  EXPECT_EQ(into.at("a").count(), 1);   // nothing half merged
+  EXPECT_EQ(into.at("a").count(), 1);  // nothing half merged
 }
 
 TEST(MetricTest, MergingTakesOverNewNames) {
@@ -81,9 +81,9 @@ TEST(AccuracyTest, OfOneLogitHasItsThresholdAtZero) {
 
 TEST(AccuracyTest, RefusesShapesThatDoNotFit) {
   for (const auto& [logits, labels] : std::vector<std::pair<Tensor, Tensor>>{{Floats({2, 3}, std::vector<float>(6)), Ints({1})},
-                                                                              {Floats({1, 2}), Floats({1})},
-                                                                              {Floats({1, 2, 1}, {1, 2}), Floats({1})},
-                                                                              {Tensor::Scalar(1.0f), Tensor::Scalar(1.0f)}}) {
+                                                                             {Floats({1, 2}), Floats({1})},
+                                                                             {Floats({1, 2, 1}, {1, 2}), Floats({1})},
+                                                                             {Tensor::Scalar(1.0f), Tensor::Scalar(1.0f)}}) {
     EXPECT_EQ(Accuracy(logits, labels).status().code(), absl::StatusCode::kInvalidArgument) << logits.ToString();
   }
 }
@@ -93,7 +93,7 @@ TEST(AucTest, CountsThePairsInOrderAndTiesHalf) {
   EXPECT_EQ(Auc(Floats({-2, -1, 1, 2}), Floats({1, 1, 0, 0}))->value(), 0);
   EXPECT_EQ(Auc(Floats({-1, 0, 1, 2}), Floats({0, 1, 0, 1}))->value(), 0.75);
   EXPECT_EQ(Auc(Floats({1, 1}), Floats({0, 1}))->value(), 0.5);
-  EXPECT_EQ(Auc(Floats({1, 2}), Floats({1, 1}))->value(), 0);   // one class: nothing to tell
+  EXPECT_EQ(Auc(Floats({1, 2}), Floats({1, 1}))->value(), 0);  // one class: nothing to tell
 }
 
 TEST(AucTest, MergesExactlyAndTakesInfiniteLogitsButNoNan) {
@@ -107,7 +107,7 @@ TEST(AucTest, MergesExactlyAndTakesInfiniteLogitsButNoNan) {
 }
 
 TEST(RmseTest, IsTheRootOfTheMergedMean) {
-  Metric rmse = *Rmse(Floats({1, 2}), Floats({1, 4}));   // squares 0, 4
+  Metric rmse = *Rmse(Floats({1, 2}), Floats({1, 4}));  // squares 0, 4
   ASSERT_TRUE(rmse.Merge(*Rmse(Floats({0, 0}), Floats({0, 0}))).ok());
   EXPECT_EQ(rmse.value(), 1);
   EXPECT_EQ(Rmse(Floats({1, 2}), Floats({1})).status().code(), absl::StatusCode::kInvalidArgument);
@@ -264,7 +264,7 @@ TEST(StepRegistryTest, KeepsDoubleAndEmptyNamesForTheStartAndReportsAllAtOnce) {
   EXPECT_THAT(status.message(), HasSubstr("\"add\""));
   EXPECT_THAT(status.message(), HasSubstr("\"throw\""));
   EXPECT_THAT(status.message(), HasSubstr("empty"));
-  EXPECT_EQ(StepRegistry::Find("add")->num_args, 2);   // the first one stays
+  EXPECT_EQ(StepRegistry::Find("add")->num_args, 2);  // the first one stays
 }
 
 TEST(EmptyBatchTest, HasNoExamplesButTheSameStructure) {

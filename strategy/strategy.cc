@@ -28,7 +28,7 @@ class ReplicaTask {
   void Run() {
     absl::Status status = internal::Guarded<absl::Status>(absl::StrCat("replica ", id_), body_);
     body_ = nullptr;
-    rendezvous_.Leave(id_, std::move(status));   // the last touch: Run's caller may return now
+    rendezvous_.Leave(id_, std::move(status));  // the last touch: Run's caller may return now
   }
 
  private:
@@ -161,8 +161,9 @@ absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatte
   if (op == Variable::Scatter::kUpdate) return variable.Assign(tensor);
   if (op == Variable::Scatter::kAdd) return variable.AssignAdd(tensor);
   if (op == Variable::Scatter::kSub) return variable.AssignSub(tensor);
-  return absl::InvalidArgumentError(absl::StrCat("Update of \"", absl::string_view(variable),
-                                                 "\": a whole tensor can be assigned, added or subtracted (kUpdate, kAdd, kSub); for the others give IndexedSlices"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("Update of \"", absl::string_view(variable),
+                   "\": a whole tensor can be assigned, added or subtracted (kUpdate, kAdd, kSub); for the others give IndexedSlices"));
 }
 
 }  // namespace divvy

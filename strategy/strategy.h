@@ -31,13 +31,13 @@ namespace divvy {
 
 // What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one for the job.
 struct StrategyParts {
-  std::shared_ptr<VariableStore> store;                // null: no variables (the default strategy)
-  Executor* executor = nullptr;                        // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the strategy
-  std::shared_ptr<const ClusterResolver> resolver;     // null: none
-  std::vector<Device> replica_devices = {Device{}};    // where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty
-  int64_t step = 0;                                    // number of the step; the same on every attempt
-  uint64_t seed = 0;                                   // from (job, step); the same on every attempt
-  std::shared_ptr<LocalObjects> locals;                // of the worker; null: the strategy's own
+  std::shared_ptr<VariableStore> store;              // null: no variables (the default strategy)
+  Executor* executor = nullptr;                      // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the strategy
+  std::shared_ptr<const ClusterResolver> resolver;   // null: none
+  std::vector<Device> replica_devices = {Device{}};  // where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty
+  int64_t step = 0;                                  // number of the step; the same on every attempt
+  uint64_t seed = 0;                                 // from (job, step); the same on every attempt
+  std::shared_ptr<LocalObjects> locals;              // of the worker; null: the strategy's own
 };
 
 namespace internal {
@@ -80,7 +80,7 @@ absl::Status Keep(absl::StatusOr<T> result, std::optional<T>& kept) {
   return absl::OkStatus();
 }
 template <typename T>
-PerReplica<T> AllOf(std::vector<std::optional<T>> values) {   // REQUIRES: each has a value
+PerReplica<T> AllOf(std::vector<std::optional<T>> values) {  // REQUIRES: each has a value
   std::vector<T> all;
   for (std::optional<T>& value : values) all.push_back(*std::move(value));
   return PerReplica<T>(std::move(all));
@@ -116,8 +116,8 @@ class Strategy;
 // What tf.distribute calls strategy.extended. As Strategy; lives in it.
 class StrategyExtended {
  public:
-  std::vector<Device> worker_devices() const;             // of this worker, one for each replica, in replica order
-  std::vector<std::string> parameter_devices() const;     // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
+  std::vector<Device> worker_devices() const;          // of this worker, one for each replica, in replica order
+  std::vector<std::string> parameter_devices() const;  // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
   template <typename T>
   absl::StatusOr<T> ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination);
   // One after another; the first error ends it.
@@ -144,8 +144,8 @@ class Strategy {
   // get_strategy(): that of this thread's innermost context, else the default no-op strategy: one replica on the CPU, no variables.
   static Strategy& Current();
 
-  int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }   // GPUs of one worker, or 1: not workers x GPUs
-  const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }              // null for the default strategy
+  int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }  // GPUs of one worker, or 1: not workers x GPUs
+  const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }             // null for the default strategy
   StrategyExtended& extended() { return extended_; }
 
   // Makes this strategy current on this thread while the scope lives. An illegal entry (from a replica, another strategy's scope) gives a scope
@@ -155,7 +155,7 @@ class Strategy {
   // = divvy::CreateVariable inside Scope(). Blocks. AlreadyExists: name taken. A restarted program gets the variable it had; another spec:
   // FailedPrecondition.
   absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
-  absl::StatusOr<Variable> FindVariable(absl::string_view name) const;   // NotFound lists near names
+  absl::StatusOr<Variable> FindVariable(absl::string_view name) const;  // NotFound lists near names
 
   // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on this thread, each other on one of its own; blocks until all
   // have ended. A failing replica fails those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica argument gives each its
@@ -165,9 +165,8 @@ class Strategy {
     using Result = ReplicaResult<F, Args...>;
     RETURN_IF_ERROR(CheckRun({internal::ComponentOf<Args>::Size(args)...}));
     std::vector<std::optional<Result>> results(num_replicas_in_sync());
-    RETURN_IF_ERROR(RunReplicas([&](ReplicaContext& replica, int id) {
-      return internal::Keep(fn(replica, internal::ComponentOf<Args>::Get(args, id)...), results[id]);
-    }));
+    RETURN_IF_ERROR(
+        RunReplicas([&](ReplicaContext& replica, int id) { return internal::Keep(fn(replica, internal::ComponentOf<Args>::Get(args, id)...), results[id]); }));
     return internal::AllOf(std::move(results));
   }
 
@@ -185,14 +184,14 @@ class Strategy {
 
   // Concatenated in replica order. Errors: internal::GatherTensors.
   absl::StatusOr<Tensor> Gather(const PerReplica<Tensor>& value, int axis);
-  absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);   // not distributed: as it is
+  absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);  // not distributed: as it is
 
   template <typename T>
   std::vector<T> LocalResults(const PerReplica<T>& value) {
     return value.values();
   }
   template <typename T>
-  std::vector<T> LocalResults(const T& value) {   // a plain value or variable: a vector of one
+  std::vector<T> LocalResults(const T& value) {  // a plain value or variable: a vector of one
     return {value};
   }
 
@@ -213,7 +212,7 @@ class Strategy {
  private:
   friend class StrategyExtended;
   using ReplicaBody = std::function<absl::Status(ReplicaContext& replica, int id)>;
-  absl::Status CheckRun(std::vector<int> sizes) const;   // of the arguments; -1: not distributed
+  absl::Status CheckRun(std::vector<int> sizes) const;  // of the arguments; -1: not distributed
   absl::Status CheckValues(absl::string_view call, absl::string_view instead, int size) const;
   absl::Status RunReplicas(const ReplicaBody& body);
 
@@ -225,9 +224,9 @@ class Strategy {
 absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
 
 namespace internal {
-Strategy& DefaultStrategy();   // never destroyed
-ReplicaContext& DefaultReplicaContext();   // this thread's, outside every scope
-}
+Strategy& DefaultStrategy();              // never destroyed
+ReplicaContext& DefaultReplicaContext();  // this thread's, outside every scope
+}  // namespace internal
 
 template <typename T>
 absl::StatusOr<T> StrategyExtended::ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination) {

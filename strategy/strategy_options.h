@@ -13,9 +13,9 @@ namespace divvy {
 
 // Workers are asynchronous: a step reads whatever is there.
 struct StrategyOptions {
-  std::function<Partitioner(int num_ps)> partitioner;   // asked once the cluster is known; empty: variables are not cut
+  std::function<Partitioner(int num_ps)> partitioner;  // asked once the cluster is known; empty: variables are not cut
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
-  absl::Status problem = {};                            // why these options cannot be used: what starting with them returns
+  absl::Status problem = {};  // why these options cannot be used: what starting with them returns
 };
 
 namespace runner {

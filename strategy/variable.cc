@@ -40,12 +40,12 @@ namespace internal {
 std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size) {
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](int64_t at) {
-    if (at < 0) at = at < -size ? -1 : at + size;   // before the sequence: -1 either way, and clamped up where step > 0
+    if (at < 0) at = at < -size ? -1 : at + size;  // before the sequence: -1 either way, and clamped up where step > 0
     return std::clamp(at, lowest, highest);
   };
   const int64_t first = start ? clamp(*start) : (step > 0 ? lowest : highest);
   const int64_t end = stop ? clamp(*stop) : (step > 0 ? highest : lowest);
-  step = std::clamp(step, -size - 1, size + 1);   // a longer step names the first row alone, too, and cannot overflow
+  step = std::clamp(step, -size - 1, size + 1);  // a longer step names the first row alone, too, and cannot overflow
   std::vector<int64_t> rows;
   for (int64_t row = first; step > 0 ? row < end : row > end; row += step) rows.push_back(row);
   return rows;
@@ -101,8 +101,8 @@ absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const 
   const absl::Status valid = Validate(wide);
   if (!valid.ok()) return absl::Status(valid.code(), absl::StrCat("ScatterRows of \"", spec().name, "\": ", valid.message()));
   if (spec().shape.rank() == 0 || wide.num_rows != spec().shape.dim(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ", wide.num_rows, " rows, the variable has shape ", spec().shape.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ", wide.num_rows,
+                                                   " rows, the variable has shape ", spec().shape.ToString()));
   }
   return store->Write({StagedWrite{spec().name, ScatterOp(op), wide.rows, wide.ids, std::nullopt}});
 }
@@ -118,8 +118,9 @@ absl::Status Variable::CombineAndWrite(ReplicaContext& replica, VariableStore& s
   const std::string call = absl::StrCat(WriteOpName(op), " of \"", spec().name, "\"");
   const VariableAggregation aggregation = spec().aggregation;
   if (aggregation == VariableAggregation::kNone) {
-    return absl::InvalidArgumentError(absl::StrCat(call, " by several replicas: its spec does not say how they combine; set `aggregation` to kSum, kMean or "
-                                                         "kOnlyFirstReplica, or write outside Run"));
+    return absl::InvalidArgumentError(absl::StrCat(call,
+                                                   " by several replicas: its spec does not say how they combine; set `aggregation` to kSum, kMean or "
+                                                   "kOnlyFirstReplica, or write outside Run"));
   }
   const auto combine = [&](const PerReplica<Tensor>& values) -> absl::StatusOr<PerReplica<std::monostate>> {
     Nest combined(values[0]);

@@ -30,7 +30,7 @@ class Variable {
   Variable(std::shared_ptr<VariableStore> store, std::shared_ptr<const VariableInfo> info) : store_(std::move(store)), info_(std::move(info)) {}
 
   const VariableSpec& spec() const { return info_->spec; }
-  absl::Span<const int64_t> shard_offsets() const { return info_->shard_offsets; }   // [num_shards + 1] first rows
+  absl::Span<const int64_t> shard_offsets() const { return info_->shard_offsets; }  // [num_shards + 1] first rows
   operator absl::string_view() const { return info_->spec.name; }
 
   absl::StatusOr<Tensor> Read() const;

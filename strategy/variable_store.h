@@ -20,7 +20,7 @@ namespace divvy {
 // A variable that exists. In a step, and after creation, `spec` has neither initializer nor partitioner: they have done their work.
 struct VariableInfo {
   VariableSpec spec;
-  std::vector<int64_t> shard_offsets;   // [num_shards + 1] first rows; {0, 1} for rank 0
+  std::vector<int64_t> shard_offsets;  // [num_shards + 1] first rows; {0, 1} for rank 0
 };
 
 // Thread-safe: the replicas of a step call it at the same time. Kept alive by the Strategy and by every Variable found through it; calls made after the step

@@ -59,8 +59,8 @@ TEST(VariableSliceTest, FollowsPythonsRules) {
       {none, -6, 1, {0, 1}},
       {4, 4, 1, {}},
       {6, 2, 1, {}},
-      {-12, none, 3, {0, 3, 6}},                                   // TensorFlow's container gives rows 2, 5
-      {8, none, -2, {7, 5, 3, 1}},                                 // and here 6, 4, 2, 0
+      {-12, none, 3, {0, 3, 6}},    // TensorFlow's container gives rows 2, 5
+      {8, none, -2, {7, 5, 3, 1}},  // and here 6, 4, 2, 0
       {none, -100, -5, {7, 2}},
       {100, 200, 1, {}},
       {none, none, INT64_MAX, {0}},
@@ -142,7 +142,7 @@ struct ScatterCase {
 
 TEST(VariableTest, ScattersEveryOccurrenceOfARowAndUpdatesKeepTheLast) {
   const std::vector<ScatterCase> cases = {
-      {Variable::Scatter::kUpdate, {4, 8, 3}}, {Variable::Scatter::kAdd, {14, 8, 11}}, {Variable::Scatter::kSub, {2, 8, 5}},
+      {Variable::Scatter::kUpdate, {4, 8, 3}}, {Variable::Scatter::kAdd, {14, 8, 11}},      {Variable::Scatter::kSub, {2, 8, 5}},
       {Variable::Scatter::kMul, {64, 8, 24}},  {Variable::Scatter::kDiv, {1, 8, 8.0f / 3}}, {Variable::Scatter::kMin, {2, 8, 3}},
       {Variable::Scatter::kMax, {8, 8, 8}},
   };
@@ -159,10 +159,10 @@ TEST(VariableTest, AScatterThatDoesNotFitWritesNothing) {
   TestStrategy strategy(1);
   const Variable v = Make(strategy, Floats({3, 1}, {8, 8, 8}));
   const std::vector<IndexedSlices> bad = {
-      {Ids({0, 3}), Floats({2, 1}, {1, 1}), 3},    // an id outside
-      {Ids({0}), Floats({1, 1}, {1}), 4},          // of another tensor
-      {Ids({0, 1}), Floats({1, 1}, {1}), 3},       // more ids than rows
-      {Ids({0}), Floats({1, 2}, {1, 1}), 3},       // another row shape
+      {Ids({0, 3}), Floats({2, 1}, {1, 1}), 3},  // an id outside
+      {Ids({0}), Floats({1, 1}, {1}), 4},        // of another tensor
+      {Ids({0, 1}), Floats({1, 1}, {1}), 3},     // more ids than rows
+      {Ids({0}), Floats({1, 2}, {1, 1}), 3},     // another row shape
   };
   for (const IndexedSlices& slices : bad) EXPECT_EQ(v.ScatterRows(Variable::Scatter::kAdd, slices).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Values(v.Read()), (std::vector<float>{8, 8, 8}));
@@ -268,8 +268,8 @@ TEST(ApplyGradientsTest, ConcatenatesIndexedSlices) {
   TestStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable(kTable).ok());
   const auto apply = [](ReplicaContext& replica) {
-    const IndexedSlices mine = replica.replica_id_in_sync_group() == 0 ? IndexedSlices{Ids({0, 2}), Floats({2, 1}, {1, 2}), 4}
-                                                                      : IndexedSlices{Ids({2}), Floats({1, 1}, {5}), 4};
+    const IndexedSlices mine =
+        replica.replica_id_in_sync_group() == 0 ? IndexedSlices{Ids({0, 2}), Floats({2, 1}, {1, 2}), 4} : IndexedSlices{Ids({2}), Floats({1, 1}, {5}), 4};
     return replica.ApplyGradients(GradientOf("table", mine), ReduceOp::kSum);
   };
   ASSERT_TRUE(strategy->Run(apply).ok());
@@ -283,7 +283,7 @@ TEST(ApplyGradientsTest, CountsOncePerStepAndVariable) {
   EXPECT_TRUE(strategy->Run(apply).ok());
   const absl::Status second = strategy->Run(apply).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(strategy->FindVariable("weights")->Read().status().code(), absl::StatusCode::kFailedPrecondition);   // only its ps knows the effect
+  EXPECT_EQ(strategy->FindVariable("weights")->Read().status().code(), absl::StatusCode::kFailedPrecondition);  // only its ps knows the effect
   strategy.store().BeginStep(1);
   EXPECT_TRUE(strategy->Run(apply).ok());
 }
@@ -348,13 +348,14 @@ TEST(TrainingTest, ATapeOverAReplicaLearnsALine) {
   const PerReplica<Tensor> xs({Floats({2, 1}, {0, 1}), Floats({2, 1}, {2, 3})}), ys({Floats({2, 1}, {1, 3}), Floats({2, 1}, {5, 7})});
   for (int step = 0; step < 400; ++step) {
     strategy.store().BeginStep(step);
-    const absl::Status trained = strategy->Run(
-                                             [&](ReplicaContext& replica, const Tensor& x, const Tensor& y) {
-                                               GradientTape tape(replica);
-                                               Var a = tape.Read(slope), b = tape.Read(offset);
-                                               return replica.ApplyGradients(tape.Gradient(ReduceMean(Square(MatMul(Var(x), a) + b - Var(y)))));
-                                             },
-                                             xs, ys)
+    const absl::Status trained = strategy
+                                     ->Run(
+                                         [&](ReplicaContext& replica, const Tensor& x, const Tensor& y) {
+                                           GradientTape tape(replica);
+                                           Var a = tape.Read(slope), b = tape.Read(offset);
+                                           return replica.ApplyGradients(tape.Gradient(ReduceMean(Square(MatMul(Var(x), a) + b - Var(y)))));
+                                         },
+                                         xs, ys)
                                      .status();
     ASSERT_TRUE(trained.ok()) << trained;
   }

@@ -34,8 +34,8 @@ class MapVariableStore : public VariableStore {
   enum class Kind { kTraining, kReadOnly };
   void BeginStep(int64_t ordinal, Kind kind = Kind::kTraining);
 
-  int64_t num_reads() const;                             // Read calls so far: what would have been round trips
-  absl::StatusOr<Tensor> Value(absl::string_view name) const;   // whatever was staged
+  int64_t num_reads() const;                                   // Read calls so far: what would have been round trips
+  absl::StatusOr<Tensor> Value(absl::string_view name) const;  // whatever was staged
 
  private:
   struct Slot {
@@ -51,8 +51,8 @@ class MapVariableStore : public VariableStore {
   mutable Mutex mu_;
   std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_) = Layout::Empty();
   std::map<std::string, Tensor, std::less<>> values_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, std::vector<Slot>> slots_ DIVVY_GUARDED_BY(mu_);   // by "<variable>/<optimizer>"
-  std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);                     // have a gradient in this step
+  std::map<std::string, std::vector<Slot>> slots_ DIVVY_GUARDED_BY(mu_);  // by "<variable>/<optimizer>"
+  std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);                    // have a gradient in this step
   int64_t ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
   Kind kind_ DIVVY_GUARDED_BY(mu_) = Kind::kTraining;
   int64_t num_reads_ DIVVY_GUARDED_BY(mu_) = 0;

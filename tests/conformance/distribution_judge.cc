@@ -18,7 +18,7 @@ namespace divvy::conformance {
 namespace {
 
 constexpr Tolerance kArithmetic{1e-6, 1e-6};
-constexpr int64_t kRowsOfTheWhole = 1 << 20;   // the file does not tell of how many rows the IndexedSlices are
+constexpr int64_t kRowsOfTheWhole = 1 << 20;  // the file does not tell of how many rows the IndexedSlices are
 
 // ---- reduce_gather -----------------------------------------------------------------------------------------------------------------------------------
 
@@ -189,8 +189,7 @@ Verdict JudgeShardedIndex(const Json& test_case) {
   if (step == 0) return NotCovered("a step of 0 is refused before the shards are asked");
   const absl::StatusOr<Sharded> sharded = ShardedFrom(test_case);
   if (!sharded.ok()) return Failed(sharded.status().ToString());
-  const absl::StatusOr<Tensor> got =
-      PullRows(*sharded, internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->variable.rows()));
+  const absl::StatusOr<Tensor> got = PullRows(*sharded, internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->variable.rows()));
   return PassedUnless(Difference("rows", got, Wanted(test_case)));
 }
 
