@@ -40,7 +40,7 @@ TEST(VariableSpecTest, ErrorsNameTheVariableAndTheFix) {
   EXPECT_EQ(message(text), "variable \"w\": dtype string cannot be trained on parameter servers; use float32");
   VariableSpec whole{"w", {2}};
   whole.dtype = DType::kInt64;
-  whole.optimizer = Adam{0.1};
+  whole.optimizer.emplace(Adam{0.1});
   EXPECT_EQ(message(whole), "variable \"w\": Adam needs float32, and the dtype is int64");
   EXPECT_NE(message({"w", {2}, Tensor::Vector<float>({1, 2, 3})}), "");
   EXPECT_NE(message({"w", {2}, Zeros(), Adam{0.1, 2.0f}}).find("beta1"), std::string::npos);

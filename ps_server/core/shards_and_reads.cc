@@ -44,12 +44,13 @@ absl::Status ParameterServerCore::PlanCreate(CreateRun& run) const {
 }
 
 absl::Status ParameterServerCore::AddToPlan(const ShardSpec& spec, CreateRun& run) const {
-  const auto invalid = [&](absl::string_view why) { return Refusal(Reason::kInvalid, absl::StrCat("CreateShards, ", ShardText(spec), ": ", why)); };
+  const auto named = [&](absl::string_view why) { return absl::StrCat("CreateShards, ", ShardText(spec), ": ", why); };
   if (const auto known = shards_->find(spec.key); known != shards_->end()) {
-    return known->second->MadeFrom(spec, run.call.request.job_seed) ? absl::OkStatus() : invalid("it exists already, made from another spec");
+    if (known->second->MadeFrom(spec, run.call.request.job_seed)) return absl::OkStatus();
+    return Refusal(Reason::kInvalid, named("it exists already, made from another spec"));
   }
-  if (run.specs.count(spec.key) > 0) return invalid("named twice");
-  if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0) return invalid("it was deleted, and ids are never used again");
+  if (run.specs.count(spec.key) > 0) return Refusal(Reason::kInvalid, named("it is named twice"));
+  if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0) return Refusal(Reason::kInvalid, named("it was deleted, and ids are never used again"));
   const ShardKey whole{spec.key.variable, 0, spec.key.part};
   const ShardSpec* variable = nullptr;
   if (const auto found = run.specs.find(whole); found != run.specs.end()) variable = found->second;
