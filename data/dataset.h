@@ -62,8 +62,8 @@ class DatasetIterator {
   // read forward, from the start to go back; text is read forward once. InvalidArgument: a negative position.
   virtual absl::Status Seek(int64_t position) = 0;
 
-  // The number of elements, where it can be known without reading elements (Idx reads its files' heads, so this may block), or once an
-  // end has been met. nullopt: not known, endless, or an error that Next will tell.
+  // The number of elements, where it can be known without reading elements (Idx opens its files, so this may block), or once an end
+  // has been met. nullopt: not known, endless, or an error that Next will tell.
   virtual std::optional<int64_t> size() = 0;
 };
 
@@ -80,8 +80,8 @@ class DatasetRecipe {
 // (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
 // NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time.
 //
-// Files are names, globs or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files of any format may be gzip or
-// zlib: told by their first bytes, not their names. A file is held in memory while it is read.
+// Text files are names, globs (wildcards in the last part of a path) or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files of
+// any format may be gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is read.
 class Dataset {
  public:
   explicit Dataset(std::shared_ptr<const DatasetRecipe> recipe) : recipe_(std::move(recipe)) {}
@@ -89,12 +89,14 @@ class Dataset {
   // Row i of every leaf is element i. SparseIds are sliced into SparseIds of one row. InvalidArgument: leaves that differ in rows, or have none.
   static Dataset FromTensors(Nest rows);
   // {"image": uint8 [h, w], "label": uint8 []}; in general row i of each array, in the type of its file (int16 becomes int32).
+  // DataLoss: not as many labels as images. The names are taken as they are.
   static Dataset Idx(std::string images, std::string labels);
   // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:" is read and dropped.
   static Dataset Libsvm(std::string files);
   // {name: scalar or [width]}. By name if the first line of a file has all names, and then other fields are ignored; else by position.
   static Dataset Csv(std::string files, std::vector<CsvColumn> columns);
   // element(i) for i in [0, size); size -1: until it gives nullopt, or for ever. REQUIRES: a function of the index alone.
+  // InvalidArgument: nullopt before a given size.
   static Dataset Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
 
   Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const;  // order is kept
@@ -114,7 +116,7 @@ class Dataset {
 
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment = {}) const;
   // By path, "features/ids"; a lone tensor has the path "". Opens the data for one element. -1 where the recipe knows that a dimension
-  // varies: rows of a batch that is not cut evenly, ids of SparseIds. OutOfRange: the dataset is empty.
+  // varies: rows of a batch that is not cut evenly, ids of SparseIds. OutOfRange: no element is there to look at.
   absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment = {}) const;
 
  private:

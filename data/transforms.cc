@@ -132,8 +132,8 @@ class RepeatIterator : public PositionedIterator {
     if (times_ == 0) return std::nullopt;
     if (!(pass_ = source_.size())) {
       // How long a pass is shows only when one ends.
-      ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(position));
-      if (element) return element;
+      Element element = source_.At(position);
+      if (!element.ok() || element->has_value()) return element;
       RETURN_IF_ERROR(MeasurePass());
     }
     if (*pass_ == 0 || (times_ > 0 && position / *pass_ >= times_)) return std::nullopt;

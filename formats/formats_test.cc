@@ -271,7 +271,7 @@ void ForMutationsOf(const std::string& good, uint64_t seed, const std::function<
   std::cout << "seed " << seed << "\n";
   for (size_t size = 0; size <= good.size(); ++size) parse(good.substr(0, size));
   Random random(seed);
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::string bytes = good;
     for (uint64_t change = random.Below(4) + 1; change > 0 && !bytes.empty(); --change) {
       const size_t at = random.Below(bytes.size());
@@ -298,8 +298,7 @@ TEST(AnyBytesTest, CsvEndsAndEitherReadsOrRefuses) {
       if (got.ok() && !*got) break;
       ASSERT_GT(at.offset, before);
       ASSERT_LE(at.offset, text.size());
-      if (got.ok()) ASSERT_FALSE(record.fields.empty());
-      if (!got.ok()) ASSERT_TRUE(IsDataError(got.status()));
+      ASSERT_TRUE(got.ok() ? !record.fields.empty() : IsDataError(got.status()));
     }
   });
 }
@@ -309,7 +308,7 @@ TEST(AnyBytesTest, LibsvmEitherReadsOrRefuses) {
     LibsvmRow row;
     const absl::StatusOr<bool> got = ReadLibsvmLine(line, row);
     ASSERT_TRUE(got.ok() || IsDataError(got.status()));
-    if (got.ok() && *got) ASSERT_EQ(row.ids.size(), row.values.size());
+    ASSERT_TRUE(!got.ok() || !*got || row.ids.size() == row.values.size());
   });
 }
 
@@ -317,7 +316,7 @@ TEST(AnyBytesTest, IdxEitherReadsAllBytesOrRefuses) {
   ForMutationsOf(Bytes({0, 0, 12, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}), 13, [](const std::string& bytes) {
     const absl::StatusOr<Tensor> got = ParseIdx(bytes);
     ASSERT_TRUE(got.ok() || IsDataError(got.status()));
-    if (got.ok()) ASSERT_LT(got->shape().num_elements(), static_cast<int64_t>(bytes.size()));
+    ASSERT_TRUE(!got.ok() || got->shape().num_elements() < static_cast<int64_t>(bytes.size()));
   });
 }
 
@@ -326,7 +325,7 @@ TEST(AnyBytesTest, InflateStaysBelowItsLimit) {
     ForMutationsOf(good, 14, [](const std::string& bytes) {
       const absl::StatusOr<std::string> got = Inflate(bytes, 1000);
       ASSERT_TRUE(got.ok() || IsDataError(got.status()) || got.status().code() == absl::StatusCode::kResourceExhausted);
-      if (got.ok()) ASSERT_LE(got->size(), 1000u);
+      ASSERT_TRUE(!got.ok() || got->size() <= 1000);
     });
   }
 }
