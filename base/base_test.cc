@@ -56,7 +56,7 @@ absl::StatusOr<int> Quarter(int number) {
 absl::Status CheckBoth(int a, int b, int* reached) {
   RETURN_IF_ERROR(Half(a));
   *reached = 1;
-  if (b != 0) RETURN_IF_ERROR(Half(b).status());   // one statement, also without braces
+  if (b != 0) RETURN_IF_ERROR(Half(b).status());  // one statement, also without braces
   *reached = 2;
   return absl::OkStatus();
 }
@@ -95,8 +95,7 @@ TEST(StatusMacrosTest, AValueThatOnlyMovesIsMoved) {
 TEST(PhiloxTest, GivesThePublishedAnswers) {
   EXPECT_THAT(Philox4x32(0, 0, 0), ElementsAre(0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u));
   EXPECT_THAT(Philox4x32(~0ull, ~0ull, ~0ull), ElementsAre(0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu));
-  EXPECT_THAT(Philox4x32(0x299F31D0A4093822ull, 0x85A308D3243F6A88ull, 0x0370734413198A2Eull),
-              ElementsAre(0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u));
+  EXPECT_THAT(Philox4x32(0x299F31D0A4093822ull, 0x85A308D3243F6A88ull, 0x0370734413198A2Eull), ElementsAre(0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u));
 }
 
 TEST(RandomTest, IsSplitMix64) {
@@ -117,7 +116,7 @@ TEST(RandomTest, BelowReachesEveryValueAboutEquallyAndNoOther) {
   Random random(7);
   std::vector<int> counts(10);
   for (int i = 0; i < 10000; ++i) ++counts.at(random.Below(10));
-  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);   // five standard deviations
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);  // five standard deviations
   for (int i = 0; i < 100; ++i) EXPECT_EQ(random.Below(1), 0u);
   for (int i = 0; i < 100; ++i) EXPECT_LE(random.Below(~0ull), ~0ull - 1);
 }
@@ -173,7 +172,7 @@ std::vector<Checksum> KnownChecksums() {
     up.push_back(c);
     down.insert(down.begin(), c);
   }
-  return {{"", 0},          {"a", 0xC1D04330u}, {"123456789", 0xE3069283u}, {std::string(32, '\0'), 0x8A9136AAu}, {std::string(32, '\xFF'), 0x62A8AB43u},
+  return {{"", 0},           {"a", 0xC1D04330u}, {"123456789", 0xE3069283u}, {std::string(32, '\0'), 0x8A9136AAu}, {std::string(32, '\xFF'), 0x62A8AB43u},
           {up, 0x46DD794Eu}, {down, 0x113FDB5Cu}};
 }
 

@@ -26,7 +26,7 @@ namespace internal {
 // The two ways, for the test that compares them.
 uint32_t ExtendCrc32cByTables(uint32_t crc, absl::string_view bytes);
 bool HasCrc32cInstruction();
-uint32_t ExtendCrc32cByInstruction(uint32_t crc, absl::string_view bytes);   // REQUIRES: HasCrc32cInstruction()
+uint32_t ExtendCrc32cByInstruction(uint32_t crc, absl::string_view bytes);  // REQUIRES: HasCrc32cInstruction()
 
 }  // namespace internal
 }  // namespace divvy

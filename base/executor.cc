@@ -20,15 +20,15 @@ struct ThreadPoolExecutor::State {
   };
 
   Mutex mu;
-  CondVar work;       // for the pool's threads
-  CondVar timer;      // for the timer thread
-  CondVar blocking;   // for idle threads of PostBlocking
+  CondVar work;      // for the pool's threads
+  CondVar timer;     // for the timer thread
+  CondVar blocking;  // for idle threads of PostBlocking
   bool stopped DIVVY_GUARDED_BY(mu) = false;
   std::deque<Task> ready DIVVY_GUARDED_BY(mu);
-  std::multimap<absl::Duration, Task> timers DIVVY_GUARDED_BY(mu);   // by Clock::Elapsed()
+  std::multimap<absl::Duration, Task> timers DIVVY_GUARDED_BY(mu);  // by Clock::Elapsed()
   std::deque<BlockingTask> blocking_tasks DIVVY_GUARDED_BY(mu);
   int idle_blocking DIVVY_GUARDED_BY(mu) = 0;
-  std::vector<std::thread> threads;            // changed before Stop only, by the constructor
+  std::vector<std::thread> threads;  // changed before Stop only, by the constructor
   std::vector<std::thread> blocking_threads DIVVY_GUARDED_BY(mu);
 
   void RunPool();
@@ -74,7 +74,7 @@ void ThreadPoolExecutor::State::RunBlocking() {
     BlockingTask task = std::move(blocking_tasks.front());
     blocking_tasks.pop_front();
     mu.Unlock();
-    pthread_setname_np(pthread_self(), task.name.substr(0, 15).c_str());   // 15: the kernel's limit
+    pthread_setname_np(pthread_self(), task.name.substr(0, 15).c_str());  // 15: the kernel's limit
     task.task();
     task.task = nullptr;
     mu.Lock();

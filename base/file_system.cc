@@ -69,7 +69,8 @@ class RealRandomAccessFile : public RandomAccessFile {
   RealRandomAccessFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
 
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const override {
-    return ReadFully(out, name_, [&](size_t done, absl::Span<char> rest) { return pread(file_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done)); });
+    return ReadFully(out, name_,
+                     [&](size_t done, absl::Span<char> rest) { return pread(file_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done)); });
   }
 
  private:
@@ -125,7 +126,7 @@ class RealWritableFile : public WritableFile {
 
   const std::string name_;
   Descriptor file_;
-  absl::Status state_;   // the first error
+  absl::Status state_;  // the first error
   bool closed_ = false;
 };
 
@@ -183,7 +184,7 @@ class RealFileSystem : public FileSystem {
       end = directory.find('/', end + 1);
       const std::string part = directory.substr(0, end);
       if (mkdir(part.c_str(), 0777) == 0) continue;
-      const int error = errno;   // EEXIST, EROFS, EACCES ...: no matter if the directory is there
+      const int error = errno;  // EEXIST, EROFS, EACCES ...: no matter if the directory is there
       const absl::StatusOr<FileInfo> info = Stat(part);
       if (info.ok() && info->is_directory) continue;
       errno = info.ok() ? ENOTDIR : error;

@@ -42,7 +42,7 @@ class SequentialFile {
 // one would report success. Give the file up and write another.
 class WritableFile {
  public:
-  virtual ~WritableFile() = default;   // closes; what was not synced may be lost, and errors go unseen: call Close
+  virtual ~WritableFile() = default;  // closes; what was not synced may be lost, and errors go unseen: call Close
   virtual absl::Status Append(absl::string_view bytes) = 0;
   // Returns when all that was appended is on the disk.
   virtual absl::Status Sync() = 0;
@@ -51,13 +51,13 @@ class WritableFile {
 };
 
 enum class WriteMode {
-  kReplace,     // what was there is gone
-  kAppend,      // goes on behind what is there
-  kCreateNew,   // AlreadyExists if anything is there
+  kReplace,    // what was there is gone
+  kAppend,     // goes on behind what is there
+  kCreateNew,  // AlreadyExists if anything is there
 };
 
 struct FileInfo {
-  uint64_t size_bytes = 0;     // 0 of a directory
+  uint64_t size_bytes = 0;  // 0 of a directory
   bool is_directory = false;
 };
 

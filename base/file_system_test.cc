@@ -23,7 +23,7 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual FileSystem& files() = 0;
-  virtual std::string root() = 0;   // an empty directory
+  virtual std::string root() = 0;  // an empty directory
 };
 
 class RealSubject : public Subject {
@@ -74,7 +74,9 @@ class FileSystemTest : public ::testing::TestWithParam<Maker> {
  protected:
   FileSystemTest() : subject_(GetParam().make()), files_(subject_->files()) {}
   std::string Name(absl::string_view last) { return absl::StrCat(subject_->root(), "/", last); }
-  absl::Status Write(absl::string_view last, absl::string_view bytes, WriteMode mode = WriteMode::kReplace) { return divvy::Write(files_, Name(last), bytes, mode); }
+  absl::Status Write(absl::string_view last, absl::string_view bytes, WriteMode mode = WriteMode::kReplace) {
+    return divvy::Write(files_, Name(last), bytes, mode);
+  }
   std::string Read(absl::string_view last) {
     const auto bytes = files_.ReadFile(Name(last));
     return bytes.ok() ? *bytes : std::string(bytes.status().message());
@@ -404,7 +406,8 @@ TEST_F(InMemoryFileSystemTest, ADirectoryThatWasRenamedAndSyncedKeepsItsFiles) {
 
 // Wherever ReplaceFile fails and the machine crashes after it, the file is the old or the new one.
 TEST_F(InMemoryFileSystemTest, ReplaceFileIsAllOrNothingWhateverFails) {
-  for (const FileOperation operation : {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename, FileOperation::kSyncDirectory}) {
+  for (const FileOperation operation :
+       {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename, FileOperation::kSyncDirectory}) {
     InMemoryFileSystem files;
     ASSERT_TRUE(files.ReplaceFile("/a", "old").ok());
     files.FailNext(operation, "", absl::DataLossError("EIO"));

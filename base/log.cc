@@ -39,7 +39,8 @@ spdlog::level::level_enum LevelOf(Severity severity) {
 
 class JsonFormatter : public spdlog::formatter {
  public:
-  explicit JsonFormatter(std::map<std::string, std::string> context) : context_(std::move(context)), time_("%Y-%m-%dT%H:%M:%S.%fZ", spdlog::pattern_time_type::utc, "") {}
+  explicit JsonFormatter(std::map<std::string, std::string> context)
+      : context_(std::move(context)), time_("%Y-%m-%dT%H:%M:%S.%fZ", spdlog::pattern_time_type::utc, "") {}
 
   void format(const spdlog::details::log_msg& msg, spdlog::memory_buf_t& out) override {
     spdlog::memory_buf_t time;

@@ -21,20 +21,20 @@ enum class Severity { kInfo, kWarning, kError };
 
 struct LogEntry {
   Severity severity = Severity::kInfo;
-  const char* file = "";   // as the compiler names it
+  const char* file = "";  // as the compiler names it
   int line = 0;
-  std::string text;        // may hold several lines
+  std::string text;  // may hold several lines
 };
 
 enum class LogFormat {
-  kText,   // the line shown above
-  kJson,   // one JSON object a line: ts (RFC 3339, UTC), sev, thread, file, line, the context's fields, msg
+  kText,  // the line shown above
+  kJson,  // one JSON object a line: ts (RFC 3339, UTC), sev, thread, file, line, the context's fields, msg
 };
 
 struct LogOptions {
   LogFormat format = LogFormat::kText;
-  Severity least = Severity::kInfo;               // less than this is not written
-  std::map<std::string, std::string> context;     // role, task, ...: a field each in JSON; the text line leaves them out
+  Severity least = Severity::kInfo;            // less than this is not written
+  std::map<std::string, std::string> context;  // role, task, ...: a field each in JSON; the text line leaves them out
 };
 
 // Everything below is thread-safe and blocks no longer than a write to stderr takes.
@@ -77,9 +77,9 @@ class LogMessage {
 
 // Prints the condition and aborts if it does not hold. For the programmer's mistakes before serving begins, and in tests; what can come from outside
 // is answered with a Status, and a broken invariant of a running role with kInternal.
-#define DIVVY_CHECK(condition)                                                              \
-  do {                                                                                      \
-    if (!(condition)) ::divvy::internal::CheckFailed(#condition, __FILE__, __LINE__);       \
+#define DIVVY_CHECK(condition)                                                        \
+  do {                                                                                \
+    if (!(condition)) ::divvy::internal::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 #endif  // DIVVY_BASE_LOG_H_

@@ -49,7 +49,7 @@ void AppendHistogram(const std::string& name, const MetricsRegistry::Labels& lab
   const std::vector<uint64_t> counts = histogram.counts();
   uint64_t total = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
-    total += counts[i];   // Prometheus' buckets hold all that is below their bound
+    total += counts[i];  // Prometheus' buckets hold all that is below their bound
     const std::string bound = i < histogram.bounds().size() ? FormatNumber(histogram.bounds()[i]) : "+Inf";
     absl::StrAppend(&text, name, "_bucket", FormatLabels(labels, bound), " ", total, "\n");
   }

@@ -45,7 +45,7 @@ class Gauge {
 // The bounds first, first * factor, first * factor^2, ... of `count` buckets; one more takes what is above them all. Fixed: histograms of
 // several processes can then be added up.
 struct BucketOptions {
-  double first = 1e-5;    // by default 10 us to about 84 s: for durations in seconds
+  double first = 1e-5;  // by default 10 us to about 84 s: for durations in seconds
   double factor = 2;
   int count = 24;
 };
@@ -59,13 +59,13 @@ class Histogram {
   // NaN is not counted.
   void Observe(double value);
 
-  const std::vector<double>& bounds() const { return bounds_; }   // the upper ones, inclusive; that of the last bucket, infinity, is left out
-  std::vector<uint64_t> counts() const;                           // of each bucket; bounds().size() + 1
+  const std::vector<double>& bounds() const { return bounds_; }  // the upper ones, inclusive; that of the last bucket, infinity, is left out
+  std::vector<uint64_t> counts() const;                          // of each bucket; bounds().size() + 1
   double sum() const { return sum_.load(std::memory_order_relaxed); }
 
  private:
   std::vector<double> bounds_;
-  std::deque<std::atomic<uint64_t>> counts_;   // a deque: atomics do not move
+  std::deque<std::atomic<uint64_t>> counts_;  // a deque: atomics do not move
   std::atomic<double> sum_{0};
 };
 

@@ -82,7 +82,7 @@ TEST(LogTest, JsonSurvivesBytesThatAreNoText) { EXPECT_EQ(JsonLine("bad \xff\xfe
 TEST(LogTest, ASinkTakesEntriesInsteadOfStderrUntilItIsTakenAway) {
   std::vector<LogEntry> entries;
   LogOptions options;
-  options.least = Severity::kError;   // the sink sees all the same
+  options.least = Severity::kError;  // the sink sees all the same
   const std::string lines = Stderr(options, [&] {
     SetLogSink([&](const LogEntry& entry) { entries.push_back(entry); });
     DIVVY_LOG(INFO) << "to the sink";

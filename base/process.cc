@@ -16,7 +16,7 @@ int NumCores() {
 int64_t PeakMemoryBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;   // Linux counts in KiB
+  return int64_t{usage.ru_maxrss} * 1024;  // Linux counts in KiB
 }
 
 }  // namespace divvy

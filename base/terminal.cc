@@ -12,7 +12,8 @@ Terminal StandardErrorTerminal() {
   Terminal terminal;
   const char* const term = std::getenv("TERM");
   terminal.interactive = isatty(STDERR_FILENO) != 0 && term != nullptr && absl::string_view(term) != "dumb";
-  terminal.color = terminal.interactive && std::getenv("NO_COLOR") == nullptr;
+  const char* const no_color = std::getenv("NO_COLOR");
+  terminal.color = terminal.interactive && (no_color == nullptr || *no_color == 0);  // no-color.org: an empty one does not count
   winsize size{};
   if (terminal.interactive && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) terminal.width = size.ws_col;
   return terminal;

@@ -64,9 +64,8 @@ struct InMemoryFileSystem::State {
   int64_t crashes DIVVY_GUARDED_BY(mu) = 0;
 
   absl::Status TakeFault(FileOperation operation, absl::string_view name) DIVVY_REQUIRES(mu) {
-    const auto fault = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
-      return f.operation == operation && name.find(f.part) != absl::string_view::npos;
-    });
+    const auto fault =
+        std::find_if(faults.begin(), faults.end(), [&](const Fault& f) { return f.operation == operation && name.find(f.part) != absl::string_view::npos; });
     if (fault == faults.end()) return absl::OkStatus();
     const absl::Status error = fault->error;
     if (--fault->times == 0) faults.erase(fault);
@@ -103,7 +102,8 @@ struct InMemoryFileSystem::State {
 
 class InMemoryFileSystem::Reader : public RandomAccessFile {
  public:
-  Reader(std::shared_ptr<State> state, std::string name, std::shared_ptr<Node> node) : state_(std::move(state)), name_(std::move(name)), node_(std::move(node)) {}
+  Reader(std::shared_ptr<State> state, std::string name, std::shared_ptr<Node> node)
+      : state_(std::move(state)), name_(std::move(name)), node_(std::move(node)) {}
 
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const override {
     MutexLock lock(state_->mu);

@@ -52,7 +52,7 @@ class InMemoryFileSystem : public FileSystem {
   class Writer;
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& name);
 
-  const std::shared_ptr<State> state_;   // shared with the handles
+  const std::shared_ptr<State> state_;  // shared with the handles
 };
 
 }  // namespace divvy
