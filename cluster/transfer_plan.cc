@@ -132,6 +132,10 @@ absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
   if (variable == nullptr) return layout.UnknownVariable(write.variable);
   const VariableSpec& spec = variable->spec;
   if (write.op == WriteOp::kGradient) RETURN_IF_ERROR(CheckGradient(*variable, write));
+  const bool replaces = write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate || write.op == WriteOp::kGradient;
+  if (!replaces && spec.dtype == DType::kBool) {
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\": bool has no arithmetic; assign instead"));
+  }
   const bool scatter = write.op >= WriteOp::kScatterUpdate && write.op <= WriteOp::kScatterMax;
   if (scatter && !write.ids) return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\" needs ids"));
   if (!write.ids) {

@@ -98,6 +98,14 @@ TEST_F(CheckWriteTest, AGradientNeedsAnOptimizerFromTheVariableOrTheWrite) {
   EXPECT_TRUE(CheckWrite(*layout_, Write("w", WriteOp::kGradient, write.value)).ok());
 }
 
+TEST_F(CheckWriteTest, BoolIsAssignedAndNotAddedTo) {
+  VariableLayout flag = ScalarVariable(4, "flag", 0);
+  flag.spec.dtype = DType::kBool;
+  layout_ = layout_->With(flag);
+  ExpectRefused(Write("flag", WriteOp::kAdd, Tensor::Scalar<bool>(true)), absl::StatusCode::kInvalidArgument, "bool has no arithmetic");
+  EXPECT_TRUE(CheckWrite(*layout_, Write("flag", WriteOp::kAssign, Tensor::Scalar<bool>(true))).ok());
+}
+
 TEST_F(CheckWriteTest, ReadsAreCheckedAsWell) {
   EXPECT_EQ(CheckRead(*layout_, {"nothing", std::nullopt}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(CheckRead(*layout_, {"w", Ids({5})}).code(), absl::StatusCode::kInvalidArgument);

@@ -41,18 +41,39 @@ RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t res
   return pairs;
 }
 
+// The arithmetic of a parameter server (ps_server/core/element_ops.h): integers wrap, x / 0 is 0 for them, small floats are computed in float.
+template <typename T>
+T Divide(T old, T value) {
+  if constexpr (std::is_integral_v<T>) {
+    if (value == 0) return 0;
+    if (std::is_signed_v<T> && value == static_cast<T>(-1)) return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(old));   // the least number has no twin
+  }
+  return old / value;
+}
+
 template <typename T>
 T Combine(WriteOp op, T old, T value) {
+  using Computed = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;   // overflow of unsigned numbers is defined, and has the same low bits
+  const Computed x = static_cast<Computed>(old), y = static_cast<Computed>(value);
   switch (op) {
     case WriteOp::kAdd:
-    case WriteOp::kScatterAdd: return old + value;
+    case WriteOp::kScatterAdd: return static_cast<T>(x + y);
     case WriteOp::kSub:
-    case WriteOp::kScatterSub: return old - value;
-    case WriteOp::kScatterMul: return old * value;
-    case WriteOp::kScatterDiv: return std::is_integral_v<T> && value == 0 ? T{0} : static_cast<T>(old / value);   // an integer by zero: as on a ps, zero
+    case WriteOp::kScatterSub: return static_cast<T>(x - y);
+    case WriteOp::kScatterMul: return static_cast<T>(x * y);
+    case WriteOp::kScatterDiv: return Divide(old, value);
     case WriteOp::kScatterMin: return std::min(old, value);
     case WriteOp::kScatterMax: return std::max(old, value);
     default: return value;
+  }
+}
+
+template <typename T>
+T CombineStored(WriteOp op, T old, T value) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return T::FromFloat(Combine(op, old.ToFloat(), value.ToFloat()));
+  } else {
+    return Combine(op, old, value);
   }
 }
 
@@ -61,7 +82,7 @@ void ApplyRows(WriteOp op, const RowPairs& pairs, const Tensor& value, int64_t r
   T* const out = result.fresh_data<T>();
   const T* const in = value.data_as<T>();
   for (const auto& [to, from] : pairs) {
-    for (int64_t i = 0; i < row_elements; ++i) out[to * row_elements + i] = Combine<T>(op, out[to * row_elements + i], in[from * row_elements + i]);
+    for (int64_t i = 0; i < row_elements; ++i) out[to * row_elements + i] = CombineStored<T>(op, out[to * row_elements + i], in[from * row_elements + i]);
   }
 }
 
@@ -78,16 +99,20 @@ absl::Status Apply(WriteOp op, const RowPairs& pairs, const Tensor& value, int64
     CopyRows(pairs, value, row_elements * DTypeSize(result.dtype()), result);
     return absl::OkStatus();
   }
-  switch (result.dtype()) {
-    case DType::kFloat32: ApplyRows<float>(op, pairs, value, row_elements, result); break;
-    case DType::kFloat64: ApplyRows<double>(op, pairs, value, row_elements, result); break;
-    case DType::kInt32: ApplyRows<int32_t>(op, pairs, value, row_elements, result); break;
-    case DType::kInt64: ApplyRows<int64_t>(op, pairs, value, row_elements, result); break;
-    case DType::kInt8: ApplyRows<int8_t>(op, pairs, value, row_elements, result); break;
-    case DType::kUInt8: ApplyRows<uint8_t>(op, pairs, value, row_elements, result); break;
-    default: return absl::InvalidArgumentError(absl::StrCat(WriteOpName(op), " on ", DTypeName(result.dtype()), ": this dtype has no arithmetic; assign instead"));
-  }
-  return absl::OkStatus();
+  const absl::Status no_arithmetic =
+      absl::InvalidArgumentError(absl::StrCat(WriteOpName(op), " on ", DTypeName(result.dtype()), ": this dtype has no arithmetic; assign instead"));
+  return DispatchDType(
+      result.dtype(),
+      [&](auto element) -> absl::Status {
+        using T = decltype(element);
+        if constexpr (std::is_same_v<T, bool>) {
+          return no_arithmetic;
+        } else {
+          ApplyRows<T>(op, pairs, value, row_elements, result);
+          return absl::OkStatus();
+        }
+      },
+      no_arithmetic);
 }
 
 // The shape of the result of `read` of a variable of shape `variable`.

@@ -91,6 +91,22 @@ TEST(AfterWritesTest, ArithmeticOnBoolIsRefusedAndAssignIsNot) {
   EXPECT_TRUE(BitwiseEqual(*AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAssign, value)}), value));
 }
 
+TEST(AfterWritesTest, IntegersWrapAndDivideByZeroToZeroAsOnAPs) {
+  const int32_t least = std::numeric_limits<int32_t>::min();
+  const Tensor base = *Tensor::Copy<int32_t>(Shape{3, 1}, std::vector<int32_t>({7, least, least}));
+  const StagedWrite divide = WriteRows("v", WriteOp::kScatterDiv, Ids({0, 1}), *Tensor::Copy<int32_t>(Shape{2, 1}, std::vector<int32_t>({0, -1})));
+  const StagedWrite subtract = WriteRows("v", WriteOp::kScatterSub, Ids({2}), *Tensor::Copy<int32_t>(Shape{1, 1}, std::vector<int32_t>({1})));
+  const Tensor result = *AfterWrites({"v", std::nullopt}, base, {divide, subtract});
+  EXPECT_EQ(result.data_as<int32_t>()[0], 0);
+  EXPECT_EQ(result.data_as<int32_t>()[1], least);
+  EXPECT_EQ(result.data_as<int32_t>()[2], std::numeric_limits<int32_t>::max());
+}
+
+TEST(AfterWritesTest, HalvesAreComputedInFloat) {
+  const Tensor one = Tensor::Scalar(Half::FromFloat(1.5f));
+  EXPECT_EQ(AfterWrites({"v", std::nullopt}, one, {Write("v", WriteOp::kAdd, one)})->data_as<Half>()->ToFloat(), 3.0f);
+}
+
 TEST(AfterWritesTest, ACountingScalarIsSeen) {
   const Tensor one = Tensor::Scalar<int64_t>(1);
   const std::vector<StagedWrite> twice = {Write("v", WriteOp::kAdd, one), Write("v", WriteOp::kAdd, one)};
