@@ -209,8 +209,8 @@ template <typename... Ts> struct NestCodec<std::tuple<Ts...>> {
 
  private:
   template <size_t... I>
-  static absl::StatusOr<std::tuple<Ts...>> DecodeAll(const Nest& nest, std::index_sequence<I...>) {
-    std::tuple<absl::StatusOr<Ts>...> decoded(NestCodec<Ts>::Decode(nest[I])...);
+  static absl::StatusOr<std::tuple<Ts...>> DecodeAll([[maybe_unused]] const Nest& nest, std::index_sequence<I...>) {
+    [[maybe_unused]] std::tuple<absl::StatusOr<Ts>...> decoded{NestCodec<Ts>::Decode(nest[I])...};
     absl::Status first;
     (first.Update(std::get<I>(decoded).status()), ...);
     RETURN_IF_ERROR(first);

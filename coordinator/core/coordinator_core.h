@@ -224,6 +224,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   };
   struct Iterator {
     MakeResource make;
+    std::string data;                             // its source and arguments, to find it in elements_of_
     LeaseBook book;                               // leased ones
     int64_t users = 0;                            // steps that are queued or open and name it
     bool dropped = false;                         // goes when the last of them is closed
@@ -256,7 +257,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     LayoutJob::Change change;
     std::shared_ptr<const Layout> next;
     std::set<int> waiting;                        // ps that have not answered
-    absl::Status refusal;
+    absl::Status refusal;                         // of the first that refused; what the others made is taken back before the job ends
+    bool undoing = false;
   };
   struct DirectWrite {
     EntryId id;
@@ -346,8 +348,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void StartLayoutJob() DIVVY_REQUIRES(mu_);
   void SendShards(int ps) DIVVY_REQUIRES(mu_);
   void OnShards(int ps, absl::Status answer);
+  void AfterShards() DIVVY_REQUIRES(mu_);
+  void SendUndo(int ps) DIVVY_REQUIRES(mu_);
+  void OnUndone(int ps, absl::Status answer);
   void FinishLayoutJob() DIVVY_REQUIRES(mu_);
-  void DeleteShards(int ps, DeleteShardsRequest request) DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, VariableId id, const Layout& layout) DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
@@ -418,7 +422,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);  // of each source and its arguments begun
+  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);       // of each source, begun
+  std::map<std::string, int64_t> elements_of_ DIVVY_GUARDED_BY(mu_);  // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;

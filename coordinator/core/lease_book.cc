@@ -4,7 +4,10 @@
 
 namespace divvy {
 
-void LeaseBook::SetEnd(int64_t elements) { end_ = end_ ? std::min(*end_, elements) : elements; }
+void LeaseBook::SetEnd(int64_t elements, bool exact) {
+  end_ = end_ ? std::min(*end_, elements) : elements;
+  end_known_ = end_known_ || exact;
+}
 
 int64_t LeaseBook::Usable(const Range& range) const { return std::max<int64_t>(0, end_ ? std::min(range.count, *end_ - range.first) : range.count); }
 
@@ -16,10 +19,12 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range, int
   return taken;
 }
 
-// The next positions that nobody has. Where the end is known, a quarter of what is left at most: the last chunks are short.
+// The next positions that nobody has. Where the end is known or can be guessed, a quarter of what is left at most, so that the last chunks are short; where
+// not, a quarter of what has been given, so that not much is tried beyond the end.
 LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
-  int64_t steps = kChunk;
-  if (end_) steps = std::clamp<int64_t>((*end_ - next_) / (4 * per_step), 1, kChunk);
+  const std::optional<int64_t> expected = end_ ? end_ : hint_;
+  const int64_t quarter = (expected ? *expected - next_ : next_) / (4 * per_step);
+  const int64_t steps = std::clamp<int64_t>(quarter, 1, kChunk);
   const Range chunk{next_, steps * per_step};
   next_ += chunk.count;
   return chunk;

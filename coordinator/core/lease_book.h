@@ -18,9 +18,15 @@ class LeaseBook {
  public:
   static constexpr int64_t kChunk = 64;   // steps
 
-  // The elements of the pass, where known: none from here on is given. Told again, the smallest stands.
-  void SetEnd(int64_t elements);
+  // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
+  // position where somebody found nothing.
+  void SetEnd(int64_t elements, bool exact = false);
   std::optional<int64_t> end() const { return end_; }
+
+  // What an earlier pass had: chunks are cut to it. The pass may be longer or shorter all the same.
+  void SetHint(int64_t elements) { hint_ = elements; }
+  // The elements of the pass as far as anybody can tell.
+  std::optional<int64_t> expected() const { return hint_ ? hint_ : end_known_ ? end_ : std::nullopt; }
 
   // Positions [first, first + count) for a step of `worker`; count is `per_step`, less at the very end. Nullopt: none are left.
   // REQUIRES: per_step > 0, the same in all calls.
@@ -44,7 +50,8 @@ class LeaseBook {
   Range NewChunk(int64_t per_step);
   Range Steal(int64_t per_step);
 
-  std::optional<int64_t> end_;
+  std::optional<int64_t> end_, hint_;
+  bool end_known_ = false;
   int64_t next_ = 0;                          // positions from here on are in no chunk
   std::map<int, Range> chunks_;               // by worker: what is left of its chunk
   std::map<int64_t, int64_t> returned_;       // first -> count

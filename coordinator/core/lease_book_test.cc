@@ -16,10 +16,28 @@ using Range = std::pair<int64_t, int64_t>;
 
 TEST(LeaseBookTest, AWorkerReadsForwardWithinItsChunk) {
   LeaseBook book;
+  book.SetEnd(1000);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(0, 1), Range(1, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   EXPECT_EQ(book.Take(0, 1), Range(2, 1));
+}
+
+TEST(LeaseBookTest, WhereTheEndIsNotKnownChunksGrowWithWhatWasGiven) {
+  LeaseBook book;
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(book.Take(i % 2, 1), Range(i, 1));
+  EXPECT_EQ(book.Take(0, 1), Range(8, 1));    // of a chunk of two
+  EXPECT_EQ(book.Take(1, 1), Range(10, 1));
+  EXPECT_EQ(book.Take(0, 1), Range(9, 1));
+}
+
+TEST(LeaseBookTest, AnEarlierPassTellsWhereToExpectTheEnd) {
+  LeaseBook book;
+  book.SetHint(45);
+  EXPECT_EQ(book.expected(), 45);
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));
+  EXPECT_EQ(book.Take(1, 1), Range(11, 1));
+  EXPECT_FALSE(book.exhausted());   // it may be longer this time
 }
 
 TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
@@ -34,6 +52,7 @@ TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
 
 TEST(LeaseBookTest, WhatALostWorkerHadNotBegunGoesFirst) {
   LeaseBook book;
+  book.SetEnd(1000);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.WorkerGone(0);
@@ -43,6 +62,7 @@ TEST(LeaseBookTest, WhatALostWorkerHadNotBegunGoesFirst) {
 
 TEST(LeaseBookTest, AWorkerThatFindsNothingElseTakesHalfOfAnothersChunk) {
   LeaseBook book;
+  book.SetEnd(1000);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));   // chunk 0 .. 63
   book.SetEnd(41);
   EXPECT_EQ(book.Take(1, 1), Range(21, 1));   // 40 are left of it: 1 .. 20 stay
@@ -75,6 +95,7 @@ TEST(LeaseBookTest, AnEmptyPassIsExhaustedAtOnce) {
 
 TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
   LeaseBook book;
+  book.SetEnd(1000);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.SetEnd(64);

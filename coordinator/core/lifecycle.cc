@@ -452,9 +452,9 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() {
     progress.done = run.request.last_step ? finished_steps_ : run.finished_in_pass;
     progress.total = run.request.last_step;
     const auto iterator = iterators_.find(run.iterator);
-    if (!progress.total && iterator != iterators_.end() && iterator->second.book.end() && !workers_.empty()) {
+    if (!progress.total && iterator != iterators_.end() && iterator->second.book.expected() && !workers_.empty()) {
       const int64_t per_step = workers_.begin()->second.replicas;
-      progress.total = (*iterator->second.book.end() + per_step - 1) / per_step;
+      progress.total = (*iterator->second.book.expected() + per_step - 1) / per_step;
     }
     snapshot.progress = progress;
   }

@@ -105,6 +105,9 @@ ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bo
   const ResourceId id(next_resource_++);
   Iterator iterator;
   const int64_t pass = passes_[source]++;
+  const std::string data = absl::StrCat(source, " ", args.ToString());
+  if (const auto known = elements_of_.find(data); known != elements_of_.end()) iterator.book.SetHint(known->second);
+  iterator.data = data;
   iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased};
   SendToAll(iterator.make);
   iterators_.emplace(id, std::move(iterator));
@@ -121,6 +124,7 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
   if (found == iterators_.end()) return;
   found->second.dropped = true;
   if (found->second.users > 0) return;
+  if (found->second.book.exhausted()) elements_of_[found->second.data] = *found->second.book.end();
   iterators_.erase(found);
   SendToAll(DropResource{iterator});
 }
@@ -199,6 +203,7 @@ void CoordinatorCore::Pump() {
   while (DispatchOne()) {}
   CompleteRuns();
   CompleteWaiters();
+  MaybeRaise();   // a run without data has stored an error meanwhile
 }
 
 bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < row_.id_block_end; }

@@ -159,15 +159,50 @@ void CoordinatorCore::SendShards(int ps) {
 
 void CoordinatorCore::OnShards(int ps, absl::Status answer) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !layout_work_) return;
+  if (abandoned_ || !layout_work_ || layout_work_->undoing) return;
   if (answer.ok() || ReasonOf(answer) == Reason::kMemoryLimit || ReasonOf(answer) == Reason::kInvalid) {
     OnPsAnswer(ps_[ps]);
     if (!answer.ok() && layout_work_->refusal.ok()) layout_work_->refusal = std::move(answer);
     layout_work_->waiting.erase(ps);
-    if (layout_work_->waiting.empty()) FinishLayoutJob();
+    if (layout_work_->waiting.empty()) AfterShards();
   } else if (const auto wait = OnPsFailure(ps_[ps], answer)) {
     Later(*wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendShards(ps); });
   }
+}
+
+// All ps have answered. Where one refused, what the others made goes first: a delete that came late could take away what a later job makes.
+void CoordinatorCore::AfterShards() {
+  if (layout_work_->refusal.ok()) return FinishLayoutJob();
+  layout_work_->undoing = true;
+  for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendUndo(ps);
+}
+
+void CoordinatorCore::SendUndo(int ps) {
+  if (!layout_work_ || layout_work_->waiting.count(ps) == 0) return;
+  DeleteShardsRequest request;
+  request.fence = FenceFor(ps_[ps].incarnation);
+  request.layout_version = layout_->version();
+  request.layout_hash = layout_->hash();
+  for (const ShardSpec& shard : layout_work_->change.shards.at(ps)) request.shards.push_back(shard.key);
+  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
+    client->DeleteShards(request, [weak = self->weak_from_this(), ps](absl::StatusOr<LayoutReply> reply) {
+      if (const auto self = weak.lock()) self->OnUndone(ps, reply.status());
+    });
+  });
+}
+
+void CoordinatorCore::OnUndone(int ps, absl::Status answer) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || !layout_work_ || !layout_work_->undoing) return;
+  if (!answer.ok()) {
+    if (const auto wait = OnPsFailure(ps_[ps], answer)) {
+      Later(*wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendUndo(ps); });
+    }
+    return;
+  }
+  layout_work_->waiting.erase(ps);
+  if (layout_work_->waiting.empty()) FinishLayoutJob();
 }
 
 void CoordinatorCore::FinishLayoutJob() {
@@ -180,34 +215,9 @@ void CoordinatorCore::FinishLayoutJob() {
     layout_ = work.next;
     SendToAll(LayoutUpdate{layout_});
   }
-  if (!work.refusal.ok()) {
-    for (const auto& [ps, shards] : work.change.shards) {   // what some ps made is taken back
-      DeleteShardsRequest request;
-      request.layout_version = layout_->version();
-      request.layout_hash = layout_->hash();
-      for (const ShardSpec& shard : shards) request.shards.push_back(shard.key);
-      DeleteShards(ps, std::move(request));
-    }
-  }
   if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });
   if (!layout_jobs_.empty()) StartLayoutJob();
   Pump();
-}
-
-void CoordinatorCore::DeleteShards(int ps, DeleteShardsRequest request) {
-  if (phase_ == Phase::kFailed) return;
-  request.fence = FenceFor(ps_[ps].incarnation);
-  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
-    client->DeleteShards(request, [weak = self->weak_from_this(), ps, request](absl::StatusOr<LayoutReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr || reply.ok()) return;
-      self->Guarded([ps, request, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (const auto wait = core.OnPsFailure(core.ps_[ps], error)) {
-          core.Later(*wait, [ps, request](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.DeleteShards(ps, request); });
-        }
-      })();
-    });
-  });
 }
 
 // ---- direct writes ----

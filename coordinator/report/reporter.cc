@@ -100,6 +100,8 @@ void Reporter::OnLoopBegin(const Layout& layout) {
   in_loop_ = true;
   loop_began_ = recent_since_ = clock_.Elapsed();
   recent_.clear();
+  last_means_.clear();
+  last_rate_ = 0;
   const CoordinatorSnapshot now = core_->Snapshot();
   done_at_loop_begin_ = now.progress ? now.progress->done : 0;
 }
