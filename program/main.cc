@@ -82,7 +82,7 @@ int Main(int argc, char** argv) {
   BlockingCoordinator& coordinator = (*cluster)->coordinator();
   const absl::Status result = coordinator.Finish(CallTrain((*program)->train, coordinator));
   (*cluster)->reporter()->Summarize(PeakMemoryBytes());
-  if (!result.ok()) WriteStandardError(absl::StrCat(result.ToString(absl::StatusToStringMode::kDefault), "\n"));
+  if (!result.ok()) WriteStandardError(absl::StrCat(absl::StatusCodeToString(result.code()), ": ", result.message(), "\n"));
   return ExitCodeOf(result);
 }
 

@@ -20,6 +20,14 @@ void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
       .IgnoreError();
 }
 
+// The same error, told with where it happened.
+absl::Status At(const absl::Status& error, const std::string& where) {
+  if (error.ok()) return error;
+  absl::Status told(error.code(), absl::StrCat(where, ": ", error.message()));
+  error.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return told;
+}
+
 absl::Status Cancelled(const std::string& function) {
   return MakeError(Reason::kBatchCancelled, absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
 }
@@ -321,7 +329,8 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
     history_.finished[step->id] = report.participants;
     for (const InputLease& lease : step->leases) history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
   }
-  Settle(step, verdict, std::move(report.value), std::move(report.error));
+  const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
+  Settle(step, verdict, std::move(report.value), At(report.error, absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
   Pump();
 }
 
