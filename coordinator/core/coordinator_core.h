@@ -319,6 +319,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // ---- steps.cc ----
   void Pump() DIVVY_REQUIRES(mu_);
+  void AdmitSchedules() DIVVY_REQUIRES(mu_);
   bool DispatchOne() DIVVY_REQUIRES(mu_);
   Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
   bool MayGiveId() const DIVVY_REQUIRES(mu_);

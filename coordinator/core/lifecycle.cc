@@ -407,8 +407,20 @@ void CoordinatorCore::OnShutDown() {
 }
 
 void CoordinatorCore::Abandon() {
+  // What waits holds completions, some of which hold this core: it goes, but not under the lock.
+  std::vector<StatusCallback> when_running, joins;
+  std::deque<Raiser> raisers;
+  std::deque<WaitingSchedule> schedules;
+  std::deque<std::shared_ptr<RunState>> runs;
+  std::deque<std::shared_ptr<Step>> queue;
   MutexLock lock(mu_);
   abandoned_ = true;
+  when_running.swap(when_running_);
+  joins.swap(joins_);
+  raisers.swap(raisers_);
+  schedules.swap(waiting_schedules_);
+  runs.swap(runs_);
+  queue.swap(queue_);
 }
 
 // ---- looking in ----

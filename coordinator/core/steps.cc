@@ -192,6 +192,20 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
 void CoordinatorCore::Pump() {
   if (phase_ != Phase::kRunning) return;
   MaybeRaise();
+  while (!waiting_writes_.empty() && MayGiveId()) {
+    std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
+    waiting_writes_.pop_front();
+    StartWrite(std::move(write));
+  }
+  do AdmitSchedules();   // each dispatch may make room in the queue
+  while (DispatchOne());
+  CompleteRuns();
+  CompleteWaiters();
+  MaybeRaise();   // a run without data has stored an error meanwhile
+}
+
+// Queues the steps that wait for room.
+void CoordinatorCore::AdmitSchedules() {
   while (!waiting_schedules_.empty() && static_cast<int64_t>(queue_.size()) < options_.max_queued_steps && !cancelling_) {
     WaitingSchedule waiting = std::move(waiting_schedules_.front());
     waiting_schedules_.pop_front();
@@ -203,15 +217,6 @@ void CoordinatorCore::Pump() {
     queue_.push_back(std::move(step));
     outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
   }
-  while (!waiting_writes_.empty() && MayGiveId()) {
-    std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
-    waiting_writes_.pop_front();
-    StartWrite(std::move(write));
-  }
-  while (DispatchOne()) {}
-  CompleteRuns();
-  CompleteWaiters();
-  MaybeRaise();   // a run without data has stored an error meanwhile
 }
 
 bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < row_.id_block_end; }

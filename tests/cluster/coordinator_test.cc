@@ -108,6 +108,17 @@ absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) 
 }
 const Step kCountsExamples("test/counts_examples", CountsExamples);
 
+// Adds to the counter, then to a row that the table has not.
+absl::Status ScattersOutside(WorkerContext& worker) {
+  RETURN_IF_ERROR(Add(worker, 1'000'000));
+  ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
+  return table.ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({9}), *Tensor::Zeros(DType::kFloat32, {1, 2}), 7});
+}
+const Step kScattersOutside("test/scatters_outside", ScattersOutside);
+
+absl::Status ReadsUnknownVariable(WorkerContext& worker) { return worker.strategy().FindVariable("cuonter").status(); }
+const Step kReadsUnknownVariable("test/reads_unknown_variable", ReadsUnknownVariable);
+
 // 0, 1, ... n - 1 in batches of 3.
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
@@ -408,6 +419,38 @@ TEST_F(CoordinatorTest, VariablesAreReadAndWrittenFromTheProgram) {
   EXPECT_EQ(table->Read()->shape(), (Shape{7, 2}));
   EXPECT_EQ(table->Assign(Tensor::Scalar<float>(1)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(table->Rows(Tensor::Vector<int64_t>({7})).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CoordinatorTest, AnIdOutsideTheVariableFailsTheStepAndLeavesNoTrace) {
+  Start(2, 1);
+  ASSERT_TRUE(coordinator().strategy().CreateVariable({"table", {7, 2}}).ok());
+  const absl::Status failed = coordinator().Schedule(kScattersOutside)->Fetch();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("9"));
+  EXPECT_FALSE(coordinator().Join().ok());
+  EXPECT_EQ(Counter(), 0);
+}
+
+TEST_F(CoordinatorTest, AnUnknownVariableInAStepIsToldWithTheStepTheWorkerAndTheNamesNearIt) {
+  Start(1, 1);
+  const absl::Status failed = coordinator().Schedule(kReadsUnknownVariable)->Fetch();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("step test/reads_unknown_variable 0, worker 0"));
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("counter"));
+}
+
+TEST_F(CoordinatorTest, APartitionerThatMakesNoSenseIsRefusedAndNothingIsCreated) {
+  Start(2, 1);
+  VariableSpec spec{"cut", {8, 4}};
+  for (const std::vector<int64_t>& counts : {std::vector<int64_t>{2, 2}, {0, 1}, {}, {-1, 1}, {2}}) {
+    spec.partitioner = [counts](const Shape&, DType) { return counts; };
+    EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(), absl::StatusCode::kInvalidArgument) << ::testing::PrintToString(counts);
+  }
+  spec.partitioner = FixedShardsPartitioner{0};
+  EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(coordinator().strategy().FindVariable("cut").status().code(), absl::StatusCode::kNotFound);
+  spec.partitioner = FixedShardsPartitioner{2};
+  EXPECT_TRUE(coordinator().strategy().CreateVariable(spec).ok());   // the name is free
 }
 
 TEST_F(CoordinatorTest, ANameIsTakenOnce) {

@@ -681,7 +681,8 @@ void Cluster::CheckAtRest() {
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [key, shard] : seen.shards) {
       if (shard.value.dtype() != DType::kInt32) continue;   // the only int32 values are Adam's row counts
-      for (const int32_t t : *shard.value.values<int32_t>()) {
+      const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
+      for (const int32_t t : counts) {
         if (t != adam_commits_) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", adam_commits_, " commits"));
       }
     }

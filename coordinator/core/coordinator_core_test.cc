@@ -1,0 +1,439 @@
+// The coordinator alone, in virtual time, against parameter servers and workers that do as they are told. What needs the real ones is in tests/sim.
+#include "coordinator/core/coordinator_core.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/testing/sim_executor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Answers everything with OK, a millisecond later, unless told otherwise.
+class FakePs : public ParameterClient {
+ public:
+  FakePs(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override {
+    PsAttachReply reply;
+    reply.incarnation = Incarnation(100 + index_);
+    Answer("Attach", std::move(done), reply);
+  }
+  void Load(LoadRequest request, Callback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
+  void Sync(SyncRequest request, Callback<SyncReply> done) override {
+    SyncReply reply;
+    reply.seq = request.seq;
+    for (const EntryId id : request.query) {
+      if (applied.count(id) > 0) reply.applied.push_back({id, applied[id], EntryKind::kStep});
+    }
+    sessions = request.sessions;
+    horizon = request.horizon;
+    Answer("", std::move(done), reply);
+  }
+  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override {
+    created = std::move(request.shards);
+    Answer("CreateShards", std::move(done), LayoutReply());
+  }
+  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override { Answer("DeleteShards", std::move(done), LayoutReply()); }
+  void Pull(PullRequest request, Callback<PullReply> done) override { Answer("Pull", std::move(done), PullReply()); }
+  void Commit(CommitRequest request, Callback<CommitReply> done) override {
+    commits.push_back(request.entry);
+    Answer("Commit", std::move(done), CommitReply());
+  }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Answer("Shutdown", std::move(done), ShutdownReply()); }
+
+  absl::Status down;                              // answers everything with this
+  std::map<std::string, absl::Status> refuses;    // by call
+  std::map<EntryId, int> applied;                 // id -> participants
+  std::vector<SessionId> sessions;
+  Horizon horizon;
+  std::vector<ShardSpec> created;
+  std::vector<EntryId> commits;
+
+ private:
+  template <typename Reply>
+  void Answer(const std::string& call, Callback<Reply> done, Reply reply) {
+    if (!call.empty()) log_.push_back(absl::StrCat("ps ", index_, " ", call));
+    absl::Status status = down;
+    if (status.ok() && refuses.count(call) > 0) status = refuses[call];
+    executor_.PostAfter(absl::Milliseconds(1), [done, reply, status] { done(status.ok() ? absl::StatusOr<Reply>(reply) : absl::StatusOr<Reply>(status)); });
+  }
+  Executor& executor_;
+  std::vector<std::string>& log_;
+  const int index_;
+};
+
+// Takes dispatches and keeps them until a test reports.
+class FakeWorker : public WorkerClient, public std::enable_shared_from_this<FakeWorker> {
+ public:
+  FakeWorker(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
+  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override {
+    session = request.fence.session;
+    stream = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session);
+    dispatched.clear();
+    executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_)] { done(WorkerAttachReply{incarnation, 1, 1}); });
+  }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+    log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
+    executor_.Post([done] { done(ShutdownReply()); });
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+    class Connection : public StreamConnection<ToWorker> {
+     public:
+      explicit Connection(std::shared_ptr<FakeWorker> worker) : worker_(std::move(worker)) {}
+      void Send(StreamFrame<ToWorker> frame) override {
+        worker_->executor_.Post([worker = worker_, frame] { worker->OnFrame(frame); });
+      }
+      void Close() override {}
+
+     private:
+      const std::shared_ptr<FakeWorker> worker_;
+    };
+    listener_ = std::move(listener);
+    executor_.Post([listener = listener_, resume = stream->Connect()] { listener->OnFrame(resume); });
+    return std::make_shared<Connection>(shared_from_this());
+  }
+
+  void Say(FromWorker message) {
+    if (auto frame = stream->Send(std::move(message))) executor_.Post([listener = listener_, frame = *frame] { listener->OnFrame(frame); });
+  }
+  void Finish(const Dispatch& dispatch, StepOutcome outcome = StepOutcome::kOk, absl::Status error = {}, std::vector<int> participants = {}) {
+    Report report;
+    report.step = dispatch.step;
+    report.attempt = dispatch.attempt;
+    report.outcome = outcome;
+    report.error = std::move(error);
+    report.participants = std::move(participants);
+    Say(std::move(report));
+  }
+  // Reports the oldest dispatch as done.
+  Dispatch FinishNext(StepOutcome outcome = StepOutcome::kOk, absl::Status error = {}, std::vector<int> participants = {}) {
+    const Dispatch next = dispatched.front();
+    dispatched.pop_front();
+    Finish(next, outcome, std::move(error), std::move(participants));
+    return next;
+  }
+
+  SessionId session;
+  std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
+  std::deque<Dispatch> dispatched;
+  std::vector<EntryId> cancelled;
+  bool silent = false;   // says nothing, not even Pong
+
+ private:
+  void OnFrame(const StreamFrame<ToWorker>& frame) {
+    if (silent) return;
+    std::vector<StreamFrame<FromWorker>> resend;
+    std::optional<ToWorker> message;
+    if (!stream->Receive(frame, resend, message).ok() || !message) return;
+    if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch);
+    if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
+    if (std::holds_alternative<Ping>(*message)) Say(Pong());
+  }
+  Executor& executor_;
+  std::vector<std::string>& log_;
+  const int index_;
+  std::shared_ptr<StreamListener<FromWorker>> listener_;
+};
+
+class CoordinatorCoreTest : public ::testing::Test, public Dialer {
+ protected:
+  ~CoordinatorCoreTest() override {
+    if (core_ != nullptr) core_->Abandon();
+  }
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return ps_.at(address.back() - '0'); }
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return workers_.at(address.back() - '0'); }
+
+  void Start(int num_ps, int num_workers, CoordinatorOptions options = {}) {
+    options.incarnation = Incarnation(1);
+    for (int i = 0; i < num_ps; ++i) {
+      ps_.push_back(std::make_shared<FakePs>(world_, log_, i));
+      options.ps_addresses.push_back(absl::StrCat("ps", i));
+    }
+    for (int i = 0; i < num_workers; ++i) {
+      workers_.push_back(std::make_shared<FakeWorker>(world_, log_, i));
+      options.worker_addresses[i] = absl::StrCat("worker", i);
+    }
+    core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+    world_.RunFor(absl::Milliseconds(500));
+    ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  }
+  // The status a call ends with, once it has; what `start` is given sets it.
+  struct Outcome {
+    bool over = false;
+    absl::Status status;
+  };
+  std::shared_ptr<Outcome> Watch(const std::function<void(StatusCallback)>& start) {
+    auto outcome = std::make_shared<Outcome>();
+    start([outcome](absl::Status status) { *outcome = {true, std::move(status)}; });
+    return outcome;
+  }
+  std::shared_ptr<Outcome> Schedule(const std::string& function) {
+    auto result = std::make_shared<Outcome>();
+    accepted_.push_back(Watch([&](StatusCallback accepted) {
+      core_->Schedule({function, Nest(), false}, [result](absl::StatusOr<Nest> value) { *result = {true, value.status()}; }, std::move(accepted));
+    }));
+    world_.RunFor(absl::Milliseconds(20));
+    return result;
+  }
+  std::shared_ptr<Outcome> Create(const VariableSpec& spec) {
+    auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, std::move(done)); });
+    world_.RunFor(absl::Milliseconds(100));
+    return outcome;
+  }
+
+  SimExecutor world_{1};
+  MemoryStore store_{world_};
+  std::vector<std::string> log_;
+  std::vector<std::shared_ptr<FakePs>> ps_;
+  std::vector<std::shared_ptr<FakeWorker>> workers_;
+  std::shared_ptr<CoordinatorCore> core_;
+  std::vector<std::shared_ptr<Outcome>> accepted_;
+};
+
+TEST_F(CoordinatorCoreTest, BadOptionsAreReportedAllAtOnce) {
+  CoordinatorOptions options;
+  options.min_workers = 0;
+  const absl::Status status = options.Validate();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("incarnation"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("parameter server"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("min_workers"));
+}
+
+TEST_F(CoordinatorCoreTest, StepsStartInOrderAndSeveralWaitAtAWorker) {
+  Start(1, 1);
+  for (const char* name : {"a", "b", "c", "d"}) Schedule(name);
+  ASSERT_EQ(workers_[0]->dispatched.size(), 3u);   // one runs, two wait there
+  EXPECT_EQ(workers_[0]->dispatched[0].function, "a");
+  EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 0);
+  EXPECT_EQ(workers_[0]->dispatched[2].ordinal, 2);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(workers_[0]->dispatched.back().function, "d");
+}
+
+TEST_F(CoordinatorCoreTest, ScheduleWaitsWhileTheQueueIsFull) {
+  CoordinatorOptions options;
+  options.max_queued_steps = 2;
+  Start(1, 1, options);
+  for (int i = 0; i < 6; ++i) Schedule("step");   // 3 at the worker, 2 in the queue
+  EXPECT_TRUE(accepted_[4]->over);
+  EXPECT_FALSE(accepted_[5]->over);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(accepted_[5]->over);
+}
+
+TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) {
+  Start(2, 2);
+  const auto result = Schedule("step");
+  FakeWorker& first = workers_[0]->dispatched.empty() ? *workers_[1] : *workers_[0];
+  FakeWorker& second = &first == workers_[0].get() ? *workers_[1] : *workers_[0];
+  const SessionId lost = first.session;
+  first.silent = true;
+  ps_[0]->down = absl::UnavailableError("away");
+  world_.RunFor(absl::Seconds(8));
+  EXPECT_TRUE(second.dispatched.empty());   // ps 0 has not confirmed the fence
+  ps_[0]->down = absl::OkStatus();
+  world_.RunFor(absl::Seconds(12));
+  ASSERT_EQ(second.dispatched.size(), 1u);
+  EXPECT_EQ(second.dispatched[0].attempt, 2u);
+  EXPECT_EQ(std::count(ps_[0]->sessions.begin(), ps_[0]->sessions.end(), lost), 0);
+  second.FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(result->over && result->status.ok());
+}
+
+TEST_F(CoordinatorCoreTest, AHalfAppliedStepThatTouchesOtherPsWhenRunAgainEndsTheJob) {
+  Start(2, 1);
+  const auto result = Schedule("step");
+  const EntryId id = workers_[0]->dispatched[0].step;
+  ps_[0]->applied[id] = 2;   // the lost run told two participants; ps 1 has not got its part
+  workers_[0]->silent = true;
+  world_.RunFor(absl::Seconds(7));
+  workers_[0]->silent = false;
+  world_.RunFor(absl::Seconds(10));
+  ASSERT_FALSE(workers_[0]->dispatched.empty());
+  ASSERT_EQ(workers_[0]->dispatched[0].step, id);
+  workers_[0]->FinishNext(StepOutcome::kOk, {}, {1});
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(ReasonOf(result->status), Reason::kPsLost);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(join->status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempts) {
+  CoordinatorOptions options;
+  options.max_step_attempts = 3;
+  Start(1, 1, options);
+  const auto result = Schedule("step");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
+    workers_[0]->FinishNext(StepOutcome::kSystem, absl::AbortedError("input lost"));
+    world_.RunFor(absl::Milliseconds(50));
+  }
+  EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("3 attempts"));
+}
+
+TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLost) {
+  CoordinatorOptions options;
+  options.step_deadline = absl::Seconds(20);
+  Start(1, 1, options);
+  Schedule("step");
+  const SessionId session = workers_[0]->session;
+  world_.RunFor(absl::Seconds(19));
+  EXPECT_TRUE(workers_[0]->cancelled.empty());
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_FALSE(workers_[0]->cancelled.empty());
+  world_.RunFor(absl::Seconds(10));
+  EXPECT_NE(workers_[0]->session, session);
+}
+
+TEST_F(CoordinatorCoreTest, AWorkerThatDrainsGetsNoMoreSteps) {
+  Start(1, 1);
+  Schedule("step");
+  workers_[0]->Say(Draining());
+  world_.RunFor(absl::Milliseconds(20));
+  Schedule("later");
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u);
+}
+
+TEST_F(CoordinatorCoreTest, ARefusedCreateIsTakenBackEverywhereAndTheNameIsFree) {
+  CoordinatorOptions options;
+  options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps}; };
+  Start(2, 1, options);
+  ps_[1]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "no memory: raise --memory_limit_bytes");
+  const auto refused = Create({"table", {8, 2}});
+  EXPECT_EQ(refused->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 DeleteShards"), 1);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 1 DeleteShards"), 1);
+  EXPECT_EQ(core_->layout()->Find("table"), nullptr);
+  ps_[1]->refuses.clear();
+  EXPECT_TRUE(Create({"table", {8, 2}})->status.ok());
+  EXPECT_NE(core_->layout()->Find("table"), nullptr);
+}
+
+TEST_F(CoordinatorCoreTest, ShardsGoRoundRobinAndSlotsWithTheirVariable) {
+  CoordinatorOptions options;
+  options.partitioner = [](int) -> Partitioner { return FixedShardsPartitioner{2}; };
+  Start(3, 1, options);
+  Create({"a", {}});
+  Create({"b", {4}, Zeros(), Adam{0.1}});
+  Create({"c", {}});
+  EXPECT_THAT(core_->layout()->Find("a")->ps, ElementsAre(0));
+  EXPECT_THAT(core_->layout()->Find("b")->ps, ElementsAre(1, 2));
+  EXPECT_THAT(core_->layout()->Find("c")->ps, ElementsAre(0));
+  EXPECT_EQ(ps_[2]->created.size(), 4u);   // part 1 of b, and its m, v and t
+}
+
+TEST_F(CoordinatorCoreTest, BalancedPlacementGivesToThePsWithTheFewestBytes) {
+  CoordinatorOptions options;
+  options.placement = Placement::kBalanced;
+  Start(2, 1, options);
+  Create({"large", {1000}});
+  Create({"small", {1}});
+  Create({"next", {1}});
+  EXPECT_THAT(core_->layout()->Find("large")->ps, ElementsAre(0));
+  EXPECT_THAT(core_->layout()->Find("small")->ps, ElementsAre(1));
+  EXPECT_THAT(core_->layout()->Find("next")->ps, ElementsAre(1));
+}
+
+TEST_F(CoordinatorCoreTest, ADirectWriteIsSentUntilEveryPsHasIt) {
+  CoordinatorOptions options;
+  options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps}; };
+  Start(2, 1, options);
+  Create({"x", {2}});
+  ps_[1]->refuses["Commit"] = absl::UnavailableError("away");
+  const StagedWrite write{"x", WriteOp::kAssign, Tensor::Vector<float>({1, 2}), {}, {}};
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_FALSE(written->over);
+  ps_[1]->refuses.clear();
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_TRUE(written->over && written->status.ok());
+  EXPECT_EQ(ps_[0]->commits.size(), 1u);
+  for (const EntryId id : ps_[1]->commits) EXPECT_EQ(id, ps_[0]->commits[0]);   // a retry never changes the id
+}
+
+TEST_F(CoordinatorCoreTest, AParameterServerThatStaysAwayIsUnavailableByName) {
+  CoordinatorOptions options;
+  options.ps_timeout = absl::Seconds(30);
+  Start(2, 1, options);
+  ps_[1]->down = absl::UnavailableError("connection refused");
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_TRUE(join->over && join->status.ok());
+  world_.RunFor(absl::Seconds(20));
+  const auto snapshot = core_->Snapshot();
+  ASSERT_FALSE(snapshot.waits.empty());
+  EXPECT_THAT(snapshot.waits[0].text, HasSubstr("ps 1 (ps1): connection refused"));
+  EXPECT_EQ(snapshot.ps_up, 1);
+  world_.RunFor(absl::Seconds(20));
+  const auto later = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(later->status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(later->status.message()), HasSubstr("ps 1 (ps1)"));
+}
+
+TEST_F(CoordinatorCoreTest, ACoordinatorThatIsNoLongerTheNewestStops) {
+  Start(1, 1);
+  ps_[0]->down = MakeError(Reason::kStaleEpoch, "epoch 1 is over");
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+}
+
+TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
+  Start(2, 2);
+  log_.clear();
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(ended->over && ended->status.ok());
+  ASSERT_EQ(log_.size(), 4u);
+  EXPECT_THAT(log_[0], HasSubstr("worker"));
+  EXPECT_THAT(log_[1], HasSubstr("worker"));
+  EXPECT_THAT(log_[2], HasSubstr("ps"));
+  EXPECT_EQ(store_.Load()->state, JobRow::State::kComplete);
+  RegisterReply reply;
+  core_->Register({JobName::kWorker, 7, Incarnation(9), "worker1", 1}, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
+  EXPECT_EQ(reply.over, 0);
+}
+
+TEST_F(CoordinatorCoreTest, ARestartedCoordinatorTakesTheNextEpochAndFreshIds) {
+  Start(1, 1);
+  Schedule("step");
+  const EntryId before = workers_[0]->dispatched[0].step;
+  const Epoch epoch = core_->Snapshot().epoch_id;
+  core_->Abandon();
+  ps_.clear();
+  workers_.clear();
+  Start(1, 1);
+  Schedule("step");
+  EXPECT_EQ(core_->Snapshot().epoch_id, epoch.next());
+  EXPECT_GT(workers_[0]->dispatched[0].step, before);
+}
+
+TEST_F(CoordinatorCoreTest, TheHorizonNamesWhatIsInFlight) {
+  Start(1, 1);
+  Schedule("a");
+  Schedule("b");
+  const EntryId a = workers_[0]->dispatched[0].step, b = workers_[0]->dispatched[1].step;
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_THAT(ps_[0]->horizon.open, ElementsAre(a, b));
+  EXPECT_EQ(ps_[0]->horizon.next, b.next());
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_THAT(ps_[0]->horizon.open, ElementsAre(b));
+  EXPECT_TRUE(ps_[0]->horizon.IsClosed(a));
+}
+
+}  // namespace
+}  // namespace divvy
