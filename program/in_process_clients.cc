@@ -47,35 +47,41 @@ class PsClient : public ParameterClient {
   const std::string address_;
 };
 
-// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The side that closes hears nothing more.
+// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The side that closes hears nothing more. Kept alive by its two
+// ends; what waits in the queues does not keep it, so that nothing is left over when the executor stops.
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
   Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator) : to_worker_(executor), to_coordinator_(executor), coordinator_(std::move(coordinator)) {}
 
   void Accept(std::shared_ptr<WorkerCore> core);
   void ToTheWorker(StreamFrame<ToWorker> frame) {
-    to_worker_.Post([self = shared_from_this(), frame = std::move(frame)] {
-      if (self->worker_ != nullptr && !self->closed()) self->worker_->OnFrame(frame);
+    Post(to_worker_, [frame = std::move(frame)](Pipe& pipe) {
+      if (pipe.worker_ != nullptr && !pipe.closed()) pipe.worker_->OnFrame(frame);
     });
   }
   void ToTheCoordinator(StreamFrame<FromWorker> frame) {
-    to_coordinator_.Post([self = shared_from_this(), frame = std::move(frame)] {
-      if (!self->closed()) self->coordinator_->OnFrame(frame);
+    Post(to_coordinator_, [frame = std::move(frame)](Pipe& pipe) {
+      if (!pipe.closed()) pipe.coordinator_->OnFrame(frame);
     });
   }
-  // REQUIRES: not twice from both sides at once (the second is ignored).
+  // The first to close wins; the other's call does nothing.
   void CloseByCoordinator() {
     if (SetClosed()) return;
-    to_worker_.Post([self = shared_from_this()] {
-      if (self->worker_ != nullptr) self->worker_->OnBroken();
+    Post(to_worker_, [](Pipe& pipe) {
+      if (pipe.worker_ != nullptr) pipe.worker_->OnBroken();
     });
   }
   void CloseByWorker() {
     if (SetClosed()) return;
-    to_coordinator_.Post([self = shared_from_this()] { self->coordinator_->OnBroken(); });
+    Post(to_coordinator_, [](Pipe& pipe) { pipe.coordinator_->OnBroken(); });
   }
 
  private:
+  void Post(SerialExecutor& queue, std::function<void(Pipe&)> deliver) {
+    queue.Post([weak = weak_from_this(), deliver = std::move(deliver)] {
+      if (const auto pipe = weak.lock()) deliver(*pipe);
+    });
+  }
   bool closed() {
     MutexLock lock(mu_);
     return closed_;
@@ -113,7 +119,7 @@ class WorkerEnd : public StreamConnection<FromWorker> {
 };
 
 void Pipe::Accept(std::shared_ptr<WorkerCore> core) {
-  to_worker_.Post([self = shared_from_this(), core = std::move(core)] { self->worker_ = core->Accept(std::make_shared<WorkerEnd>(self)); });
+  Post(to_worker_, [core = std::move(core)](Pipe& pipe) { pipe.worker_ = core->Accept(std::make_shared<WorkerEnd>(pipe.shared_from_this())); });
 }
 
 class InProcessWorkerClient : public WorkerClient {

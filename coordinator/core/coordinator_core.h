@@ -224,10 +224,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   };
   struct Iterator {
     MakeResource make;
-    std::string data;                             // its source and arguments, to find it in elements_of_
     LeaseBook book;                               // leased ones
     int64_t users = 0;                            // steps that are queued or open and name it
     bool dropped = false;                         // goes when the last of them is closed
+  };
+  struct KnownSize {
+    std::string source;
+    Nest args;
+    int64_t elements = 0;
   };
   struct RunState {
     RunRequest request;
@@ -343,6 +347,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased) DIVVY_REQUIRES(mu_);
   void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
   void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
+  KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);   // null: none
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
@@ -424,7 +429,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
   std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);       // of each source, begun
-  std::map<std::string, int64_t> elements_of_ DIVVY_GUARDED_BY(mu_);  // of data whose last pass was read to its end
+  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);   // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;

@@ -113,10 +113,8 @@ ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bo
   const ResourceId id(next_resource_++);
   Iterator iterator;
   const int64_t pass = passes_[source]++;
-  const std::string data = absl::StrCat(source, " ", args.ToString());
-  if (const auto known = elements_of_.find(data); known != elements_of_.end()) iterator.book.SetHint(known->second);
-  iterator.data = data;
   iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased};
+  if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
   SendToAll(iterator.make);
   iterators_.emplace(id, std::move(iterator));
   return id;
@@ -132,9 +130,19 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
   if (found == iterators_.end()) return;
   found->second.dropped = true;
   if (found->second.users > 0) return;
-  if (found->second.book.exhausted()) elements_of_[found->second.data] = *found->second.book.end();
+  if (found->second.book.exhausted()) {
+    KnownSize* known = FindKnownSize(found->second.make);
+    if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{found->second.make.source, found->second.make.args});
+    known->elements = *found->second.book.end();
+  }
   iterators_.erase(found);
   SendToAll(DropResource{iterator});
+}
+
+CoordinatorCore::KnownSize* CoordinatorCore::FindKnownSize(const MakeResource& make) {
+  const auto found = std::find_if(known_sizes_.begin(), known_sizes_.end(),
+                                  [&make](const KnownSize& known) { return known.source == make.source && BitwiseEqual(known.args, make.args); });
+  return found == known_sizes_.end() ? nullptr : &*found;
 }
 
 void CoordinatorCore::UseIterators(const Step& step, int64_t change) {

@@ -733,8 +733,10 @@ SimResult Cluster::Run() {
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
   core_->Abandon();
+  chief_->node->core = nullptr;   // cores hold connections, and those their nodes
   for (const auto& process : processes_) {
     if (process->worker != nullptr) process->worker->Abandon();
+    process->node->core = nullptr;
   }
   return std::move(result_);
 }
