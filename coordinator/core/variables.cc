@@ -129,7 +129,7 @@ void CoordinatorCore::ChangeLayout(LayoutJob job) {
 
 void CoordinatorCore::StartLayoutJob() {
   auto change = layout_jobs_.front().prepare(*layout_);
-  layout_work_.emplace();
+  layout_work_ = LayoutWork{};
   if (!change.ok() || !*change) {
     layout_work_->refusal = change.status();
     layout_work_->next = layout_;
