@@ -239,7 +239,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     StatusCallback done;
     ResourceId iterator;
     int64_t outstanding = 0;                      // steps made and not yet closed
-    int64_t finished_in_pass = 0, pass_base = 0;
+    int64_t finished_in_pass = 0;
     bool stopped = false;                         // makes no more steps
   };
   struct FenceWait {

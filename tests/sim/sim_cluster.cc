@@ -187,9 +187,8 @@ class Cluster {
   int64_t adam_commits_ = 0;
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   int64_t next_tag_ = 1;
-  bool over_ = false, faults_stopped_ = false, ps_killed_ = false, in_call_ = false;
+  bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
   int killed_ps_index_ = -1;
-  std::set<std::pair<std::string, std::string>> cut_;
   std::optional<int64_t> pass_elements_;
 };
 

@@ -39,7 +39,7 @@ SimConfig ConfigOf(uint64_t seed);
 struct SimResult {
   absl::Status violation;          // OK: every invariant held
   uint64_t trace_hash = 0;
-  int64_t events = 0, finished_steps = 0, failed_steps = 0, fences = 0, reruns = 0, half_applied = 0, faults = 0;
+  int64_t events = 0, finished_steps = 0, failed_steps = 0, reruns = 0, faults = 0;
   bool job_lost = false;           // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace
