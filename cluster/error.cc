@@ -42,7 +42,7 @@ ErrorDetail Decode(std::string in) {
   if (in.size() > kEncodedBytes) return detail;
   in.resize(kEncodedBytes, '\0');
   const uint64_t reason = Get(in, kReasonAt, 1), job = Get(in, kJobAt, 1), user = Get(in, kUserAt, 1);
-  if (reason > static_cast<uint64_t>(Reason::kJobOver) || job > static_cast<uint64_t>(JobName::kWorker) || user > 1) return detail;
+  if (reason > static_cast<uint64_t>(kLastReason) || job > static_cast<uint64_t>(JobName::kWorker) || user > 1) return detail;
   detail.reason = static_cast<Reason>(reason);
   detail.job = static_cast<JobName>(job);
   detail.user = user == 1;
@@ -82,6 +82,9 @@ ReasonRow RowOf(Reason reason) {
     case Reason::kInputAborted: return {"INPUT_ABORTED", absl::StatusCode::kAborted};
     case Reason::kEndOfData: return {"END_OF_DATA", absl::StatusCode::kOutOfRange};
     case Reason::kJobOver: return {"JOB_OVER", absl::StatusCode::kCancelled};
+    case Reason::kNotAuthorized: return {"NOT_AUTHORIZED", absl::StatusCode::kPermissionDenied};
+    case Reason::kDuplicateTask: return {"DUPLICATE_TASK", absl::StatusCode::kFailedPrecondition};
+    case Reason::kClusterMismatch: return {"CLUSTER_MISMATCH", absl::StatusCode::kFailedPrecondition};
   }
   return {"UNKNOWN", absl::StatusCode::kUnknown};
 }

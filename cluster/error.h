@@ -37,7 +37,12 @@ enum class Reason : uint8_t {
   kInputAborted,        // Aborted: the worker's input was lost with the worker; the step is run again
   kEndOfData,           // OutOfRange: a dataset has no more elements; not an error of a RunEpoch
   kJobOver,             // Cancelled: the job has ended
+  kNotAuthorized,       // PermissionDenied: the certificate's role may not make this call. Stop, exit 77
+  kDuplicateTask,       // FailedPrecondition: another live process has this job and index. Stop, exit 78
+  kClusterMismatch,     // FailedPrecondition: the task's TF_CONFIG contradicts the coordinator's. Stop, exit 78
 };
+
+constexpr Reason kLastReason = Reason::kClusterMismatch;
 
 absl::string_view ReasonName(Reason reason);   // "SESSION_FENCED"
 

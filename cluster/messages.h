@@ -34,6 +34,17 @@ struct Fence {
   Incarnation target;        // 0: not known yet, allowed in Attach alone
 };
 
+// The versions of the protocol a process speaks; two processes work together where their ranges meet. Checked at Register and Attach, before anything else of
+// the request is looked at.
+struct ProtocolRange {
+  uint32_t oldest = 1, newest = 1;
+  bool Meets(ProtocolRange other) const { return oldest <= other.newest && other.oldest <= newest; }
+};
+constexpr ProtocolRange kOwnProtocol{1, 1};
+
+// job -> index -> address, as one task knows the cluster: the chief may know nobody, a ps only itself.
+using ClusterView = std::map<std::string, std::map<int, std::string>>;
+
 // ---- registration ------------------------------------------------------------------------------------------------------------------------------------
 
 // "Here I am": repeated by a worker or ps until it is attached. Remembered, nothing else.
@@ -43,6 +54,9 @@ struct RegisterRequest {
   Incarnation incarnation;
   std::string address;            // where it can be dialled
   int replicas = 1;               // of a worker
+  ClusterView cluster;            // what its TF_CONFIG says: where it contradicts the coordinator's, the task is refused (CLUSTER_MISMATCH)
+  ProtocolRange protocol = kOwnProtocol;
+  std::string build;              // version and commit of the binary, for messages; may be empty
 };
 struct RegisterReply {
   JobId job;
@@ -65,6 +79,7 @@ struct RememberedEntry {
 // Puts the ps into `fence.epoch`: no session is left, what runs is finished first, nothing of an older epoch is applied any more. READY becomes FROZEN.
 struct PsAttachRequest {
   Fence fence;
+  ProtocolRange protocol = kOwnProtocol;
 };
 struct PsAttachReply {
   Incarnation incarnation;
@@ -74,6 +89,7 @@ struct PsAttachReply {
   Horizon horizon;
   std::vector<RememberedEntry> remembered;
   int64_t memory_bytes = 0;   // of shards held
+  int64_t max_commit_bytes = 0;   // the largest commit it takes; 0: any
 };
 
 // Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing done.
@@ -191,6 +207,7 @@ struct PsAddress {
   int index = 0;
   std::string address;
   Incarnation incarnation;
+  int64_t max_commit_bytes = 0;   // a step with a larger commit fails before anything is sent; 0: any
 };
 using View = std::vector<PsAddress>;
 
@@ -201,6 +218,8 @@ struct WorkerAttachRequest {
   std::shared_ptr<const Layout> layout;
   uint64_t job_seed = 0;
   int num_workers = 1;
+  std::map<std::string, std::string> program_flags;   // of the program, as the coordinator was started with: name -> value
+  ProtocolRange protocol = kOwnProtocol;
 };
 struct WorkerAttachReply {
   Incarnation incarnation;
