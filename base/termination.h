@@ -1,0 +1,50 @@
+// How a process is asked to end: by a signal, or by something inside it.
+#ifndef DIVVY_BASE_TERMINATION_H_
+#define DIVVY_BASE_TERMINATION_H_
+
+#include <string>
+
+#include "base/mutex.h"
+
+namespace divvy {
+
+// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGPIPE is ignored from then on.
+//
+//   Termination termination;                          // first thing in main, before any thread: threads inherit that the signals are held back
+//   ... start the role; its callbacks call termination.Request(code, why) ...
+//   const Termination::Event event = termination.Wait();
+//
+// Thread-safe. REQUIRES: one at a time in a process.
+class Termination {
+ public:
+  struct Event {
+    int signal = 0;       // SIGTERM or SIGINT; 0: Request
+    int exit_code = 0;    // of Request; of a signal: 128 + its number
+    std::string why;      // of Request; may be empty
+  };
+
+  Termination();
+  ~Termination();
+  Termination(const Termination&) = delete;
+
+  // Blocks until the next signal or request. Requests go first.
+  Event Wait();
+  // Makes Wait return. Only the first counts; never blocks.
+  void Request(int exit_code, std::string why);
+  // From now on a signal kills the process at once: for a drain that a person has no patience for. To be called by the thread that waited.
+  static void LetSignalsKill();
+
+ private:
+  bool TakeRequest(Event& event);
+
+  int signals_ = -1;   // signalfd
+  int wake_ = -1;      // eventfd
+  Mutex mu_;
+  bool requested_ DIVVY_GUARDED_BY(mu_) = false;
+  bool taken_ DIVVY_GUARDED_BY(mu_) = false;
+  Event request_ DIVVY_GUARDED_BY(mu_);
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_TERMINATION_H_
