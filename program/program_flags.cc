@@ -1,0 +1,68 @@
+#include "program/program_flags.h"
+
+#include <vector>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// The files that define flags of Divvy; a flag knows the file it is defined in.
+constexpr absl::string_view kOwnFiles[] = {"program/main.cc", "rpc/task_flags.cc", "ps_server/service/flags.cc"};
+
+bool IsProgramFlag(const absl::CommandLineFlag& flag) {
+  const std::string file = flag.Filename();
+  if (absl::StrContains(file, "absl/flags/")) return false;
+  for (const absl::string_view own : kOwnFiles) {
+    if (absl::EndsWith(file, own)) return false;
+  }
+  return true;
+}
+
+std::map<std::string, absl::CommandLineFlag*> ProgramFlags() {
+  std::map<std::string, absl::CommandLineFlag*> flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (IsProgramFlag(*flag)) flags.emplace(std::string(name), flag);
+  }
+  return flags;
+}
+
+absl::Status CheckKnown(const std::map<std::string, absl::CommandLineFlag*>& flags, const std::map<std::string, std::string>& values) {
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : values) {
+    if (flags.count(name) == 0) unknown.push_back(absl::StrCat("--", name));
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("runs another program than the coordinator: it has no flag ", absl::StrJoin(unknown, ", "), ". Deploy one binary to all tasks"));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> ChangedProgramFlags() {
+  std::map<std::string, std::string> changed;
+  for (const auto& [name, flag] : ProgramFlags()) {
+    if (flag->CurrentValue() != flag->DefaultValue()) changed[name] = flag->CurrentValue();
+  }
+  return changed;
+}
+
+absl::Status SetProgramFlags(const std::map<std::string, std::string>& values) {
+  const auto flags = ProgramFlags();
+  RETURN_IF_ERROR(CheckKnown(flags, values));
+  for (const auto& [name, flag] : flags) {
+    const auto found = values.find(name);
+    std::string error;
+    if (!flag->ParseFrom(found == values.end() ? flag->DefaultValue() : found->second, &error)) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, ": ", error));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace divvy
