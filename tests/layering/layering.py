@@ -57,7 +57,7 @@ _FOLDERS = {
 }
 
 # ---- who may know which library ------------------------------------------------------------------------------------------------------------------------------
-_ON_TOP = ("tests", "bench")
+_ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: calls that people make, behind divvyctl
 _SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
 _CORES = tuple(role for role in _ROLES if role.endswith("/core"))
 _LIBRARIES = [

@@ -1,0 +1,50 @@
+// bazel run //bench:train [-- --format=json]
+//
+// mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, all processes of this machine, one training step a scheduled step.
+// Run by `divvyctl launch --usage`, which prints the processor time and the peak memory of each role when the job is over. The ceiling, measured in turns by the
+// coordinator's process while the workers rest: the same arithmetic in one process, OpenBLAS on all cores.
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
+#include "base/process.h"
+#include "base/status_macros.h"
+#include "bench/mlp_work.h"
+#include "bench/rounds.h"
+#include "divvy.h"
+#include "ops/blas_threads.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, rounds, 7, "in each of which both run once");
+
+namespace divvy::bench {
+namespace {
+
+void Show(const Comparison& comparison) {
+  if (absl::GetFlag(FLAGS_format) != "json") return Print(comparison, {"examples/s"});
+  absl::PrintF("{\"bench\": \"train\", \"examples_per_s\": %.0f, \"direct_examples_per_s\": %.0f, \"ratio\": %.3f, \"examples\": %d}\n", comparison.rate,
+               comparison.ceiling_rate, comparison.ratio, kMlpExamples * (absl::GetFlag(FLAGS_rounds) + 1));
+}
+
+absl::Status Train(Coordinator& coordinator) {
+  PrepareMlpImages();
+  Trainer trainer(coordinator, MlpModel(), Adam{kMlpLearningRate});
+  DirectMlp direct(kMlpBatch, kMlpPixels, kMlpHidden, kMlpClasses, kMlpLearningRate);
+  absl::Status status;
+  const Contender figure{"2 workers, 2 ps", [&] { status.Update(trainer.Fit(MlpData()).status()); }};
+  const Contender ceiling{"the same arithmetic in one process", [&] {
+                            SetBlasThreads(NumCores());
+                            TrainMlpDirectly(direct);
+                          }};
+  const Comparison comparison = Compare(figure, ceiling, kMlpExamples, absl::GetFlag(FLAGS_rounds));
+  RETURN_IF_ERROR(status);
+  Show(comparison);
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+DIVVY_PROGRAM(divvy::bench::Train);

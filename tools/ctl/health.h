@@ -1,0 +1,27 @@
+// `divvyctl health`: for probes of containers and of Kubernetes.
+#ifndef DIVVY_TOOLS_CTL_HEALTH_H_
+#define DIVVY_TOOLS_CTL_HEALTH_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+
+namespace divvy {
+
+struct HealthOptions {
+  std::string address;   // "host:port"
+  std::string service;   // empty: the task as a whole
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  absl::Duration connect_timeout = absl::Seconds(1);
+  absl::Duration rpc_timeout = absl::Seconds(1);
+};
+
+// Asks grpc.health.v1.Health once and prints one line on what it heard. Blocks for the two timeouts at most. The exit codes are those of grpc_health_probe:
+// 0 serving, 2 no connection, 3 the call failed, 4 not serving (1, bad arguments, is the caller's).
+int CheckHealth(const HealthOptions& options);
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_CTL_HEALTH_H_

@@ -1,0 +1,136 @@
+#include "tools/ctl/status.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/mutex.h"
+#include "google/protobuf/util/json_util.h"
+#include "grpc/support/time.h"
+#include "proto/divvy.grpc.pb.h"
+
+namespace divvy {
+namespace {
+
+struct Answer {
+  std::string address;
+  grpc::ClientContext context;
+  v1::GetStatusRequest request;
+  v1::TaskStatus reply;
+  grpc::Status status;
+};
+
+// All answers, once each has come or has run out of time.
+class Survey {
+ public:
+  explicit Survey(const StatusOptions& options) {
+    const gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN));
+    for (const std::string& address : options.addresses) {
+      auto answer = std::make_unique<Answer>();
+      answer->address = address;
+      answer->context.set_deadline(deadline);
+      stubs_.push_back(v1::Admin::NewStub(grpc::CreateChannel(address, options.credentials)));
+      answers_.push_back(std::move(answer));
+    }
+  }
+
+  const std::vector<std::unique_ptr<Answer>>& Run() {
+    for (size_t i = 0; i < answers_.size(); ++i) Ask(*stubs_[i], *answers_[i]);
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return answered_ == answers_.size(); });
+    return answers_;
+  }
+
+ private:
+  void Ask(v1::Admin::Stub& stub, Answer& answer) {
+    stub.async()->GetStatus(&answer.context, &answer.request, &answer.reply, [this, &answer](grpc::Status status) {
+      answer.status = std::move(status);
+      MutexLock lock(mu_);
+      ++answered_;
+      changed_.NotifyAll();
+    });
+  }
+
+  std::vector<std::unique_ptr<v1::Admin::Stub>> stubs_;
+  std::vector<std::unique_ptr<Answer>> answers_;
+  Mutex mu_;
+  CondVar changed_;
+  size_t answered_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+std::string TaskName(const v1::TaskStatus& status) {
+  switch (status.job()) {
+    case v1::CHIEF: return "chief";
+    case v1::PS: return absl::StrCat("ps ", status.index());
+    case v1::WORKER: return absl::StrCat("worker ", status.index());
+    default: return "?";
+  }
+}
+
+std::string Figures(const v1::TaskStatus& status) {
+  switch (status.role_case()) {
+    case v1::TaskStatus::kCoordinator: {
+      const v1::CoordinatorStatus& c = status.coordinator();
+      return absl::StrCat(c.finished_steps(), " steps, ", c.queued(), " queued, ", c.in_flight(), " in flight, ps ", c.ps_up(), "/", c.num_ps(), ", workers ",
+                          c.workers_up(), "/", c.num_workers());
+    }
+    case v1::TaskStatus::kPs: {
+      const v1::PsStatus& ps = status.ps();
+      return absl::StrFormat("%d shards, %.1f MiB, %d commits applied", ps.shards(), static_cast<double>(ps.memory_bytes()) / (1 << 20), ps.applied_seq());
+    }
+    case v1::TaskStatus::kWorker: {
+      const v1::WorkerStatus& worker = status.worker();
+      const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits step " : "runs step ", worker.live_step());
+      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued");
+    }
+    default: return "";
+  }
+}
+
+void PrintRow(const Answer& answer) {
+  if (!answer.status.ok()) {
+    absl::PrintF("%-10s %-24s %-10s %s\n", "?", answer.address, "no answer", answer.status.error_message());
+    return;
+  }
+  const v1::TaskStatus& status = answer.reply;
+  absl::PrintF("%-10s %-24s %-10s epoch %d  %s\n", TaskName(status), answer.address, status.state(), status.epoch(), Figures(status));
+  for (const v1::TaskStatus::Wait& wait : status.waits()) {
+    absl::PrintF("%-10s   waits for %s since %s\n", "", wait.text(), absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
+  }
+}
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  return google::protobuf::util::MessageToJsonString(message, &json, options).ok() ? json : "{}";
+}
+
+v1::Status ErrorOf(const grpc::Status& status) {
+  v1::Status error;
+  error.set_code(status.error_code());
+  error.set_message(status.error_message());
+  return error;
+}
+
+void PrintJson(const Answer& answer) {
+  const std::string json = answer.status.ok() ? ToJson(answer.reply) : ToJson(ErrorOf(answer.status));
+  absl::PrintF("{\"address\":\"%s\",\"%s\":%s}\n", answer.address, answer.status.ok() ? "status" : "error", json);
+}
+
+}  // namespace
+
+int ShowStatus(const StatusOptions& options) {
+  Survey survey(options);
+  bool all = true;
+  for (const auto& answer : survey.Run()) {
+    all = all && answer->status.ok();
+    options.json ? PrintJson(*answer) : PrintRow(*answer);
+  }
+  return all ? 0 : 1;
+}
+
+}  // namespace divvy
