@@ -150,6 +150,15 @@ std::shared_ptr<const Layout> Layout::Empty() {
   return layout;
 }
 
+std::shared_ptr<const Layout> Layout::Received(uint64_t version, std::map<VariableId, VariableLayout> variables) {
+  auto layout = std::make_shared<Layout>();
+  layout->version_ = version;
+  layout->hash_ = HashOf(variables);
+  for (const auto& [id, variable] : variables) layout->by_name_[variable.spec.name] = id;
+  layout->variables_ = std::move(variables);
+  return layout;
+}
+
 const VariableLayout* Layout::Find(absl::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : Find(found->second);
@@ -176,22 +185,13 @@ std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
   variable.spec.partitioner.reset();
   const VariableId id = variable.id;
   variables.insert_or_assign(id, std::move(variable));
-  return Next(std::move(variables));
+  return Received(version_ + 1, std::move(variables));
 }
 
 std::shared_ptr<const Layout> Layout::Without(VariableId id) const {
   std::map<VariableId, VariableLayout> variables = variables_;
   variables.erase(id);
-  return Next(std::move(variables));
-}
-
-std::shared_ptr<const Layout> Layout::Next(std::map<VariableId, VariableLayout> variables) const {
-  auto next = std::make_shared<Layout>();
-  next->version_ = version_ + 1;
-  next->hash_ = HashOf(variables);
-  for (const auto& [id, variable] : variables) next->by_name_[variable.spec.name] = id;
-  next->variables_ = std::move(variables);
-  return next;
+  return Received(version_ + 1, std::move(variables));
 }
 
 }  // namespace divvy

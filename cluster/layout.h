@@ -42,6 +42,8 @@ struct VariableLayout {
 class Layout {
  public:
   static std::shared_ptr<const Layout> Empty();
+  // The layout that another process calls `version`, as it was sent. REQUIRES: each key is its variable's id, and names differ.
+  static std::shared_ptr<const Layout> Received(uint64_t version, std::map<VariableId, VariableLayout> variables);
 
   uint64_t version() const { return version_; }
   // Of everything that two processes must agree on, in id order; equal layouts have equal hashes in every process.
@@ -58,7 +60,6 @@ class Layout {
   std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:
-  std::shared_ptr<const Layout> Next(std::map<VariableId, VariableLayout> variables) const;
   uint64_t version_ = 0;
   uint64_t hash_ = 0;
   std::map<VariableId, VariableLayout> variables_;
