@@ -1,0 +1,108 @@
+// What the decoders of this folder share: refusals that name the field, and checks. For wire/ alone.
+#ifndef DIVVY_WIRE_DECODE_H_
+#define DIVVY_WIRE_DECODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+
+namespace divvy::wire {
+
+constexpr int kMaxParts = 100000;     // shards, parts, tasks in one message
+constexpr int kMaxIndex = 65535;      // of a task: `participants` and the parts of a variable count in 16 bits
+
+// InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field is this message itself; In() puts a name before it.
+absl::Status Invalid(absl::string_view field, absl::string_view why);
+// The same refusal, seen from the message that has `field`. OK stays OK.
+absl::Status In(absl::string_view field, const absl::Status& status);
+template <typename T>
+absl::StatusOr<T> In(absl::string_view field, absl::StatusOr<T> value) {
+  if (value.ok()) return value;
+  return In(field, value.status());
+}
+// A refusal of a domain's own Validate, as one of the message. OK stays OK.
+absl::Status AsInvalid(const absl::Status& status);
+inline std::string Element(absl::string_view field, size_t index) { return absl::StrCat(field, "[", index, "]"); }
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
+inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
+  return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max());
+}
+inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
+absl::Status CheckName(absl::string_view field, absl::string_view name);       // 1 to kMaxNameBytes bytes
+absl::Status CheckFinite(absl::string_view field, double value);
+absl::Status CheckCount(absl::string_view field, size_t count);                // at most kMaxParts
+
+// Each element of `from` read by `read`, which returns a StatusOr.
+template <typename Repeated, typename Read>
+auto ReadAll(absl::string_view field, const Repeated& from, Read read)
+    -> absl::StatusOr<std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type>> {
+  std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type> values;
+  values.reserve(from.size());
+  for (const auto& element : from) {
+    auto value = read(element);
+    if (!value.ok()) return In(Element(field, values.size()), value.status());
+    values.push_back(*std::move(value));
+  }
+  return values;
+}
+
+// The values of `from` as ids.
+template <typename Id, typename Repeated>
+std::vector<Id> IdsOf(const Repeated& from) {
+  std::vector<Id> ids;
+  ids.reserve(from.size());
+  for (const auto value : from) ids.push_back(Id(value));
+  return ids;
+}
+
+template <typename Ordered>
+absl::Status CheckRising(absl::string_view field, const Ordered& values) {
+  for (size_t i = 1; i < values.size(); ++i) {
+    if (!(values[i - 1] < values[i])) return Invalid(Element(field, i), "does not rise");
+  }
+  return absl::OkStatus();
+}
+
+// An enum of the domain and the one that travels, value by value. What has no row is refused, or (never in a correct program) sent as "not set".
+template <typename Domain, typename Wire, size_t kRows>
+struct EnumTable {
+  struct Row {
+    Domain domain;
+    Wire wire;
+  } rows[kRows];
+
+  Wire ToWire(Domain value) const {
+    for (const Row& row : rows) {
+      if (row.domain == value) return row.wire;
+    }
+    return static_cast<Wire>(0);
+  }
+  absl::StatusOr<Domain> ToDomain(Wire value) const {
+    for (const Row& row : rows) {
+      if (row.wire == value) return row.domain;
+    }
+    return Invalid("", value == 0 ? "is not set" : absl::StrCat("has the unknown value ", static_cast<int64_t>(value)));
+  }
+};
+
+// `target` = the sub-message `field` of `from`, which must be there.
+#define DIVVY_WIRE_READ(target, from, field)                  \
+  if (!(from).has_##field()) return Invalid(#field, "is missing"); \
+  DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
+
+// `target` = the enum `field` of `from`.
+#define DIVVY_WIRE_READ_ENUM(target, from, field) DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_DECODE_H_

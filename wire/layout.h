@@ -1,0 +1,41 @@
+// Variables, their shards and where these live.
+#ifndef DIVVY_WIRE_LAYOUT_H_
+#define DIVVY_WIRE_LAYOUT_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cluster/layout.h"
+#include "cluster/messages.h"
+#include "initializers/initializer.h"
+#include "proto/divvy.pb.h"
+
+namespace divvy::wire {
+
+// Pure, thread-safe. FromProto returns InvalidArgument with Reason::kInvalid, naming the field.
+
+v1::ShardKey ToProto(ShardKey key);
+absl::StatusOr<ShardKey> FromProto(const v1::ShardKey& key);
+
+v1::WriteOp ToProto(WriteOp op);
+absl::StatusOr<WriteOp> FromProto(v1::WriteOp op);
+
+// REQUIRES: EvaluatedPerRow(initializer). (Others go out as nothing, which the receiver refuses.) Whether it fits a variable is checked with its ShardSpec.
+v1::Initializer ToProto(const Initializer& initializer);
+absl::StatusOr<Initializer> FromProto(const v1::Initializer& initializer);
+
+// Rows within the whole, names, types and initializer checked.
+v1::ShardSpec ToProto(const ShardSpec& spec);
+absl::StatusOr<ShardSpec> FromProto(const v1::ShardSpec& spec);
+
+// Offsets cover the shape and match the list of ps, slots have their optimizers.
+v1::VariableLayout ToProto(const VariableLayout& variable);
+absl::StatusOr<VariableLayout> FromProto(const v1::VariableLayout& variable);
+
+// The hash computed from what was decoded equals the one that was sent. Never null.
+void ToProto(const Layout& layout, v1::Layout* out);
+absl::StatusOr<std::shared_ptr<const Layout>> FromProto(const v1::Layout& layout);
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_LAYOUT_H_

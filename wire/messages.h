@@ -1,0 +1,67 @@
+// The unary calls: requests and replies (cluster/messages.h) as they travel. The Steps stream is steps.h, the data streams are data_frames.h.
+#ifndef DIVVY_WIRE_MESSAGES_H_
+#define DIVVY_WIRE_MESSAGES_H_
+
+#include "absl/status/statusor.h"
+#include "cluster/messages.h"
+#include "proto/divvy.pb.h"
+
+namespace divvy::wire {
+
+// Pure, thread-safe, total: any message of the wire gives a value that keeps the promises of its type, or InvalidArgument with Reason::kInvalid that names
+// the field, and nothing larger than the message is allocated on the way. What a *state* allows (epochs, sessions, existing shards) is not checked here:
+// that is the core's, beginning with CheckPrelude. FromProto(ToProto(x)) equals x for every x that keeps those promises.
+
+v1::Fence ToProto(const Fence& fence);
+absl::StatusOr<Fence> FromProto(const v1::Fence& fence);
+v1::ProtocolRange ToProto(const ProtocolRange& range);
+absl::StatusOr<ProtocolRange> FromProto(const v1::ProtocolRange& range);
+v1::EntryKind ToProto(EntryKind kind);
+absl::StatusOr<EntryKind> FromProto(v1::EntryKind kind);
+v1::Horizon ToProto(const Horizon& horizon);
+absl::StatusOr<Horizon> FromProto(const v1::Horizon& horizon);
+v1::RememberedEntry ToProto(const RememberedEntry& entry);
+absl::StatusOr<RememberedEntry> FromProto(const v1::RememberedEntry& entry);
+
+// ---- registration ----
+v1::RegisterRequest ToProto(const RegisterRequest& request);
+absl::StatusOr<RegisterRequest> FromProto(const v1::RegisterRequest& request);
+v1::RegisterReply ToProto(const RegisterReply& reply);
+absl::StatusOr<RegisterReply> FromProto(const v1::RegisterReply& reply);
+
+// ---- parameter server ----
+v1::PsAttachRequest ToProto(const PsAttachRequest& request);
+absl::StatusOr<PsAttachRequest> FromProto(const v1::PsAttachRequest& request);
+v1::PsAttachReply ToProto(const PsAttachReply& reply);
+absl::StatusOr<PsAttachReply> FromProto(const v1::PsAttachReply& reply);
+v1::LoadRequest ToProto(const LoadRequest& request);
+absl::StatusOr<LoadRequest> FromProto(const v1::LoadRequest& request);
+v1::LoadReply ToProto(const LoadReply& reply);
+absl::StatusOr<LoadReply> FromProto(const v1::LoadReply& reply);
+v1::SyncRequest ToProto(const SyncRequest& request);
+absl::StatusOr<SyncRequest> FromProto(const v1::SyncRequest& request);
+v1::SyncReply ToProto(const SyncReply& reply);
+absl::StatusOr<SyncReply> FromProto(const v1::SyncReply& reply);
+v1::CreateShardsRequest ToProto(const CreateShardsRequest& request);
+absl::StatusOr<CreateShardsRequest> FromProto(const v1::CreateShardsRequest& request);
+v1::DeleteShardsRequest ToProto(const DeleteShardsRequest& request);
+absl::StatusOr<DeleteShardsRequest> FromProto(const v1::DeleteShardsRequest& request);
+v1::LayoutReply ToProto(const LayoutReply& reply);
+absl::StatusOr<LayoutReply> FromProto(const v1::LayoutReply& reply);
+v1::ShutdownRequest ToProto(const ShutdownRequest& request);
+absl::StatusOr<ShutdownRequest> FromProto(const v1::ShutdownRequest& request);
+v1::ShutdownReply ToProto(const ShutdownReply& reply);
+absl::StatusOr<ShutdownReply> FromProto(const v1::ShutdownReply& reply);
+
+// ---- worker ----
+v1::PsAddress ToProto(const PsAddress& address);
+absl::StatusOr<PsAddress> FromProto(const v1::PsAddress& address);
+// REQUIRES: a layout.
+v1::WorkerAttachRequest ToProto(const WorkerAttachRequest& request);
+absl::StatusOr<WorkerAttachRequest> FromProto(const v1::WorkerAttachRequest& request);
+v1::WorkerAttachReply ToProto(const WorkerAttachReply& reply);
+absl::StatusOr<WorkerAttachReply> FromProto(const v1::WorkerAttachReply& reply);
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_MESSAGES_H_

@@ -1,0 +1,24 @@
+// Optimizers and their schedules.
+#ifndef DIVVY_WIRE_OPTIMIZER_H_
+#define DIVVY_WIRE_OPTIMIZER_H_
+
+#include "absl/status/statusor.h"
+#include "optimizers/optimizer.h"
+#include "proto/divvy.pb.h"
+
+namespace divvy::wire {
+
+// Pure, thread-safe. What FromProto returns has passed Validate of optimizers/optimizer.h; else InvalidArgument with Reason::kInvalid, naming the field.
+
+v1::LearningRate ToProto(const LearningRate& rate);
+absl::StatusOr<LearningRate> FromProto(const v1::LearningRate& rate);
+
+v1::Optimizer ToProto(const Optimizer& optimizer);
+absl::StatusOr<Optimizer> FromProto(const v1::Optimizer& optimizer);
+
+v1::OptimizerStep ToProto(const OptimizerStep& step);
+absl::StatusOr<OptimizerStep> FromProto(const v1::OptimizerStep& step);
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_OPTIMIZER_H_

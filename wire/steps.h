@@ -1,0 +1,24 @@
+// The frames of the Steps stream and what they carry.
+#ifndef DIVVY_WIRE_STEPS_H_
+#define DIVVY_WIRE_STEPS_H_
+
+#include "absl/status/statusor.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+#include "proto/divvy.pb.h"
+
+namespace divvy::wire {
+
+// As messages.h: pure, thread-safe, total; InvalidArgument with Reason::kInvalid names the field. A frame that is refused came from a faulty sender, who
+// would send it again after a resume: close the stream for good rather than reopen it.
+
+// REQUIRES: a LayoutUpdate has a layout; arguments and values pass CheckTravels (values.h).
+v1::ToWorkerFrame ToProto(const StreamFrame<ToWorker>& frame);
+absl::StatusOr<StreamFrame<ToWorker>> FromProto(const v1::ToWorkerFrame& frame);
+
+v1::FromWorkerFrame ToProto(const StreamFrame<FromWorker>& frame);
+absl::StatusOr<StreamFrame<FromWorker>> FromProto(const v1::FromWorkerFrame& frame);
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_STEPS_H_
