@@ -1,0 +1,186 @@
+#include "tools/launch/child_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+constexpr int kCannotExec = 127;   // seen by nobody: the errno in the pipe says more
+
+struct Pipe {
+  Descriptor read, write;
+};
+
+absl::Status SystemError(absl::string_view operation) { return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", operation)); }
+
+absl::StatusOr<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return SystemError("make a pipe");
+  return Pipe{Descriptor(fds[0]), Descriptor(fds[1])};
+}
+
+void CopySize(int terminal) {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) ioctl(terminal, TIOCSWINSZ, &size);
+}
+
+// A terminal whose output arrives as it was written: "\n" stays "\n".
+absl::StatusOr<Pipe> MakeTerminal() {
+  Pipe ends;
+  ends.read = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!ends.read || grantpt(ends.read.get()) != 0 || unlockpt(ends.read.get()) != 0) return SystemError("make a terminal");
+  ends.write = Descriptor(ioctl(ends.read.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios modes{};
+  if (!ends.write || tcgetattr(ends.write.get(), &modes) != 0) return SystemError("open a terminal");
+  modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+  tcsetattr(ends.write.get(), TCSANOW, &modes);
+  CopySize(ends.read.get());
+  return ends;
+}
+
+// `environ` with `changes` in place of what it had by those names.
+std::vector<std::string> MergedEnvironment(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (changes.count(text.substr(0, text.find('='))) == 0) merged.push_back(text);
+  }
+  for (const auto& [name, value] : changes) merged.push_back(absl::StrCat(name, "=", value));
+  return merged;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// All that the child needs between fork and exec, made before: there it may call nothing that takes a lock.
+struct Launchpad {
+  pid_t parent;
+  int input, output, failure;
+  char** arguments;
+  char** environment;
+};
+
+// What this process does with signals is not for the child. SIGTTOU stays ignored: in a background process group the child may still write to a terminal.
+void ResetSignals() {
+  sigset_t none;
+  sigemptyset(&none);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_DFL);
+  ::signal(SIGTTOU, SIG_IGN);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void RunChild(const Launchpad& pad) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != pad.parent) _exit(kCannotExec);   // it died before the line above: nobody will send the signal
+  ResetSignals();
+  dup2(pad.input, STDIN_FILENO);
+  dup2(pad.output, STDOUT_FILENO);
+  dup2(pad.output, STDERR_FILENO);
+  execvpe(pad.arguments[0], pad.arguments, pad.environment);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(pad.failure, &error, sizeof(error));
+  _exit(kCannotExec);
+}
+
+// The errno of the child's exec; 0 once it has succeeded, which closes the pipe.
+int ReadFailure(int pipe) {
+  int error = 0;
+  ssize_t got;
+  while ((got = read(pipe, &error, sizeof(error))) < 0 && errno == EINTR) {
+  }
+  return got == static_cast<ssize_t>(sizeof(error)) ? error : 0;
+}
+
+void WaitUntilGone(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOptions& options) {
+  if (options.command.empty()) return absl::InvalidArgumentError("no program to start was given");
+  ASSIGN_OR_RETURN(Pipe input, MakePipe());
+  ASSIGN_OR_RETURN(Pipe failure, MakePipe());
+  ASSIGN_OR_RETURN(Pipe output, options.output == ChildOutput::kTerminal ? MakeTerminal() : MakePipe());
+  fcntl(output.read.get(), F_SETFL, O_NONBLOCK);
+  std::vector<std::string> command = options.command, environment = MergedEnvironment(options.environment);
+  const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
+  const Launchpad pad{getpid(), input.read.get(), output.write.get(), failure.write.get(), const_cast<char**>(arguments.data()), const_cast<char**>(variables.data())};
+  const pid_t pid = fork();
+  if (pid < 0) return SystemError(absl::StrCat("start ", command[0]));
+  if (pid == 0) RunChild(pad);
+  failure.write.Close();
+  Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));   // Debian 12's <sys/pidfd.h> declares it for C alone
+  if (const int error = exit_event ? ReadFailure(failure.read.get()) : errno; error != 0) {
+    kill(pid, SIGKILL);
+    WaitUntilGone(pid);
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command[0]));
+  }
+  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, std::move(output.read), std::move(exit_event)));
+}
+
+ChildProcess::~ChildProcess() {
+  if (status_.has_value()) return;
+  Signal(SIGKILL);
+  WaitUntilGone(pid_);
+}
+
+bool ChildProcess::Read(std::string& text) {
+  if (!output_) return false;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t got = read(output_.get(), buffer, sizeof(buffer));
+    if (got > 0) {
+      text.append(buffer, static_cast<size_t>(got));
+    } else if (got < 0 && errno == EAGAIN) {
+      return true;
+    } else if (got == 0 || errno != EINTR) {   // a terminal that nobody has open any more reads as EIO
+      output_.Close();
+      return false;
+    }
+  }
+}
+
+std::optional<ExitStatus> ChildProcess::Reap() {
+  if (status_.has_value()) return status_;
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
+  kill(-pid_, SIGKILL);   // the number is ours until the wait below
+  WaitUntilGone(pid_);
+  exit_event_.Close();
+  status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
+  return status_;
+}
+
+void ChildProcess::Signal(int signal) {
+  if (!status_.has_value()) kill(-pid_, signal);
+}
+
+void ChildProcess::CopyTerminalSize() {
+  if (output_) CopySize(output_.get());
+}
+
+}  // namespace divvy

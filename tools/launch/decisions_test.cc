@@ -1,0 +1,390 @@
+// What the launcher decides, without a process: when a task is started again, what signals do, what is written where.
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/testing/in_memory_file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/launch/launch.h"
+#include "tools/launch/merged_log.h"
+#include "tools/launch/restart_policy.h"
+#include "tools/launch/supervisor.h"
+#include "tools/launch/task_list.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr ExitStatus kKilled = {0, SIGKILL};
+
+// ---- RestartPolicy
+
+Verdict OfWorker(ExitStatus status, int restarts = 0, bool by_chaos = false) { return RestartPolicy({TaskType::kWorker, status, by_chaos, restarts, 2}); }
+
+TEST(RestartPolicyTest, AWorkerThatMayBeStartedAgainIs) {
+  for (const ExitStatus status : {ExitStatus{138, 0}, ExitStatus{143, 0}, ExitStatus{130, 0}, kKilled, ExitStatus{0, SIGABRT}, ExitStatus{0, SIGSEGV}, ExitStatus{137, 0}}) {
+    EXPECT_EQ(OfWorker(status).reaction, Reaction::kRestart) << status.ToString();
+  }
+}
+
+TEST(RestartPolicyTest, APermanentCodeOfAWorkerEndsTheLaunchWithIt) {
+  for (const int code : {1, 64, 65, 66, 70, 74, 77, 78}) {
+    EXPECT_EQ(OfWorker({code, 0}).reaction, Reaction::kDrain) << code;
+    EXPECT_EQ(OfWorker({code, 0}).exit_code, code);
+  }
+}
+
+TEST(RestartPolicyTest, AWorkerThatDiesTooOftenInARowIsACrashLoop) {
+  EXPECT_EQ(OfWorker(kKilled, 1).reaction, Reaction::kRestart);
+  EXPECT_EQ(OfWorker(kKilled, 2).reaction, Reaction::kDrain);
+  EXPECT_EQ(OfWorker(kKilled, 2).exit_code, 70);
+}
+
+TEST(RestartPolicyTest, AVictimOfChaosIsStartedAgainHoweverOftenItDied) { EXPECT_EQ(OfWorker(kKilled, 2, true).reaction, Reaction::kRestart); }
+
+TEST(RestartPolicyTest, ATaskThatWasToldToStopIsLetGo) {
+  EXPECT_EQ(OfWorker({0, 0}).reaction, Reaction::kLetGo);
+  EXPECT_EQ(RestartPolicy({TaskType::kPs, {0, 0}}).reaction, Reaction::kLetGo);
+}
+
+TEST(RestartPolicyTest, APsIsNeverStartedAgain) {
+  EXPECT_EQ(RestartPolicy({TaskType::kPs, kKilled, false, 0, 2}).reaction, Reaction::kDrain);
+  EXPECT_EQ(RestartPolicy({TaskType::kPs, kKilled, false, 0, 2}).exit_code, 137);
+}
+
+TEST(RestartPolicyTest, TheChiefDecidesForAll) {
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger);
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}}).reaction, Reaction::kDrain);
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}}).exit_code, 138);
+}
+
+TEST(ExitStatusTest, SaysHowAProcessEnded) {
+  EXPECT_EQ((ExitStatus{0, SIGKILL}).ToString(), "was killed by SIGKILL");
+  EXPECT_EQ((ExitStatus{78, 0}).ToString(), "ended with exit code 78 (bad configuration)");
+  EXPECT_EQ((ExitStatus{3, 0}).ToString(), "ended with exit code 3");
+  EXPECT_EQ((ExitStatus{0, SIGSEGV}).code(), 139);
+}
+
+// ---- Supervisor
+
+// Actions as words: "start 0", "signal 2 9", and what is said as it is.
+std::vector<std::string> Words(const Supervisor::Actions& actions) {
+  std::vector<std::string> words;
+  for (const Supervisor::Action& action : actions) {
+    switch (action.kind) {
+      case Supervisor::Action::Kind::kStart: words.push_back(absl::StrCat("start ", action.task)); break;
+      case Supervisor::Action::Kind::kSignal: words.push_back(absl::StrCat("signal ", action.task, " ", action.signal)); break;
+      case Supervisor::Action::Kind::kSay: words.push_back(action.text); break;
+    }
+  }
+  return words;
+}
+
+constexpr absl::Duration kStart = absl::Seconds(100);
+constexpr int kChief = 0, kPs = 1, kFirstWorker = 2, kSecondWorker = 3;
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  // A chief, one ps, two workers.
+  void Begin(SupervisorOptions options = {}) {
+    supervisor_.emplace(options, ClusterTasks(1, 2));
+    EXPECT_EQ(supervisor_->Begin(kStart).size(), options.chaos > absl::ZeroDuration() ? 5u : 4u);
+  }
+  std::vector<std::string> Exit(int task, ExitStatus status, absl::Duration after = absl::Seconds(1)) { return Words(supervisor_->OnExit(task, status, kStart + after)); }
+  // What happens at the next deadline.
+  std::vector<std::string> Next() { return Words(supervisor_->OnTimer(supervisor_->deadline())); }
+
+  std::optional<Supervisor> supervisor_;
+};
+
+TEST_F(SupervisorTest, StartsTheChiefThenThePsThenTheWorkers) {
+  Supervisor supervisor({}, ClusterTasks(1, 2));
+  EXPECT_THAT(Words(supervisor.Begin(kStart)), ElementsAre("start 0", "start 1", "start 2", "start 3"));
+  EXPECT_EQ(supervisor.deadline(), absl::InfiniteDuration());
+}
+
+TEST_F(SupervisorTest, ADeadWorkerIsStartedAgainAfterAMoment) {
+  Begin();
+  EXPECT_THAT(Exit(kSecondWorker, kKilled), ElementsAre("worker 1 was killed by SIGKILL; starting it again (1 of 5)"));
+  EXPECT_GE(supervisor_->deadline(), kStart + absl::Milliseconds(1080));
+  EXPECT_LE(supervisor_->deadline(), kStart + absl::Milliseconds(1120));
+  EXPECT_THAT(Next(), ElementsAre("start 3"));
+  EXPECT_EQ(supervisor_->deadline(), absl::InfiniteDuration());
+}
+
+TEST_F(SupervisorTest, ACrashLoopEndsTheLaunchWith70) {
+  SupervisorOptions options;
+  options.max_restarts = 1;
+  Begin(options);
+  Exit(kFirstWorker, kKilled);
+  Next();
+  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)), ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15", "signal 1 15", "signal 3 15"));
+  for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, {143, 0});
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 70);
+}
+
+TEST_F(SupervisorTest, ALongLifeStartsTheCountOfRestartsAnew) {
+  SupervisorOptions options;
+  options.max_restarts = 1;
+  Begin(options);
+  Exit(kFirstWorker, kKilled);
+  Next();
+  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(12)), ElementsAre("worker 0 was killed by SIGKILL; starting it again (1 of 1)"));
+}
+
+TEST_F(SupervisorTest, TheOthersHaveTenSecondsToEndAfterAChiefThatSucceeded) {
+  Begin();
+  EXPECT_THAT(Exit(kChief, {0, 0}), IsEmpty());
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
+  for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {0, 0}, absl::Seconds(2));
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 0);
+}
+
+TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledAndNamed) {
+  Begin();
+  Exit(kChief, {0, 0});
+  Exit(kFirstWorker, {0, 0});
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 10s ago; asking ps 0, worker 1 to end (SIGTERM)", "signal 1 15", "signal 3 15"));
+  Exit(kPs, {143, 0}, absl::Seconds(12));
+  EXPECT_THAT(Next(), ElementsAre("worker 1 did not end within 30s; killing (SIGKILL)", "signal 3 9"));
+  EXPECT_FALSE(supervisor_->over());
+  Exit(kSecondWorker, kKilled, absl::Seconds(42));
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 0);
+}
+
+TEST_F(SupervisorTest, AWorkerThatDiesWhenTheJobIsCompleteIsMentionedAndNotStartedAgain) {
+  Begin();
+  Exit(kChief, {0, 0});
+  EXPECT_THAT(Exit(kFirstWorker, {138, 0}), ElementsAre("worker 0 ended with exit code 138 (peers unreachable or fenced; may be started again); the job was complete"));
+}
+
+TEST_F(SupervisorTest, AWorkerThatWaitsToBeStartedAgainIsForgottenWhenTheChiefEnds) {
+  Begin();
+  Exit(kFirstWorker, kKilled);
+  Exit(kChief, {0, 0});
+  for (const int task : {kPs, kSecondWorker}) Exit(task, {0, 0});
+  EXPECT_TRUE(supervisor_->over());
+}
+
+TEST_F(SupervisorTest, AChiefThatFailedDrainsTheOthersAndGivesItsCode) {
+  Begin();
+  EXPECT_THAT(Exit(kChief, {65, 0}), ElementsAre("chief ended with exit code 65 (corrupt data); draining ps 0, worker 0, worker 1", "signal 1 15", "signal 2 15", "signal 3 15"));
+  for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {143, 0});
+  EXPECT_EQ(supervisor_->exit_code(), 65);
+}
+
+TEST_F(SupervisorTest, APermanentFailureOfAWorkerGivesItsCodeWhateverTheChiefSays) {
+  Begin();
+  Exit(kFirstWorker, {78, 0});
+  Exit(kChief, {143, 0});
+  for (const int task : {kPs, kSecondWorker}) Exit(task, {143, 0});
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 78);
+}
+
+TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
+  Begin();
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
+              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2", "signal 1 2", "signal 2 2", "signal 3 2"));
+  Exit(kFirstWorker, {130, 0});
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: killing chief, ps 0, worker 1", "signal 0 9", "signal 1 9", "signal 3 9"));
+  for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, kKilled);
+  EXPECT_EQ(supervisor_->exit_code(), 137);
+}
+
+TEST_F(SupervisorTest, ADrainedClusterGivesTheChiefsCode) {
+  Begin();
+  supervisor_->OnSignal(SIGTERM, kStart);
+  for (const int task : {kFirstWorker, kSecondWorker, kPs, kChief}) Exit(task, {143, 0});
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 143);
+}
+
+TEST_F(SupervisorTest, AProgramThatCannotBeStartedIsAMissingInput) {
+  Begin();
+  for (const int task : {kChief, kPs, kFirstWorker, kSecondWorker}) supervisor_->OnCannotStart(task, kStart);
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 66);
+}
+
+TEST_F(SupervisorTest, ChaosKillsAWorkerAtItsPeriodTheSameOneForTheSameSeed) {
+  SupervisorOptions options;
+  options.chaos = absl::Seconds(4);
+  options.seed = 7;
+  Begin(options);
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(4));
+  const std::vector<std::string> first = Next();
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_THAT(first[1], StartsWith("chaos: SIGKILL to worker "));
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(8));
+  Begin(options);
+  EXPECT_EQ(Next(), first);
+}
+
+TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
+  SupervisorOptions options;
+  options.chaos = absl::Milliseconds(1);
+  Begin(options);
+  Next();
+  Next();
+  EXPECT_THAT(Next(), IsEmpty());   // both are struck already
+  Exit(kChief, {0, 0});
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
+}
+
+// ---- what tasks are told
+
+TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
+  EXPECT_EQ(TfConfigText(ClusterTasks(1, 2), {"h:1", "h:2", "h:3", "h:4"}, 3),
+            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3","h:4"]},"task":{"type":"worker","index":1}})");
+}
+
+TEST(TaskListTest, EveryTaskHasAPortOfItsOwn) {
+  const TaskList tasks = *TaskList::OnLoopback(2, 1);
+  EXPECT_EQ(tasks.Summary(), "chief, 2 ps, 1 worker");
+  EXPECT_THAT(tasks.names(), ElementsAre("chief", "ps 0", "ps 1", "worker 0"));
+  EXPECT_THAT(tasks.TfConfig(2), HasSubstr(R"("task":{"type":"ps","index":1})"));
+}
+
+TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {
+  LaunchOptions options;
+  options.ps = 0;
+  options.workers = -1;
+  options.max_restarts = -2;
+  const std::string wrong(options.Validate().message());
+  EXPECT_THAT(wrong, HasSubstr("--ps is 0"));
+  EXPECT_THAT(wrong, HasSubstr("--workers is -1"));
+  EXPECT_THAT(wrong, HasSubstr("no program was given"));
+  EXPECT_THAT(wrong, HasSubstr("--max_restarts is -2"));
+}
+
+// ---- the log
+
+TEST(LineSplitterTest, LinesComeWholeHoweverTheBytesArrive) {
+  LineSplitter splitter;
+  EXPECT_THAT(splitter.Add("one\ntw"), ElementsAre("one"));
+  EXPECT_THAT(splitter.Add("o"), IsEmpty());
+  EXPECT_THAT(splitter.Add("\n\nthree"), ElementsAre("two", ""));
+  EXPECT_EQ(splitter.TakeRest(), "three");
+}
+
+TEST(LineSplitterTest, ALineWithoutEndIsCut) {
+  LineSplitter splitter;
+  const std::vector<std::string> lines = splitter.Add(std::string(LineSplitter::kMaxLineBytes + 5, 'x'));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].size(), LineSplitter::kMaxLineBytes);
+  EXPECT_EQ(splitter.rest(), "xxxxx");
+}
+
+TEST(ControlCodesTest, WhatATerminalNoLongerShowsIsDropped) {
+  EXPECT_EQ(WithoutControlCodes("10 %\r\x1b[2K20 %\r\x1b[2Kdone"), "done");
+  EXPECT_EQ(WithoutControlCodes("\x1b[1;36mworker\x1b[0m up\r"), "worker up");
+  EXPECT_EQ(WithoutControlCodes("cut \x1b["), "cut ");
+}
+
+class MergedLogTest : public ::testing::Test {
+ protected:
+  MergedLogOptions Options(bool color = false) {
+    return {{"chief", "worker 0"}, "launch", color, [this](absl::string_view text) { absl::StrAppend(&text_, text); }};
+  }
+  std::string Take() { return std::exchange(text_, {}); }
+
+  std::string text_;
+};
+
+TEST_F(MergedLogTest, WholeLinesUnderTheNameOfTheirTask) {
+  MergedLog log(Options());
+  log.Add(0, "hel");
+  log.Add(1, "a\nb\n");
+  log.Add(0, "lo\n");
+  log.Say("all well");
+  EXPECT_EQ(Take(), "worker 0 | a\nworker 0 | b\nchief    | hello\nlaunch   | all well\n");
+}
+
+TEST_F(MergedLogTest, AnUnfinishedLineIsALineWhenItsTaskEnds) {
+  MergedLog log(Options());
+  log.Add(1, "last words");
+  log.End(1);
+  log.End(1);
+  EXPECT_EQ(Take(), "worker 0 | last words\n");
+}
+
+TEST_F(MergedLogTest, EachTaskHasItsColor) {
+  MergedLog log(Options(/*color=*/true));
+  log.Add(0, "x\n");
+  log.Add(1, "y\n");
+  EXPECT_EQ(Take(), "\x1b[36mchief    | \x1b[0mx\n\x1b[33mworker 0 | \x1b[0my\n");
+}
+
+TEST_F(MergedLogTest, OthersLinesGoAboveTheLiveLineWhichStays) {
+  MergedLog log(Options());
+  log.AddLive(0, "started\n\r\x1b[2K10 %");
+  log.AddLive(0, "\r\x1b[2K20 %");
+  Take();
+  log.Add(1, "hello\n");
+  EXPECT_EQ(Take(), "\r\x1b[2Kworker 0 | hello\n\r\x1b[2K20 %");
+  log.AddLive(0, "\r\x1b[2Kdone\n");
+  Take();
+  log.Add(1, "bye\n");
+  EXPECT_EQ(Take(), "worker 0 | bye\n");
+}
+
+TEST_F(MergedLogTest, ALiveLineOfATaskThatEndedIsLeftStanding) {
+  MergedLog log(Options());
+  log.AddLive(0, "50 %");
+  log.End(0);
+  log.Say("chief was killed");
+  EXPECT_EQ(Take(), "50 %\nlaunch   | chief was killed\n");
+}
+
+TEST_F(MergedLogTest, EachTasksLinesAreInItsFileAsTheyWereMeant) {
+  InMemoryFileSystem files;
+  MergedLog log(Options(/*color=*/true));
+  ASSERT_TRUE(log.OpenFiles(files, "logs/run").ok());
+  log.AddLive(0, "\r\x1b[2K10 %\r\x1b[2Kepoch 1\n");
+  log.Add(1, "one\ntwo");
+  log.End(1);
+  EXPECT_EQ(*files.ReadFile("logs/run/chief.log"), "epoch 1\n");
+  EXPECT_EQ(*files.ReadFile("logs/run/worker_0.log"), "one\ntwo\n");
+}
+
+TEST_F(MergedLogTest, TheLastWordsOfOneTaskLeaveTheLiveLineOfAnother) {
+  MergedLog log(Options());
+  log.AddLive(0, "50 %");
+  log.Add(1, "bye");
+  Take();
+  log.End(1);
+  EXPECT_EQ(Take(), "\r\x1b[2Kworker 0 | bye\n50 %");
+}
+
+TEST_F(MergedLogTest, AFileThatCannotBeWrittenIsGivenUpAndThisIsSaidOnce) {
+  InMemoryFileSystem files;
+  MergedLog log(Options());
+  ASSERT_TRUE(log.OpenFiles(files, "logs").ok());
+  files.FailNext(FileOperation::kAppend, "chief.log", absl::ResourceExhaustedError("no space"));
+  log.Add(0, "one\n");
+  log.Add(0, "two\n");
+  EXPECT_EQ(Take(), "chief    | one\nlaunch   | the log of chief ends here: no space\nchief    | two\n");
+  EXPECT_EQ(*files.ReadFile("logs/chief.log"), "");
+}
+
+TEST_F(MergedLogTest, AFolderThatCannotBeMadeIsAnError) {
+  InMemoryFileSystem files;
+  files.FailNext(FileOperation::kCreateDirectory, "logs", absl::PermissionDeniedError("cannot make logs"));
+  MergedLog log(Options());
+  EXPECT_EQ(log.OpenFiles(files, "logs").code(), absl::StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace divvy

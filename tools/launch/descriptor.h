@@ -1,0 +1,37 @@
+// An open file of the operating system.
+#ifndef DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_
+#define DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace divvy {
+
+// Closes what it holds. Move-only; not thread-safe.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this == &other) return *this;
+    Close();
+    fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+  ~Descriptor() { Close(); }
+
+  int get() const { return fd_; }   // -1: none, which poll() passes over
+  explicit operator bool() const { return fd_ >= 0; }
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_

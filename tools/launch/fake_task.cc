@@ -1,0 +1,100 @@
+// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An argument that begins with "<type><index>:" (chief0:, ps1:) is
+// for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
+//
+//   show         prints TF_CONFIG             pid   prints its process id
+//   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a carriage return, without an end of line
+//   tty          says whether standard error is a terminal
+//   once=FILE    passes over the next argument if FILE is there; else makes it
+//   orphan       starts a child that waits for ever, and prints its process id
+//   await        waits for a signal, and exits with 128 + its number
+//   finish       waits for a signal, and exits with 0
+//   hang         waits for ever
+//   raise=N      ends by that signal          exit=N      ends with that code
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+sigset_t EndingSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+int WaitForSignal() {
+  const sigset_t set = EndingSignals();
+  int signal = 0;
+  sigwait(&set, &signal);
+  return signal;
+}
+
+// What stands behind `key` in TF_CONFIG, up to the next quote or brace.
+std::string FieldOf(const std::string& config, const std::string& key) {
+  const size_t at = config.find(key);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + key.size();
+  return config.substr(begin, config.find_first_of("\"}", begin) - begin);
+}
+
+[[noreturn]] void Hang() {
+  for (;;) pause();
+}
+
+void StartOrphan() {
+  const pid_t pid = fork();
+  if (pid == 0) Hang();
+  std::printf("orphan %d\n", pid);
+}
+
+void Draw(std::string text) {
+  std::replace(text.begin(), text.end(), '~', '\r');
+  std::fputs(text.c_str(), stderr);
+}
+
+// Whether this is the first call for `file`.
+bool Once(const std::string& file) { return open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) >= 0; }
+
+// Returns whether the next argument counts.
+bool Do(const std::string& verb, const std::string& value) {
+  if (verb == "show") std::puts(std::getenv("TF_CONFIG"));
+  if (verb == "pid") std::printf("pid %d\n", getpid());
+  if (verb == "print") std::puts(value.c_str());
+  if (verb == "draw") Draw(value);
+  if (verb == "tty") std::puts(isatty(STDERR_FILENO) ? "a terminal" : "no terminal");
+  if (verb == "orphan") StartOrphan();
+  if (verb == "await") std::exit(128 + WaitForSignal());
+  if (verb == "finish") std::exit((WaitForSignal(), 0));
+  if (verb == "hang") Hang();
+  if (verb == "raise") raise(std::atoi(value.c_str()));
+  if (verb == "exit") std::exit(std::atoi(value.c_str()));
+  return verb != "once" || Once(value);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sigset_t set = EndingSignals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  const char* const config = std::getenv("TF_CONFIG");
+  const std::string self = config == nullptr ? "" : FieldOf(config, "\"type\":\"") + FieldOf(config, "\"index\":") + ":";
+  bool counts = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    const size_t colon = argument.find(':'), equals = argument.find('=');
+    if (colon < equals) {   // meant for one task
+      if (argument.compare(0, colon + 1, self) != 0) continue;
+      argument.erase(0, colon + 1);
+    }
+    const size_t end = std::min(argument.find('='), argument.size());
+    counts = !counts || Do(argument.substr(0, end), end < argument.size() ? argument.substr(end + 1) : "");
+  }
+}

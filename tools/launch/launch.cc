@@ -1,0 +1,189 @@
+#include "tools/launch/launch.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/terminal.h"
+#include "tools/launch/child_process.h"
+#include "tools/launch/merged_log.h"
+#include "tools/launch/poll_until.h"
+#include "tools/launch/supervisor.h"
+#include "tools/launch/task_list.h"
+
+namespace divvy {
+namespace {
+
+constexpr int kUsage = 64, kNoResource = 74;   // EX_USAGE, EX_IOERR
+constexpr int kChief = 0;
+
+// The signals by which a person speaks to us, held back and read from a descriptor.
+class PersonsSignals {
+ public:
+  PersonsSignals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
+    sigprocmask(SIG_BLOCK, &set, &before_);
+    descriptor_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    ::signal(SIGPIPE, SIG_IGN);   // who read our output may be gone: the cluster goes on
+  }
+  ~PersonsSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+  int descriptor() const { return descriptor_.get(); }
+  // The next one; 0: there is none.
+  int Next() {
+    signalfd_siginfo info;
+    return read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_;
+  Descriptor descriptor_;
+};
+
+// Carries out what the Supervisor decides, and tells it what happens.
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, TaskList tasks, uint64_t seed)
+      : options_(options),
+        tasks_(std::move(tasks)),
+        terminal_(StandardErrorTerminal()),
+        log_({tasks_.names(), "launch", terminal_.color, WriteStandardError}),
+        supervisor_(SupervisorOptionsOf(options, seed), tasks_.ids()),
+        children_(tasks_.size()) {}
+
+  absl::Status OpenLogs() { return options_.logs.empty() ? absl::OkStatus() : log_.OpenFiles(FileSystem::Real(), options_.logs); }
+
+  int Run() {
+    log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
+    Do(supervisor_.Begin(Now()));
+    while (!supervisor_.over()) Turn();
+    return supervisor_.exit_code();
+  }
+
+ private:
+  static SupervisorOptions SupervisorOptionsOf(const LaunchOptions& options, uint64_t seed) {
+    SupervisorOptions supervisor;
+    supervisor.max_restarts = options.max_restarts;
+    supervisor.chaos = options.chaos;
+    supervisor.seed = seed;
+    return supervisor;
+  }
+
+  absl::Duration Now() const { return Clock::Real().Elapsed(); }
+  bool DrawsForItself(int task) const { return task == kChief && terminal_.interactive; }
+
+  // Waits for one event or more, and sees to all of them.
+  void Turn() {
+    std::vector<pollfd> events = {{signals_.descriptor(), POLLIN, 0}};
+    for (const auto& child : children_) {
+      events.push_back({child == nullptr ? -1 : child->output(), POLLIN, 0});
+      events.push_back({child == nullptr ? -1 : child->exit_event(), POLLIN, 0});
+    }
+    PollUntil(events, supervisor_.deadline());
+    for (size_t i = 0; i < children_.size(); ++i) {
+      if (events[1 + 2 * i].revents != 0) PassOn(static_cast<int>(i));
+      if (events[2 + 2 * i].revents != 0) SeeOff(static_cast<int>(i));
+    }
+    while (const int signal = signals_.Next()) Hear(signal);
+    if (supervisor_.deadline() <= Now()) Do(supervisor_.OnTimer(Now()));
+  }
+
+  void Hear(int signal) {
+    if (signal != SIGWINCH) return Do(supervisor_.OnSignal(signal, Now()));
+    if (DrawsForItself(kChief) && children_[kChief] != nullptr) children_[kChief]->CopyTerminalSize();
+  }
+
+  void PassOn(int task) {
+    std::string text;
+    children_[task]->Read(text);
+    if (DrawsForItself(task)) {
+      log_.AddLive(task, text);
+    } else {
+      log_.Add(task, text);
+    }
+  }
+
+  void SeeOff(int task) {
+    const std::optional<ExitStatus> status = children_[task]->Reap();
+    if (!status.has_value()) return;
+    PassOn(task);   // what it wrote last
+    log_.End(task);
+    children_[task] = nullptr;
+    Do(supervisor_.OnExit(task, *status, Now()));
+  }
+
+  void Do(const Supervisor::Actions& actions) {
+    for (const Supervisor::Action& action : actions) {
+      switch (action.kind) {
+        case Supervisor::Action::Kind::kSay: log_.Say(action.text); break;
+        case Supervisor::Action::Kind::kStart: Start(action.task); break;
+        case Supervisor::Action::Kind::kSignal:
+          if (children_[action.task] != nullptr) children_[action.task]->Signal(action.signal);
+          break;
+      }
+    }
+  }
+
+  void Start(int task) {
+    ChildOptions child;
+    child.command = options_.command;
+    child.environment["TF_CONFIG"] = tasks_.TfConfig(task);
+    child.output = DrawsForItself(task) ? ChildOutput::kTerminal : ChildOutput::kPipe;
+    absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(child);
+    if (started.ok()) {
+      children_[task] = *std::move(started);
+      return;
+    }
+    if (!std::exchange(cannot_start_, true)) log_.Say(started.status().message());
+    Do(supervisor_.OnCannotStart(task, Now()));
+  }
+
+  const LaunchOptions& options_;
+  const TaskList tasks_;
+  const Terminal terminal_;
+  PersonsSignals signals_;
+  MergedLog log_;
+  Supervisor supervisor_;
+  std::vector<std::unique_ptr<ChildProcess>> children_;   // by task; null: does not run
+  bool cannot_start_ = false;
+};
+
+int Fail(int exit_code, const absl::Status& status) {
+  WriteStandardError(absl::StrCat("launch: ", status.message(), "\n"));
+  return exit_code;
+}
+
+}  // namespace
+
+absl::Status LaunchOptions::Validate() const {
+  std::vector<std::string> wrong;
+  if (ps < 1) wrong.push_back(absl::StrCat("--ps is ", ps, "; a cluster needs at least 1 parameter server"));
+  if (workers < 1) wrong.push_back(absl::StrCat("--workers is ", workers, "; a cluster needs at least 1 worker"));
+  if (command.empty()) wrong.push_back("no program was given; write it behind --: divvyctl launch --ps=2 --workers=2 -- ./program");
+  if (chaos < absl::ZeroDuration()) wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos), "; it is a period, or 0 for none"));
+  if (max_restarts < 0) wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; 0 restarts nothing"));
+  return wrong.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(wrong, "\nlaunch: "));
+}
+
+int Launch(const LaunchOptions& options) {
+  if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(kUsage, valid);
+  absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers);
+  if (!tasks.ok()) return Fail(kNoResource, tasks.status());
+  Launcher launcher(options, *std::move(tasks), options.seed != 0 ? options.seed : EntropySeed());
+  if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) return Fail(kNoResource, opened);
+  return launcher.Run();
+}
+
+}  // namespace divvy

@@ -1,0 +1,38 @@
+// What the end of a task means for the others.
+#ifndef DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
+#define DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
+
+#include "tools/launch/exit_status.h"
+
+namespace divvy {
+
+enum class TaskType { kChief, kPs, kWorker };
+
+struct EndedTask {
+  TaskType type = TaskType::kWorker;
+  ExitStatus status;
+  bool by_chaos = false;   // --chaos killed it: does not count
+  int restarts = 0;        // so far, since it last ran for long enough to count as well
+  int max_restarts = 0;
+};
+
+enum class Reaction {
+  kLetGo,     // it is done; the others go on
+  kRestart,   // start it again
+  kLinger,    // the job is complete: the others are about to end by themselves
+  kDrain,     // nothing good can come of going on
+};
+
+struct Verdict {
+  Reaction reaction = Reaction::kLetGo;
+  int exit_code = 0;   // of kLinger and kDrain: the whole launch ends with it
+};
+
+// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a worker is started again, until it has died
+// max_restarts times in a row (a crash loop: 70). The chief decides for all; neither it nor a ps is started again, since what a ps held dies with it.
+// (Exit codes: docs/operations.md; the line at 128 is Kubeflow's.)
+Verdict RestartPolicy(const EndedTask& task);
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_

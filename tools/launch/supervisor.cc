@@ -1,0 +1,193 @@
+#include "tools/launch/supervisor.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy {
+namespace {
+
+constexpr int kNoProgram = 66;   // EX_NOINPUT
+
+}  // namespace
+
+std::string ToString(TaskId task) {
+  switch (task.type) {
+    case TaskType::kChief: return "chief";
+    case TaskType::kPs: return absl::StrCat("ps ", task.index);
+    case TaskType::kWorker: break;
+  }
+  return absl::StrCat("worker ", task.index);
+}
+
+Supervisor::Supervisor(SupervisorOptions options, std::vector<TaskId> tasks) : options_(options), random_(options.seed) {
+  for (const TaskId& id : tasks) tasks_.push_back({id, false, {}, absl::InfiniteDuration(), 0, false, Backoff(random_.Next())});
+}
+
+// ---- events
+
+Supervisor::Actions Supervisor::Begin(absl::Duration now) {
+  for (Task& task : tasks_) Start(task, now);
+  if (options_.chaos > absl::ZeroDuration()) {
+    next_strike_ = now + options_.chaos;
+    Say(absl::StrCat("chaos: SIGKILL to a random worker every ", absl::FormatDuration(options_.chaos), " (seed ", options_.seed, ")"));
+  }
+  return Take();
+}
+
+Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Duration now) {
+  Task& task = tasks_[index];
+  task.running = false;
+  if (task.id.type == TaskType::kChief) chief_code_ = status.code();
+  if (phase_ == Phase::kRunning) {
+    React(task, status, now);
+  } else if (phase_ == Phase::kLingering && !status.ok()) {
+    Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
+  }
+  task.by_chaos = false;
+  return Take();
+}
+
+Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
+  tasks_[task].running = false;
+  if (phase_ == Phase::kRunning) {
+    verdict_ = kNoProgram;
+    Drain(SIGTERM, now);
+  }
+  return Take();
+}
+
+Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
+  const std::string name = absl::StrCat("SIG", sigabbrev_np(signal));
+  if (phase_ == Phase::kDraining || phase_ == Phase::kKilling) {
+    Say(absl::StrCat(name, ": killing ", Running()));
+    Kill();
+  } else {
+    Say(absl::StrCat(name, ": draining ", Running(), "; once more kills"));
+    Drain(signal, now);
+  }
+  return Take();
+}
+
+Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
+  if (phase_ends_ <= now) EndPhase(now);
+  if (phase_ != Phase::kRunning) return Take();
+  if (next_strike_ <= now) Strike(now);
+  for (Task& task : tasks_) {
+    if (task.restart_at <= now) Start(task, now);
+  }
+  return Take();
+}
+
+// ---- what is asked
+
+absl::Duration Supervisor::deadline() const {
+  absl::Duration first = std::min(phase_ends_, next_strike_);
+  for (const Task& task : tasks_) first = std::min(first, task.restart_at);
+  return first;
+}
+
+bool Supervisor::over() const {
+  return phase_ != Phase::kRunning && std::none_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.running; });
+}
+
+int Supervisor::exit_code() const { return verdict_.value_or(chief_code_); }
+
+// ---- decisions
+
+void Supervisor::Start(Task& task, absl::Duration now) {
+  task.running = true;
+  task.started = now;
+  task.restart_at = absl::InfiniteDuration();
+  out_.push_back({Action::Kind::kStart, static_cast<int>(&task - tasks_.data()), 0, ""});
+}
+
+void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
+  if (now - task.started >= options_.settled) {
+    task.restarts = 0;
+    task.backoff.Reset();
+  }
+  const Verdict verdict = RestartPolicy({task.id.type, status, task.by_chaos, task.restarts, options_.max_restarts});
+  switch (verdict.reaction) {
+    case Reaction::kLetGo: return;
+    case Reaction::kRestart: return Restart(task, status, now);
+    case Reaction::kLinger: return Linger(now);
+    case Reaction::kDrain: break;
+  }
+  verdict_ = verdict.exit_code;
+  const std::string loop = verdict.exit_code == status.code() ? "" : absl::StrCat(", ", task.restarts + 1, " times in a row");
+  const std::string others = Running();
+  Say(absl::StrCat(ToString(task.id), " ", status.ToString(), loop, others.empty() ? "" : absl::StrCat("; draining ", others)));
+  Drain(SIGTERM, now);
+}
+
+void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
+  if (!task.by_chaos) ++task.restarts;
+  task.restart_at = now + task.backoff.Next();
+  const std::string count = task.by_chaos ? "" : absl::StrCat(" (", task.restarts, " of ", options_.max_restarts, ")");
+  Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; starting it again", count));
+}
+
+void Supervisor::Linger(absl::Duration now) {
+  phase_ = Phase::kLingering;
+  phase_ends_ = now + options_.linger;
+  next_strike_ = absl::InfiniteDuration();
+  for (Task& task : tasks_) task.restart_at = absl::InfiniteDuration();
+}
+
+void Supervisor::Drain(int signal, absl::Duration now) {
+  Linger(now);
+  phase_ = Phase::kDraining;
+  phase_ends_ = now + options_.drain;
+  SignalAll(signal);
+}
+
+void Supervisor::Kill() {
+  phase_ = Phase::kKilling;
+  phase_ends_ = absl::InfiniteDuration();
+  SignalAll(SIGKILL);
+}
+
+void Supervisor::EndPhase(absl::Duration now) {
+  if (phase_ == Phase::kLingering) {
+    Say(absl::StrCat("the chief ended ", absl::FormatDuration(options_.linger), " ago; asking ", Running(), " to end (SIGTERM)"));
+    Drain(SIGTERM, now);
+  } else {
+    Say(absl::StrCat(Running(), " did not end within ", absl::FormatDuration(options_.drain), "; killing (SIGKILL)"));
+    Kill();
+  }
+}
+
+void Supervisor::Strike(absl::Duration now) {
+  next_strike_ = now + options_.chaos;
+  std::vector<Task*> live;
+  for (Task& task : tasks_) {
+    if (task.running && !task.by_chaos && task.id.type == TaskType::kWorker) live.push_back(&task);
+  }
+  if (live.empty()) return;
+  Task& victim = *live[random_.Below(live.size())];
+  victim.by_chaos = true;
+  out_.push_back({Action::Kind::kSignal, static_cast<int>(&victim - tasks_.data()), SIGKILL, ""});
+  Say(absl::StrCat("chaos: SIGKILL to ", ToString(victim.id)));
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (tasks_[i].running) out_.push_back({Action::Kind::kSignal, static_cast<int>(i), signal, ""});
+  }
+}
+
+std::string Supervisor::Running() const {
+  std::vector<std::string> names;
+  for (const Task& task : tasks_) {
+    if (task.running) names.push_back(ToString(task.id));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace divvy

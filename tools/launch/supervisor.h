@@ -1,0 +1,105 @@
+// What `divvyctl launch` does next, decided without doing it.
+#ifndef DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
+#define DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/random.h"
+#include "cluster/backoff.h"
+#include "tools/launch/exit_status.h"
+#include "tools/launch/restart_policy.h"
+
+namespace divvy {
+
+struct TaskId {
+  TaskType type = TaskType::kChief;
+  int index = 0;
+};
+std::string ToString(TaskId task);   // "chief", "ps 0", "worker 3"
+
+struct SupervisorOptions {
+  int max_restarts = 5;                        // of one worker in a row
+  absl::Duration settled = absl::Seconds(10);  // a life that long is no crash loop: what follows counts from 0 again
+  absl::Duration chaos;                        // SIGKILL to a random worker at that period; 0: never
+  absl::Duration linger = absl::Seconds(10);   // how long the others may take to end by themselves after a chief that succeeded
+  absl::Duration drain = absl::Seconds(30);    // from SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits
+  uint64_t seed = 0;                           // of the choice of victims
+};
+
+// A state machine: each event returns what is to be done, in order. Times are those of one monotonic clock. Not thread-safe; never blocks.
+//
+// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a chief
+// that failed lead straight to draining; a second signal to killing. A worker is started again only while running.
+class Supervisor {
+ public:
+  struct Action {
+    enum class Kind { kStart, kSignal, kSay };
+    Kind kind = Kind::kSay;
+    int task = 0;       // index in the tasks given
+    int signal = 0;     // of kSignal
+    std::string text;   // of kSay: one line
+  };
+  using Actions = std::vector<Action>;
+
+  // REQUIRES: tasks[0] is the chief.
+  Supervisor(SupervisorOptions options, std::vector<TaskId> tasks);
+
+  // Starts all. Once, before any event.
+  Actions Begin(absl::Duration now);
+  // A task that was started has ended.
+  Actions OnExit(int task, ExitStatus status, absl::Duration now);
+  // A task could not be started: none of its kind ever will be. The caller says why.
+  Actions OnCannotStart(int task, absl::Duration now);
+  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to all, the second kills.
+  Actions OnSignal(int signal, absl::Duration now);
+  // `deadline()` has passed.
+  Actions OnTimer(absl::Duration now);
+
+  // When OnTimer is to be called at the latest; infinite if never.
+  absl::Duration deadline() const;
+  // Whether every task is over, and none will be started again.
+  bool over() const;
+  // Of the launcher. REQUIRES: over().
+  int exit_code() const;
+
+ private:
+  enum class Phase { kRunning, kLingering, kDraining, kKilling };
+  struct Task {
+    TaskId id;
+    bool running = false;
+    absl::Duration started;
+    absl::Duration restart_at = absl::InfiniteDuration();   // finite: waits to be started again
+    int restarts = 0;
+    bool by_chaos = false;
+    Backoff backoff;
+  };
+
+  void Say(std::string text) { out_.push_back({Action::Kind::kSay, 0, 0, std::move(text)}); }
+  void Start(Task& task, absl::Duration now);
+  void React(Task& task, ExitStatus status, absl::Duration now);
+  void Restart(Task& task, ExitStatus status, absl::Duration now);
+  void Linger(absl::Duration now);
+  void Drain(int signal, absl::Duration now);
+  void Kill();
+  void EndPhase(absl::Duration now);
+  void Strike(absl::Duration now);
+  void SignalAll(int signal);
+  std::string Running() const;
+  Actions Take() { return std::exchange(out_, {}); }
+
+  const SupervisorOptions options_;
+  Random random_;
+  std::vector<Task> tasks_;
+  Phase phase_ = Phase::kRunning;
+  absl::Duration phase_ends_ = absl::InfiniteDuration(), next_strike_ = absl::InfiniteDuration();
+  std::optional<int> verdict_;      // the exit code that was decided before the chief's was known
+  int chief_code_ = 0;
+  Actions out_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_

@@ -1,0 +1,70 @@
+#include "tools/launch/task_list.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// As TF_CONFIG writes it.
+absl::string_view JobOf(TaskType type) {
+  switch (type) {
+    case TaskType::kChief: return "chief";
+    case TaskType::kPs: return "ps";
+    case TaskType::kWorker: break;
+  }
+  return "worker";
+}
+
+std::string JobEntry(TaskType type, absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses) {
+  std::vector<std::string> quoted;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].type == type) quoted.push_back(absl::StrCat("\"", addresses[i], "\""));
+  }
+  return absl::StrCat("\"", JobOf(type), "\":[", absl::StrJoin(quoted, ","), "]");
+}
+
+}  // namespace
+
+std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self) {
+  std::vector<std::string> jobs;
+  for (const TaskType type : {TaskType::kChief, TaskType::kPs, TaskType::kWorker}) jobs.push_back(JobEntry(type, tasks, addresses));
+  return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"", JobOf(tasks[self].type), "\",\"index\":", tasks[self].index, "}}");
+}
+
+std::vector<TaskId> ClusterTasks(int num_ps, int num_workers) {
+  std::vector<TaskId> tasks = {{TaskType::kChief, 0}};
+  for (int i = 0; i < num_ps; ++i) tasks.push_back({TaskType::kPs, i});
+  for (int i = 0; i < num_workers; ++i) tasks.push_back({TaskType::kWorker, i});
+  return tasks;
+}
+
+absl::StatusOr<TaskList> TaskList::OnLoopback(int num_ps, int num_workers) {
+  std::vector<TaskId> ids = ClusterTasks(num_ps, num_workers);
+  std::vector<LoopbackPort> ports;
+  std::vector<std::string> addresses;
+  while (ports.size() < ids.size()) {
+    ASSIGN_OR_RETURN(LoopbackPort port, LoopbackPort::Reserve());
+    addresses.push_back(port.address());
+    ports.push_back(std::move(port));
+  }
+  return TaskList(std::move(ids), std::move(ports), std::move(addresses));
+}
+
+std::vector<std::string> TaskList::names() const {
+  std::vector<std::string> names;
+  for (const TaskId& id : ids_) names.push_back(ToString(id));
+  return names;
+}
+
+std::string TaskList::Summary() const {
+  const auto count = [this](TaskType type) { return std::count_if(ids_.begin(), ids_.end(), [type](const TaskId& id) { return id.type == type; }); };
+  const auto workers = count(TaskType::kWorker);
+  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers, workers == 1 ? " worker" : " workers");
+}
+
+}  // namespace divvy

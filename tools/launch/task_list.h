@@ -1,0 +1,44 @@
+// The tasks of a cluster on this machine, and what each is told.
+#ifndef DIVVY_TOOLS_LAUNCH_TASK_LIST_H_
+#define DIVVY_TOOLS_LAUNCH_TASK_LIST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tools/launch/loopback_port.h"
+#include "tools/launch/supervisor.h"
+
+namespace divvy {
+
+// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task.
+std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self);
+
+// The chief, then the ps, then the workers. REQUIRES: no number is negative.
+std::vector<TaskId> ClusterTasks(int num_ps, int num_workers);
+
+// A chief, ps and workers with a port each, kept for as long as this lives. Move-only.
+class TaskList {
+ public:
+  // Errors are those of LoopbackPort.
+  static absl::StatusOr<TaskList> OnLoopback(int num_ps, int num_workers);
+
+  size_t size() const { return ids_.size(); }
+  const std::vector<TaskId>& ids() const { return ids_; }
+  std::vector<std::string> names() const;
+  std::string TfConfig(int task) const { return TfConfigText(ids_, addresses_, task); }
+  std::string Summary() const;   // "chief, 2 ps, 4 workers"
+
+ private:
+  TaskList(std::vector<TaskId> ids, std::vector<LoopbackPort> ports, std::vector<std::string> addresses)
+      : ids_(std::move(ids)), ports_(std::move(ports)), addresses_(std::move(addresses)) {}
+
+  std::vector<TaskId> ids_;
+  std::vector<LoopbackPort> ports_;
+  std::vector<std::string> addresses_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_TASK_LIST_H_
