@@ -1,49 +1,13 @@
 #include "cluster/cluster_resolver.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cluster/cluster_config.h"
 
 namespace divvy {
-
-std::vector<std::string> ClusterSpec::jobs() const {
-  std::vector<std::string> names;
-  for (const auto& [job, tasks] : jobs_) names.push_back(job);
-  return names;
-}
-
-int ClusterSpec::num_tasks(absl::string_view job) const { return static_cast<int>(task_indices(job).size()); }
-
-std::vector<int> ClusterSpec::task_indices(absl::string_view job) const {
-  std::vector<int> indices;
-  const auto found = jobs_.find(std::string(job));
-  if (found == jobs_.end()) return indices;
-  for (const auto& [index, address] : found->second) indices.push_back(index);
-  return indices;
-}
-
-absl::StatusOr<std::string> ClusterSpec::task_address(absl::string_view job, int index) const {
-  const auto found = jobs_.find(std::string(job));
-  if (found == jobs_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("the cluster has no job \"", job, "\"; it has: ", absl::StrJoin(jobs(), ", ")));
-  }
-  const auto task = found->second.find(index);
-  if (task == found->second.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("job \"", job, "\" has no task ", index, "; it has: ", absl::StrJoin(task_indices(job), ", ")));
-  }
-  return task->second;
-}
-
-std::vector<std::optional<std::string>> ClusterSpec::job_tasks(absl::string_view job) const {
-  std::vector<std::optional<std::string>> tasks;
-  const auto found = jobs_.find(std::string(job));
-  if (found == jobs_.end() || found->second.empty()) return tasks;
-  tasks.resize(found->second.rbegin()->first + 1);
-  for (const auto& [index, address] : found->second) tasks[index] = address;
-  return tasks;
-}
-
 namespace {
 
 class EmbeddedResolver : public ClusterResolver {
@@ -75,11 +39,91 @@ std::map<int, std::string> EmbeddedTasks(absl::string_view job, int number) {
   return tasks;
 }
 
+// "" for a cluster of no or one task, which has nobody else to name. TensorFlow counts the places of the one job's list, so a single task at index 1 is named.
+bool NeedsNoMaster(const ClusterSpec& spec) {
+  const std::vector<std::string> jobs = spec.jobs();
+  return jobs.empty() || (jobs.size() == 1 && spec.job_tasks(jobs[0]).size() == 1);
+}
+
+class TfConfigResolver : public ClusterResolver {
+ public:
+  TfConfigResolver(TfConfigOverrides overrides, TfConfigSource source) : overrides_(std::move(overrides)), source_(std::move(source)) {}
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override {
+    ASSIGN_OR_RETURN(ClusterConfig config, Read());
+    return std::move(config.spec);
+  }
+  std::string task_type() const override { return ReadOrEmpty().task_type.value_or(""); }
+  std::optional<int> task_id() const override { return ReadOrEmpty().task_index; }
+  std::string rpc_layer() const override { return ReadOrEmpty().rpc_layer; }
+  std::string environment() const override { return overrides_.environment.value_or(""); }
+
+  absl::StatusOr<std::string> master(absl::string_view task_type, std::optional<int> task_id) const override {
+    ASSIGN_OR_RETURN(const ClusterConfig config, Read());
+    if (config.session_master.has_value()) return *config.session_master;
+    if (NeedsNoMaster(config.spec)) return "";
+    const std::string type = task_type.empty() ? config.task_type.value_or("") : std::string(task_type);
+    const std::optional<int> id = task_id.has_value() ? task_id : config.task_index;
+    if (type.empty() || !id.has_value()) return absl::InvalidArgumentError("TF_CONFIG has no task.type or no task.index, and none was given: whose address?");
+    ASSIGN_OR_RETURN(std::string address, config.spec.task_address(type, *id));
+    return config.rpc_layer.empty() ? address : absl::StrCat(config.rpc_layer, "://", address);
+  }
+
+  absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
+    RETURN_IF_ERROR(master(task_type, task_id));
+    return std::map<std::string, int>();   // what others have is known once they are attached
+  }
+
+ private:
+  absl::StatusOr<ClusterConfig> Read() const {
+    ClusterConfig config;
+    if (const std::optional<std::string> text = source_(); text.has_value()) {
+      ASSIGN_OR_RETURN(config, ParseTfConfig(*text));
+    }
+    Override(config);
+    return config;
+  }
+
+  ClusterConfig ReadOrEmpty() const {
+    absl::StatusOr<ClusterConfig> config = Read();
+    if (config.ok()) return *std::move(config);
+    ClusterConfig empty;
+    Override(empty);
+    return empty;
+  }
+
+  void Override(ClusterConfig& config) const {
+    if (overrides_.task_type.has_value()) config.task_type = overrides_.task_type;
+    if (overrides_.task_id.has_value()) config.task_index = overrides_.task_id;
+    if (overrides_.rpc_layer.has_value()) config.rpc_layer = *overrides_.rpc_layer;
+  }
+
+  const TfConfigOverrides overrides_;
+  const TfConfigSource source_;
+};
+
 }  // namespace
 
 std::unique_ptr<ClusterResolver> EmbeddedClusterResolver(int num_ps, int num_workers, std::string task_type, int task_id) {
   ClusterSpec spec({{"chief", EmbeddedTasks("chief", 1)}, {"ps", EmbeddedTasks("ps", num_ps)}, {"worker", EmbeddedTasks("worker", num_workers)}});
   return std::make_unique<EmbeddedResolver>(std::move(spec), std::move(task_type), task_id);
+}
+
+std::optional<std::string> TfConfigOfTheEnvironment() {
+  const char* text = std::getenv("TF_CONFIG");
+  if (text == nullptr) return std::nullopt;
+  return text;
+}
+
+std::unique_ptr<ClusterResolver> TfConfigClusterResolver(TfConfigOverrides overrides, TfConfigSource source) {
+  return std::make_unique<TfConfigResolver>(std::move(overrides), std::move(source));
+}
+
+absl::StatusOr<std::unique_ptr<ClusterResolver>> SimpleClusterResolver(absl::string_view cluster_json, std::string task_type, int task_id) {
+  ClusterConfig config;
+  ASSIGN_OR_RETURN(config.spec, ParseClusterSpec(cluster_json));
+  TfConfigOverrides task{std::move(task_type), task_id, std::nullopt, std::nullopt};
+  return std::make_unique<TfConfigResolver>(std::move(task), [text = TfConfigText(config)] { return text; });
 }
 
 }  // namespace divvy

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/random.h"
+#include "cluster/edit_distance.h"
 
 namespace divvy {
 namespace {
@@ -94,22 +95,6 @@ uint64_t HashOf(const std::map<VariableId, VariableLayout>& variables) {
   Canonical out;
   for (const auto& [id, variable] : variables) Add(variable, out);
   return out.Hash();
-}
-
-// Levenshtein's distance.
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, diagonal + 1, replaced});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// Which tasks a cluster has and where: TensorFlow's ClusterSpec.
+#ifndef DIVVY_CLUSTER_CLUSTER_SPEC_H_
+#define DIVVY_CLUSTER_CLUSTER_SPEC_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace divvy {
+
+// job -> index -> address; indices may have holes and are kept as they are. An immutable value.
+class ClusterSpec {
+ public:
+  using Jobs = std::map<std::string, std::map<int, std::string>>;
+  ClusterSpec() = default;
+  explicit ClusterSpec(Jobs jobs) : jobs_(std::move(jobs)) {}
+
+  std::vector<std::string> jobs() const;        // sorted
+  int num_tasks(absl::string_view job) const;   // of defined tasks; 0 for an unknown job
+  std::vector<int> task_indices(absl::string_view job) const;
+  absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;   // InvalidArgument: no such task
+  std::vector<std::optional<std::string>> job_tasks(absl::string_view job) const;     // holes are nullopt
+  const Jobs& as_map() const { return jobs_; }
+
+  friend bool operator==(const ClusterSpec& a, const ClusterSpec& b) { return a.jobs_ == b.jobs_; }
+  friend bool operator!=(const ClusterSpec& a, const ClusterSpec& b) { return !(a == b); }
+
+ private:
+  Jobs jobs_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_CLUSTER_CLUSTER_SPEC_H_
