@@ -1,3 +1,4 @@
+#include "tests/conformance/cluster_judge.h"
 #include "tests/conformance/distribution_judge.h"
 #include "tests/conformance/golden.h"
 #include "tests/conformance/initializer_judge.h"
@@ -20,7 +21,7 @@ const std::vector<Family>& Families() {
       {"rebatch.json", nullptr},
       {"scatter.json", nullptr},
       {"sharded_index.json", JudgeShardedIndex},
-      {"tf_config.json", nullptr},
+      {"tf_config.json", JudgeTfConfig},
       {"tfrecord/content.json", nullptr},
       {"events/content.json", nullptr},
       {"bundle/content.json", nullptr},
