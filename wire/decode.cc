@@ -23,8 +23,9 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
 }
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
-  if (!name.empty() && name.size() <= kMaxNameBytes) return absl::OkStatus();
-  return Invalid(field, absl::StrCat("has ", name.size(), " bytes, not 1 to ", kMaxNameBytes));
+  if (name.empty() || name.size() > kMaxNameBytes) return Invalid(field, absl::StrCat("has ", name.size(), " bytes, not 1 to ", kMaxNameBytes));
+  // Names stand in logs and on terminals, where control characters say something else.
+  return Escaped(name) == name ? absl::OkStatus() : Invalid(field, "has control characters");
 }
 
 absl::Status CheckFinite(absl::string_view field, double value) {

@@ -38,7 +38,7 @@ inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
   return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max());
 }
 inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
-absl::Status CheckName(absl::string_view field, absl::string_view name);       // 1 to kMaxNameBytes bytes
+absl::Status CheckName(absl::string_view field, absl::string_view name);       // 1 to kMaxNameBytes bytes, no control characters
 absl::Status CheckFinite(absl::string_view field, double value);
 absl::Status CheckCount(absl::string_view field, size_t count);                // at most kMaxParts
 

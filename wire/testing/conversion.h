@@ -1,0 +1,128 @@
+// What every conversion of this folder must do, as one check over any kind: for tests and fuzzers.
+#ifndef DIVVY_WIRE_TESTING_CONVERSION_H_
+#define DIVVY_WIRE_TESTING_CONVERSION_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/random.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "wire/layout.h"
+#include "wire/messages.h"
+#include "wire/optimizer.h"
+#include "wire/status.h"
+#include "wire/steps.h"
+#include "wire/testing/generator.h"
+#include "wire/testing/same.h"
+#include "wire/values.h"
+
+namespace divvy::wire::testing {
+
+// How the value T travels: as the message Kind<T>::Wire.
+template <typename T>
+struct Kind {
+  using Wire = decltype(ToProto(std::declval<const T&>()));
+  static Wire Encode(const T& value) { return ToProto(value); }
+  static absl::StatusOr<T> Decode(const Wire& message) { return FromProto(message); }
+};
+template <>
+struct Kind<Nest> {
+  using Wire = v1::Value;
+  static Wire Encode(const Nest& value) {
+    Wire out;
+    ToProto(value, &out);
+    return out;
+  }
+  static absl::StatusOr<Nest> Decode(const Wire& message) { return FromProto(message); }
+};
+template <>
+struct Kind<std::shared_ptr<const Layout>> {
+  using Wire = v1::Layout;
+  static Wire Encode(const std::shared_ptr<const Layout>& value) {
+    Wire out;
+    ToProto(*value, &out);
+    return out;
+  }
+  static absl::StatusOr<std::shared_ptr<const Layout>> Decode(const Wire& message) { return FromProto(message); }
+};
+// A status travels as a value here: any message is one.
+struct AnyStatus {
+  absl::Status status;
+};
+inline auto FieldsOf(const AnyStatus& value) { return std::tie(value.status); }
+template <>
+struct Kind<AnyStatus> {
+  using Wire = v1::Status;
+  static Wire Encode(const AnyStatus& value) { return ToProto(value.status); }
+  static absl::StatusOr<AnyStatus> Decode(const Wire& message) { return AnyStatus{FromProto(message)}; }
+};
+
+// The bytes of a map differ from run to run unless this is asked for.
+template <typename Wire>
+std::string Bytes(const Wire& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+// A random T's bytes.
+template <typename T>
+std::string RandomBytes(uint64_t seed) {
+  Generator generator(seed);
+  if constexpr (std::is_same_v<T, AnyStatus>) {
+    return Bytes(ToProto(generator.Make<absl::Status>()));
+  } else {
+    return Bytes(Kind<T>::Encode(generator.Make<T>()));
+  }
+}
+
+// What is wrong with how `bytes` are taken for a T; empty: nothing. They are refused with InvalidArgument and Reason::kInvalid, or give a value that
+// survives another journey unchanged.
+template <typename T>
+std::string Fault(absl::string_view bytes) {
+  typename Kind<T>::Wire message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return "";
+  const absl::StatusOr<T> value = Kind<T>::Decode(message);
+  if (!value.ok()) return ReasonOf(value.status()) == Reason::kInvalid ? "" : "refused with " + value.status().ToString();
+  typename Kind<T>::Wire again;
+  if (!again.ParseFromString(Bytes(Kind<T>::Encode(*value)))) return "accepted, but not to be parsed when it travels on";
+  const absl::StatusOr<T> second = Kind<T>::Decode(again);
+  if (!second.ok()) return "accepted, but refused when it travels on: " + second.status().ToString();
+  return Same::Of(*value, *second) ? "" : "changes when it travels on";
+}
+
+// `bytes` with a few of them changed, removed, doubled or cut off.
+inline std::string Mutated(std::string bytes, Random& random) {
+  for (uint64_t i = 1 + random.Below(3); i > 0 && !bytes.empty(); --i) {
+    const size_t at = random.Below(bytes.size());
+    switch (random.Below(5)) {
+      case 0: bytes[at] = static_cast<char>(random.Next()); break;
+      case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.Below(8))); break;
+      case 2: bytes.erase(at, 1 + random.Below(4)); break;
+      case 3: bytes.insert(at, bytes.substr(at, 1 + random.Below(8))); break;
+      default: bytes.resize(at); break;
+    }
+  }
+  return bytes;
+}
+
+template <typename... Ts>
+struct Kinds {};
+using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SyncRequest, CreateShardsRequest, DeleteShardsRequest, ShutdownRequest,
+                           WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
+using ReplyKinds = Kinds<RegisterReply, PsAttachReply, LoadReply, SyncReply, LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
+using StepsKinds = Kinds<StreamFrame<ToWorker>, StreamFrame<FromWorker>>;
+using ValueKinds = Kinds<Nest, Tensor, LearningRate, Optimizer, OptimizerStep, Initializer, VariableLayout, std::shared_ptr<const Layout>>;
+
+}  // namespace divvy::wire::testing
+
+#endif  // DIVVY_WIRE_TESTING_CONVERSION_H_

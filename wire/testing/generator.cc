@@ -1,0 +1,412 @@
+#include "wire/testing/generator.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/text.h"
+
+namespace divvy::wire::testing {
+
+// ---- parts ------------------------------------------------------------------------------------------------------------------------------------------
+
+uint64_t Generator::Number() {
+  constexpr uint64_t kEdges[] = {0, 1, 2, 0x7f, 0x80, 0xffff, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
+  return Chance() ? kEdges[Below(std::size(kEdges))] : random_.Next() >> Below(64);
+}
+
+double Generator::Real() {
+  constexpr double kEdges[] = {0, -0.0, 1, -1, 0.1, 1e-300, -1e300, 5e-324};
+  return Chance() ? kEdges[Below(std::size(kEdges))] : random_.Uniform() * 20 - 10;
+}
+
+std::string Generator::Name() {
+  std::string name = absl::StrCat("v", Below(1000));
+  while (random_.Chance(0.4)) absl::StrAppend(&name, "/dense-", Below(10), ".w_");
+  return name;
+}
+
+std::string Generator::Text(size_t max_bytes) {
+  constexpr absl::string_view kPieces[] = {"a", "Z", " ", "\"", "\\", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\xa2", "=", "loss is "};
+  std::string text = "t";
+  for (uint64_t i = Below(12); i > 0; --i) text += std::string(kPieces[Below(std::size(kPieces))]);
+  if (random_.Chance(0.02)) text += std::string(2 * max_bytes, 'x');
+  return Escaped(text, max_bytes);
+}
+
+Shape Generator::MakeShape(int max_rank) {
+  std::vector<int64_t> dims(Below(max_rank + 1));
+  for (int64_t& dim : dims) dim = random_.Chance(0.1) ? 0 : 1 + static_cast<int64_t>(Below(3));
+  return Shape(dims);
+}
+
+template <typename Id>
+std::vector<Id> Generator::RisingIds(uint64_t below) {
+  std::set<Id> ids;
+  for (uint64_t i = Below(5); i > 0 && below > 0; --i) ids.insert(Id(static_cast<typename Id::value_type>(Number() % below)));
+  return {ids.begin(), ids.end()};
+}
+
+// ---- statuses ---------------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(ErrorDetail& out) {
+  out.reason = static_cast<Reason>(Below(static_cast<uint64_t>(kLastReason) + 1));
+  out.job = static_cast<JobName>(Below(4));
+  out.index = static_cast<int32_t>(Number() >> 33);
+  out.epoch = MakeId<Epoch>();
+  out.entry = MakeId<EntryId>();
+  out.user = Chance();
+  out.retry_after = absl::Nanoseconds(Count());
+}
+
+void Generator::Fill(absl::Status& out) {
+  const auto code = static_cast<absl::StatusCode>(Below(17));
+  out = absl::Status(code, Text(kMaxTextBytes));
+  if (Chance()) out = MarkUser(out);
+  if (Chance()) out = MakeError(Make<ErrorDetail>(), Text(kMaxTextBytes));
+}
+
+// ---- values -----------------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(Tensor& out) {
+  const auto dtype = static_cast<DType>(Below(9));
+  out = *Tensor::Uninitialized(dtype, MakeShape(Shape::kMaxRank));
+  for (int64_t i = 0; i < out.size_bytes(); ++i) out.fresh_data<uint8_t>()[i] = static_cast<uint8_t>(dtype == DType::kBool ? Below(2) : Below(256));
+}
+
+Nest Generator::MakeNest(int depth) {
+  switch (Below(depth > 0 ? 6 : 4)) {
+    case 0: return Nest(Make<Tensor>());
+    case 1: return Nest(Chance() ? Text(100) : std::string("\0\xff\x01 bytes", 9));
+    case 2: return Nest(PerWorkerHandle{Number()});
+    case 3: return Nest(IndexedSlices{Tensor::Vector<int64_t>({2, 0, 2}), *Tensor::Zeros(DType::kFloat32, {3, 2}), 3 + static_cast<int64_t>(Below(9))});
+    case 4: {
+      Nest::List list;
+      for (uint64_t i = Below(4); i > 0; --i) list.push_back(MakeNest(depth - 1));
+      return Nest(std::move(list));
+    }
+    default: {
+      Nest::Dict dict;
+      for (uint64_t i = Below(4); i > 0; --i) dict.emplace(Text(40), MakeNest(depth - 1));
+      return Nest(std::move(dict));
+    }
+  }
+}
+
+// ---- optimizers -------------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(LearningRate& out) {
+  const int64_t steps = 1 + Count() / 2;
+  switch (Below(6)) {
+    case 0: out = Real(); return;
+    case 1: out = ExponentialDecay{Real(), steps, Real(), Chance()}; return;
+    case 2: out = InverseTimeDecay{Real(), steps, Real(), Chance()}; return;
+    case 3: out = PolynomialDecay{Real(), steps, Real(), Real()}; return;
+    case 4: out = CosineDecay{Real(), steps, Real(), Count(), Chance() ? std::optional<double>(Real()) : std::nullopt}; return;
+    default: break;
+  }
+  PiecewiseConstant pieces{{}, {Real()}};
+  for (int64_t boundary = -3, i = static_cast<int64_t>(Below(4)); i > 0; --i) {
+    boundary += 1 + static_cast<int64_t>(Below(1000));
+    pieces.boundaries.push_back(boundary);
+    pieces.values.push_back(Real());
+  }
+  out = pieces;
+}
+
+void Generator::Fill(Optimizer& out) {
+  const auto rate = Make<LearningRate>();
+  switch (Below(5)) {
+    case 0: out = Sgd{rate}; return;
+    case 1: out = Momentum{rate, Fraction(), Chance()}; return;
+    case 2: out = Adagrad{rate, Fraction(), Fraction()}; return;
+    case 3: out = Adam{rate, Fraction(), Fraction(), Fraction(), Fraction()}; return;
+    default: out = Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()}; return;
+  }
+}
+
+void Generator::Fill(OptimizerStep& out) {
+  // Fields that its kind does not use are 0; these here are all used by none, so that each is seen to travel.
+  out.kind = static_cast<OptimizerKind>(Below(5));
+  out.learning_rate = 0.5f + Fraction();
+  out.momentum = Fraction();
+  out.nesterov = Chance();
+  out.epsilon = Fraction();
+  out.beta1 = Fraction();
+  out.beta2 = Fraction();
+  out.weight_decay = Fraction();
+  out.l1 = Fraction();
+  out.l2 = Fraction();
+  out.learning_rate_power = -Fraction();
+  out.beta = Fraction();
+  out.l2_shrinkage = Fraction();
+}
+
+// ---- variables --------------------------------------------------------------------------------------------------------------------------------------
+
+Initializer Generator::MakeInitializer(bool constant) {
+  switch (constant ? 0 : Below(6)) {
+    case 0: return Constant{static_cast<float>(Below(2))};
+    case 1: return RandomUniform{-Fraction(), Fraction(), Number()};
+    case 2: return RandomNormal{Fraction(), Fraction(), Number()};
+    case 3: return TruncatedNormal{Fraction(), Fraction(), Number()};
+    case 4: return VarianceScaling{static_cast<VarianceScaling::Fan>(Below(3)), static_cast<VarianceScaling::Distribution>(Below(2)), 0.5f + Fraction(), Number()};
+    default: return Identity{Fraction()};
+  }
+}
+
+void Generator::Fill(ShardKey& out) { out = {MakeId<VariableId>(), static_cast<uint8_t>(Below(256)), static_cast<uint16_t>(Index())}; }
+
+void Generator::Fill(ShardSpec& out) {
+  Fill(out.key);
+  out.name = Name();
+  out.dtype = static_cast<DType>(Below(9));
+  const bool is_float = IsFloating(out.dtype);
+  out.initializer = MakeInitializer(!is_float);
+  if (std::holds_alternative<Identity>(out.initializer)) {
+    out.full_shape = Shape{static_cast<int64_t>(Below(5)), 3};
+  } else {
+    out.full_shape = MakeShape(4);
+  }
+  out.shape = out.full_shape;
+  if (out.shape.rank() == 0) return;
+  out.first_row = static_cast<int64_t>(Below(out.full_shape.dim(0) + 1));
+  out.shape = out.shape.WithRows(static_cast<int64_t>(Below(out.full_shape.dim(0) - out.first_row + 1)));
+}
+
+void Generator::Fill(VariableLayout& out) {
+  out.id = MakeId<VariableId>();
+  out.spec.name = Name();
+  out.spec.shape = MakeShape(4);
+  constexpr DType kTrainable[] = {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64};
+  out.spec.dtype = kTrainable[Below(std::size(kTrainable))];
+  out.spec.aggregation = static_cast<VariableAggregation>(Below(4));
+  if (out.spec.dtype == DType::kFloat32 && Chance()) out.spec.optimizer = Make<Optimizer>();
+  const int64_t rows = out.spec.shape.rank() == 0 ? 1 : out.spec.shape.dim(0);
+  out.offsets = {0, rows};
+  if (rows > 1 && Chance()) out.offsets = {0, 1, rows};
+  for (size_t i = 1; i < out.offsets.size(); ++i) out.ps.push_back(Index());
+  for (uint64_t i = Below(4); i > 0; --i) {
+    out.slots.push_back({Name(), Chance() ? SlotSpec::Kind::kValues : SlotSpec::Kind::kRowCounts, Fraction()});
+    out.slot_optimizers.push_back(Chance() ? "Adam" : "Ftrl");
+  }
+}
+
+void Generator::Fill(std::shared_ptr<const Layout>& out) {
+  std::map<VariableId, VariableLayout> variables;
+  for (uint64_t i = Below(4); i > 0; --i) {
+    auto variable = Make<VariableLayout>();
+    variable.spec.name = absl::StrCat("number", i, "/", variable.spec.name);
+    variables.insert_or_assign(variable.id, variable);
+  }
+  out = Layout::Received(Number(), std::move(variables));
+}
+
+// ---- calls ------------------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(Fence& out) { out = {MakeId<JobId>(), MakeId<Epoch>(), MakeId<Incarnation>(), MakeId<SessionId>(), MakeId<Incarnation>()}; }
+
+void Generator::Fill(ProtocolRange& out) {
+  out.oldest = 1 + static_cast<uint32_t>(Below(9));
+  out.newest = out.oldest + static_cast<uint32_t>(Below(9));
+}
+
+void Generator::Fill(Horizon& out) {
+  out.next = MakeId<EntryId>();
+  out.open = RisingIds<EntryId>(out.next.value());
+  out.finished_steps = Number();
+}
+
+void Generator::Fill(RememberedEntry& out) { out = {MakeId<EntryId>(), Index(), Chance() ? EntryKind::kStep : EntryKind::kWrite}; }
+
+void Generator::Fill(RegisterRequest& out) {
+  out.job = Chance() ? JobName::kPs : JobName::kWorker;
+  out.index = Index();
+  out.incarnation = Incarnation(1 + Number() / 2);
+  out.address = Text(kMaxNameBytes);
+  out.replicas = 1 + Index() / 2;
+  for (uint64_t i = Below(4); i > 0; --i) out.cluster[Text(kMaxNameBytes)][Index()] = Text(kMaxNameBytes);
+  Fill(out.protocol);
+  if (Chance()) out.build = Text(kMaxNameBytes);
+}
+
+void Generator::Fill(RegisterReply& out) {
+  out = {MakeId<JobId>(), MakeId<Epoch>(), {}};
+  if (Chance()) out.over = static_cast<int>(Below(256));
+}
+
+void Generator::Fill(PsAttachRequest& out) {
+  Fill(out.fence);
+  Fill(out.protocol);
+}
+
+void Generator::Fill(PsAttachReply& out) {
+  out.incarnation = Incarnation(1 + Number() / 2);
+  out.state = static_cast<PsState>(Below(4));
+  out.lineage = MakeId<Epoch>();
+  out.layout_version = Number();
+  out.layout_hash = Number();
+  Fill(out.horizon);
+  FillAll(out.remembered);
+  out.memory_bytes = Count();
+  out.max_commit_bytes = Count();
+}
+
+void Generator::Fill(LoadRequest& out) {
+  Fill(out.fence);
+  out.from = Chance() ? LoadRequest::From::kEmpty : LoadRequest::From::kKeep;
+  out.expected_lineage = MakeId<Epoch>();
+  out.layout_version = Number();
+  out.layout_hash = Number();
+  Fill(out.horizon);
+}
+
+void Generator::Fill(LoadReply& out) { out.layout_hash = Number(); }
+
+void Generator::Fill(SyncRequest& out) {
+  Fill(out.fence);
+  out.seq = Number();
+  Fill(out.horizon);
+  out.sessions = RisingIds<SessionId>(uint64_t{1} << 32);
+  for (uint64_t i = Below(4); i > 0; --i) out.query.push_back(MakeId<EntryId>());
+}
+
+void Generator::Fill(SyncReply& out) {
+  out.seq = Number();
+  FillAll(out.applied);
+  out.applied_seq = Number();
+  out.memory_bytes = Count();
+  out.draining = Chance();
+}
+
+void Generator::Fill(CreateShardsRequest& out) {
+  Fill(out.fence);
+  out.layout_version = Number();
+  out.layout_hash = Number();
+  out.job_seed = Number();
+  FillAll(out.shards);
+}
+
+void Generator::Fill(DeleteShardsRequest& out) {
+  Fill(out.fence);
+  out.layout_version = Number();
+  out.layout_hash = Number();
+  FillAll(out.shards);
+}
+
+void Generator::Fill(LayoutReply& out) { out.layout_version = Number(); }
+
+void Generator::Fill(ShutdownRequest& out) {
+  Fill(out.fence);
+  out.exit_code = static_cast<int>(Below(256));
+}
+
+void Generator::Fill(PsAddress& out) { out = {Index(), Text(kMaxNameBytes), MakeId<Incarnation>(), Count()}; }
+
+void Generator::Fill(WorkerAttachRequest& out) {
+  Fill(out.fence);
+  FillAll(out.view);
+  for (size_t i = 0; i < out.view.size(); ++i) out.view[i].index = static_cast<int>(3 * i);
+  Fill(out.layout);
+  out.job_seed = Number();
+  out.num_workers = 1 + Index() / 2;
+  for (uint64_t i = Below(4); i > 0; --i) out.program_flags[Text(40)] = Chance() ? Text(100) : std::string("\0\xfe", 2);
+  Fill(out.protocol);
+}
+
+void Generator::Fill(WorkerAttachReply& out) { out = {Incarnation(1 + Number() / 2), 1 + Index() / 2, 1 + Index() / 2}; }
+
+// ---- steps ------------------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(InputLease& out) {
+  out = {MakeId<ResourceId>(), Count(), 0};
+  out.count = std::min(Count(), std::numeric_limits<int64_t>::max() - out.first);
+}
+
+void Generator::Fill(Dispatch& out) {
+  out.step = MakeId<EntryId>();
+  out.attempt = 1 + static_cast<uint32_t>(Index());
+  if (Chance()) out.ordinal = Count();
+  out.function = Text(kMaxNameBytes);
+  Fill(out.args);
+  FillAll(out.inputs);
+  out.learning_rate_scale = Real();
+}
+
+void Generator::Fill(MakeResource& out) {
+  out.iterator = MakeId<ResourceId>();
+  out.source = Text(kMaxNameBytes);
+  Fill(out.args);
+  out.seed = Number();
+  out.leased = Chance();
+}
+
+ToWorker Generator::MakeToWorker() {
+  switch (Below(6)) {
+    case 0: return LayoutUpdate{Make<std::shared_ptr<const Layout>>()};
+    case 1: return Make<Dispatch>();
+    case 2: return CancelSteps{{MakeId<EntryId>(), MakeId<EntryId>()}};
+    case 3: return Make<MakeResource>();
+    case 4: return DropResource{MakeId<ResourceId>()};
+    default: return Ping();
+  }
+}
+
+void Generator::Fill(Report& out) {
+  out.step = MakeId<EntryId>();
+  out.attempt = static_cast<uint32_t>(Number());
+  out.outcome = static_cast<StepOutcome>(Below(5));
+  if (out.outcome == StepOutcome::kOk) Fill(out.value);
+  if (out.outcome != StepOutcome::kOk) Fill(out.error);
+  const bool needs_error = out.outcome == StepOutcome::kFailed || out.outcome == StepOutcome::kSystem;
+  if (needs_error && out.error.ok()) out.error = absl::InternalError("x");
+  for (uint64_t i = Below(3); i > 0; --i) out.participants.push_back(Index());
+  out.staleness = Number();
+}
+
+void Generator::Fill(ResourceReady& out) {
+  out.iterator = MakeId<ResourceId>();
+  Fill(out.error);
+  if (Chance()) out.elements = Count();
+}
+
+void Generator::Fill(NeedSlots& out) {
+  out.step = MakeId<EntryId>();
+  for (uint64_t i = Below(3); i > 0; --i) out.slots.emplace_back(Name(), Make<Optimizer>());
+}
+
+void Generator::Fill(Pong& out) {
+  out.running = Index();
+  out.committing = Index();
+  if (Chance()) out.blocked_on_ps = Index();
+  out.blocked_for = absl::Nanoseconds(Count());
+}
+
+FromWorker Generator::MakeFromWorker() {
+  switch (Below(5)) {
+    case 0: return Make<Report>();
+    case 1: return Make<ResourceReady>();
+    case 2: return Make<NeedSlots>();
+    case 3: return Make<Pong>();
+    default: return Draining();
+  }
+}
+
+void Generator::Fill(StreamFrame<ToWorker>& out) {
+  out = {MakeId<SessionId>(), random_.Chance(0.1), Number(), 0, std::nullopt};
+  if (out.resume || random_.Chance(0.1)) return;
+  out.number = 1 + Number() / 2;
+  out.message = MakeToWorker();
+}
+
+void Generator::Fill(StreamFrame<FromWorker>& out) {
+  out = {MakeId<SessionId>(), random_.Chance(0.1), Number(), 0, std::nullopt};
+  if (out.resume || random_.Chance(0.1)) return;
+  out.number = 1 + Number() / 2;
+  out.message = MakeFromWorker();
+}
+
+}  // namespace divvy::wire::testing
