@@ -22,7 +22,7 @@
 namespace divvy {
 namespace {
 
-constexpr int kCannotExec = 127;   // seen by nobody: the errno in the pipe says more
+constexpr int kCannotExec = 127;  // seen by nobody: the errno in the pipe says more
 
 struct Pipe {
   Descriptor read, write;
@@ -93,7 +93,7 @@ void ResetSignals() {
 [[noreturn]] void RunChild(const Launchpad& pad) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != pad.parent) _exit(kCannotExec);   // it died before the line above: nobody will send the signal
+  if (getppid() != pad.parent) _exit(kCannotExec);  // it died before the line above: nobody will send the signal
   ResetSignals();
   dup2(pad.input, STDIN_FILENO);
   dup2(pad.output, STDOUT_FILENO);
@@ -128,12 +128,13 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   fcntl(output.read.get(), F_SETFL, O_NONBLOCK);
   std::vector<std::string> command = options.command, environment = MergedEnvironment(options.environment);
   const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
-  const Launchpad pad{getpid(), input.read.get(), output.write.get(), failure.write.get(), const_cast<char**>(arguments.data()), const_cast<char**>(variables.data())};
+  const Launchpad pad{
+      getpid(), input.read.get(), output.write.get(), failure.write.get(), const_cast<char**>(arguments.data()), const_cast<char**>(variables.data())};
   const pid_t pid = fork();
   if (pid < 0) return SystemError(absl::StrCat("start ", command[0]));
   if (pid == 0) RunChild(pad);
   failure.write.Close();
-  Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));   // Debian 12's <sys/pidfd.h> declares it for C alone
+  Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));  // Debian 12's <sys/pidfd.h> declares it for C alone
   if (const int error = exit_event ? ReadFailure(failure.read.get()) : errno; error != 0) {
     kill(pid, SIGKILL);
     WaitUntilGone(pid);
@@ -157,7 +158,7 @@ bool ChildProcess::Read(std::string& text) {
       text.append(buffer, static_cast<size_t>(got));
     } else if (got < 0 && errno == EAGAIN) {
       return true;
-    } else if (got == 0 || errno != EINTR) {   // a terminal that nobody has open any more reads as EIO
+    } else if (got == 0 || errno != EINTR) {  // a terminal that nobody has open any more reads as EIO
       output_.Close();
       return false;
     }
@@ -168,7 +169,7 @@ std::optional<ExitStatus> ChildProcess::Reap() {
   if (status_.has_value()) return status_;
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
-  kill(-pid_, SIGKILL);   // the number is ours until the wait below
+  kill(-pid_, SIGKILL);  // the number is ours until the wait below
   WaitUntilGone(pid_);
   exit_event_.Close();
   status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};

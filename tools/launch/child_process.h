@@ -17,19 +17,19 @@
 namespace divvy {
 
 enum class ChildOutput {
-  kPipe,       // standard output and error come together, in the order written, through output()
-  kTerminal,   // the same through a terminal of its own, of the size of ours: the child draws as it would for a person
+  kPipe,      // standard output and error come together, in the order written, through output()
+  kTerminal,  // the same through a terminal of its own, of the size of ours: the child draws as it would for a person
 };
 
 struct ChildOptions {
-  std::vector<std::string> command;                 // the program, then its arguments; a name without a slash is looked for in PATH
-  std::map<std::string, std::string> environment;   // set besides what this process has
+  std::vector<std::string> command;                // the program, then its arguments; a name without a slash is looked for in PATH
+  std::map<std::string, std::string> environment;  // set besides what this process has
   ChildOutput output = ChildOutput::kPipe;
 };
 
-// One child. It has a process group of its own: signals reach what it starts as well, and a terminal's Ctrl-C reaches it only through Signal. Its standard input
-// is empty. It dies by SIGKILL with the thread that started it (so even if this process is SIGKILLed), which is promised of the child alone, not of what it
-// starts. Not thread-safe.
+// One child. It has a process group of its own: signals reach what it starts as well, and a terminal's Ctrl-C reaches it only through Signal. Its standard
+// input is empty. It dies by SIGKILL with the thread that started it (so even if this process is SIGKILLed), which is promised of the child alone, not of what
+// it starts. Not thread-safe.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start({{"./program", "--flag"}}));
 //   ... poll() child->output() and child->exit_event(); then Read, and Reap ...

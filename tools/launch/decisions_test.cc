@@ -30,7 +30,8 @@ constexpr ExitStatus kKilled = {0, SIGKILL};
 Verdict OfWorker(ExitStatus status, int restarts = 0, bool by_chaos = false) { return RestartPolicy({TaskType::kWorker, status, by_chaos, restarts, 2}); }
 
 TEST(RestartPolicyTest, AWorkerThatMayBeStartedAgainIs) {
-  for (const ExitStatus status : {ExitStatus{138, 0}, ExitStatus{143, 0}, ExitStatus{130, 0}, kKilled, ExitStatus{0, SIGABRT}, ExitStatus{0, SIGSEGV}, ExitStatus{137, 0}}) {
+  for (const ExitStatus status :
+       {ExitStatus{138, 0}, ExitStatus{143, 0}, ExitStatus{130, 0}, kKilled, ExitStatus{0, SIGABRT}, ExitStatus{0, SIGSEGV}, ExitStatus{137, 0}}) {
     EXPECT_EQ(OfWorker(status).reaction, Reaction::kRestart) << status.ToString();
   }
 }
@@ -98,7 +99,9 @@ class SupervisorTest : public ::testing::Test {
     supervisor_.emplace(options, ClusterTasks(1, 2));
     EXPECT_EQ(supervisor_->Begin(kStart).size(), options.chaos > absl::ZeroDuration() ? 5u : 4u);
   }
-  std::vector<std::string> Exit(int task, ExitStatus status, absl::Duration after = absl::Seconds(1)) { return Words(supervisor_->OnExit(task, status, kStart + after)); }
+  std::vector<std::string> Exit(int task, ExitStatus status, absl::Duration after = absl::Seconds(1)) {
+    return Words(supervisor_->OnExit(task, status, kStart + after));
+  }
   // What happens at the next deadline.
   std::vector<std::string> Next() { return Words(supervisor_->OnTimer(supervisor_->deadline())); }
 
@@ -126,7 +129,8 @@ TEST_F(SupervisorTest, ACrashLoopEndsTheLaunchWith70) {
   Begin(options);
   Exit(kFirstWorker, kKilled);
   Next();
-  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)), ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15", "signal 1 15", "signal 3 15"));
+  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)),
+              ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15", "signal 1 15", "signal 3 15"));
   for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 70);
@@ -166,7 +170,8 @@ TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledAndNamed) {
 TEST_F(SupervisorTest, AWorkerThatDiesWhenTheJobIsCompleteIsMentionedAndNotStartedAgain) {
   Begin();
   Exit(kChief, {0, 0});
-  EXPECT_THAT(Exit(kFirstWorker, {138, 0}), ElementsAre("worker 0 ended with exit code 138 (peers unreachable or fenced; may be started again); the job was complete"));
+  EXPECT_THAT(Exit(kFirstWorker, {138, 0}),
+              ElementsAre("worker 0 ended with exit code 138 (peers unreachable or fenced; may be started again); the job was complete"));
 }
 
 TEST_F(SupervisorTest, AWorkerThatWaitsToBeStartedAgainIsForgottenWhenTheChiefEnds) {
@@ -179,7 +184,8 @@ TEST_F(SupervisorTest, AWorkerThatWaitsToBeStartedAgainIsForgottenWhenTheChiefEn
 
 TEST_F(SupervisorTest, AChiefThatFailedDrainsTheOthersAndGivesItsCode) {
   Begin();
-  EXPECT_THAT(Exit(kChief, {65, 0}), ElementsAre("chief ended with exit code 65 (corrupt data); draining ps 0, worker 0, worker 1", "signal 1 15", "signal 2 15", "signal 3 15"));
+  EXPECT_THAT(Exit(kChief, {65, 0}),
+              ElementsAre("chief ended with exit code 65 (corrupt data); draining ps 0, worker 0, worker 1", "signal 1 15", "signal 2 15", "signal 3 15"));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_EQ(supervisor_->exit_code(), 65);
 }
@@ -238,7 +244,7 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
   Begin(options);
   Next();
   Next();
-  EXPECT_THAT(Next(), IsEmpty());   // both are struck already
+  EXPECT_THAT(Next(), IsEmpty());  // both are struck already
   Exit(kChief, {0, 0});
   EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
 }

@@ -22,7 +22,7 @@ class Descriptor {
   }
   ~Descriptor() { Close(); }
 
-  int get() const { return fd_; }   // -1: none, which poll() passes over
+  int get() const { return fd_; }  // -1: none, which poll() passes over
   explicit operator bool() const { return fd_ >= 0; }
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));

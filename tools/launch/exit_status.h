@@ -8,8 +8,8 @@ namespace divvy {
 
 // A value.
 struct ExitStatus {
-  int exit_code = 0;   // where no signal ended it
-  int signal = 0;      // that ended it; 0: none
+  int exit_code = 0;  // where no signal ended it
+  int signal = 0;     // that ended it; 0: none
 
   bool ok() const { return code() == 0; }
   // As a shell has it: the exit code, or 128 + the signal.

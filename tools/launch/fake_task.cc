@@ -1,5 +1,5 @@
-// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An argument that begins with "<type><index>:" (chief0:, ps1:) is
-// for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
+// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An argument that begins with "<type><index>:" (chief0:, ps1:)
+// is for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
 //
 //   show         prints TF_CONFIG             pid   prints its process id
 //   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a carriage return, without an end of line
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
     const size_t colon = argument.find(':'), equals = argument.find('=');
-    if (colon < equals) {   // meant for one task
+    if (colon < equals) {  // meant for one task
       if (argument.compare(0, colon + 1, self) != 0) continue;
       argument.erase(0, colon + 1);
     }

@@ -24,7 +24,7 @@
 namespace divvy {
 namespace {
 
-constexpr int kUsage = 64, kNoResource = 74;   // EX_USAGE, EX_IOERR
+constexpr int kUsage = 64, kNoResource = 74;  // EX_USAGE, EX_IOERR
 constexpr int kChief = 0;
 
 // The signals by which a person speaks to us, held back and read from a descriptor.
@@ -36,7 +36,7 @@ class PersonsSignals {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    ::signal(SIGPIPE, SIG_IGN);   // who read our output may be gone: the cluster goes on
+    ::signal(SIGPIPE, SIG_IGN);  // who read our output may be gone: the cluster goes on
   }
   ~PersonsSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
@@ -118,7 +118,7 @@ class Launcher {
   void SeeOff(int task) {
     const std::optional<ExitStatus> status = children_[task]->Reap();
     if (!status.has_value()) return;
-    PassOn(task);   // what it wrote last
+    PassOn(task);  // what it wrote last
     log_.End(task);
     children_[task] = nullptr;
     Do(supervisor_.OnExit(task, *status, Now()));
@@ -156,7 +156,7 @@ class Launcher {
   PersonsSignals signals_;
   MergedLog log_;
   Supervisor supervisor_;
-  std::vector<std::unique_ptr<ChildProcess>> children_;   // by task; null: does not run
+  std::vector<std::unique_ptr<ChildProcess>> children_;  // by task; null: does not run
   bool cannot_start_ = false;
 };
 

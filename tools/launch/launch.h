@@ -14,19 +14,19 @@ namespace divvy {
 struct LaunchOptions {
   int ps = 2;
   int workers = 2;
-  std::vector<std::string> command;   // the program and its arguments, the same for every task; a name without a slash is looked for in PATH
-  std::string logs;                   // a directory for <task>.log; "": none
-  absl::Duration chaos;               // a random worker is SIGKILLed at that period; 0: never
-  uint64_t seed = 0;                  // of --chaos; 0: takes one and prints it
-  int max_restarts = 5;               // of one worker in a row: a life of 10 s and more starts the count anew
+  std::vector<std::string> command;  // the program and its arguments, the same for every task; a name without a slash is looked for in PATH
+  std::string logs;                  // a directory for <task>.log; "": none
+  absl::Duration chaos;              // a random worker is SIGKILLed at that period; 0: never
+  uint64_t seed = 0;                 // of --chaos; 0: takes one and prints it
+  int max_restarts = 5;              // of one worker in a row: a life of 10 s and more starts the count anew
 
   // Everything that is wrong, at once (InvalidArgument).
   absl::Status Validate() const;
 };
 
 // Runs one process for each task with TF_CONFIG set, at free ports of 127.0.0.1, until the job is over. Blocks. What they print comes on standard error, whole
-// lines with the task's name before them, coloured on a terminal; there the chief draws for itself. Restarts workers that die (restart_policy.h). SIGINT, SIGTERM
-// and SIGHUP drain, a second one kills. No task outlives the thread that called this, however it dies.
+// lines with the task's name before them, coloured on a terminal; there the chief draws for itself. Restarts workers that die (restart_policy.h). SIGINT,
+// SIGTERM and SIGHUP drain, a second one kills. No task outlives the thread that called this, however it dies.
 //
 // Returns the exit code for this process: the chief's; that of the task whose permanent failure ended the launch; 64 if the options are not valid, 66 if the
 // program cannot be started, 74 if no port or log file can be had. REQUIRES: called once, on the main thread, while there is no other (it holds back signals).

@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <cstdlib>
 #include <set>
@@ -11,11 +12,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/launch/child_process.h"
 #include "tools/launch/loopback_port.h"
+#include "tools/launch/poll_until.h"
 #include "tools/launch/testing/watched_processes.h"
 
 namespace divvy {
@@ -38,10 +41,12 @@ pid_t NumberBehind(const std::string& line, absl::string_view word) {
   return number;
 }
 
-bool Exists(pid_t pid) {
-  // A zombie that nobody has waited for yet still has a number, but does nothing any more.
-  const absl::StatusOr<std::string> stat = FileSystem::Real().ReadFile(absl::StrCat("/proc/", pid, "/stat"));
-  return stat.ok() && stat->find(") Z") == std::string::npos;
+// A process that may be nobody's child any more.
+Descriptor Watch(pid_t pid) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
+bool EndsInTime(const Descriptor& process) {
+  std::vector<pollfd> events = {{process.get(), POLLIN, 0}};
+  return PollUntil(events, Clock::Real().Elapsed() + kPatience);
 }
 
 // ---- ChildProcess, through WatchedProcesses
@@ -108,11 +113,10 @@ TEST_F(ChildProcessTest, ATerminalOfItsOwnLooksLikeOne) {
 
 TEST_F(ChildProcessTest, WhatItsChildLeavesBehindIsKilled) {
   Start({kFakeTask, "orphan", "await"});
-  const pid_t orphan = NumberBehind(*processes_.WaitForText("child", "orphan ", kPatience), "orphan ");
-  EXPECT_TRUE(Exists(orphan));
+  const Descriptor orphan = Watch(NumberBehind(*processes_.WaitForText("child", "orphan ", kPatience), "orphan "));
   processes_.Signal("child", SIGKILL);
   Exit();
-  EXPECT_TRUE(processes_.WaitUntil([orphan] { return !Exists(orphan); }, kPatience));
+  EXPECT_TRUE(EndsInTime(orphan));
 }
 
 TEST_F(ChildProcessTest, AStoppedChildIsNoDeadOne) {
@@ -204,7 +208,8 @@ TEST_F(LaunchTest, EveryTaskOfTheSameProgramIsToldWhoItIs) {
   Launch({"--ps=2", "--workers=2"}, {"show"});
   EXPECT_EQ(Exit(), 0);
   EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on 127.0.0.1 (loopback: no TLS)\n"));
-  for (const auto& [name, task] : std::vector<std::pair<std::string, std::string>>{{"chief    | ", R"("type":"chief","index":0)"}, {"ps 1     | ", R"("type":"ps","index":1)"}, {"worker 1 | ", R"("type":"worker","index":1)"}}) {
+  for (const auto& [name, task] : std::vector<std::pair<std::string, std::string>>{
+           {"chief    | ", R"("type":"chief","index":0)"}, {"ps 1     | ", R"("type":"ps","index":1)"}, {"worker 1 | ", R"("type":"worker","index":1)"}}) {
     EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(name, ".*", task)));
   }
 }
@@ -256,11 +261,11 @@ TEST_F(LaunchTest, ASecondSignalKills) {
 
 TEST_F(LaunchTest, NoTaskOutlivesALauncherThatIsKilled) {
   Launch({}, {"pid", "hang"});
-  std::vector<pid_t> tasks;
-  for (int i = 0; i < 3; ++i) tasks.push_back(NumberBehind(WaitFor("| pid "), "| pid "));
-  kill(processes_.pid("launch"), SIGKILL);   // it alone, not its group
+  std::vector<Descriptor> tasks;
+  for (int i = 0; i < 3; ++i) tasks.push_back(Watch(NumberBehind(WaitFor("| pid "), "| pid ")));
+  kill(processes_.pid("launch"), SIGKILL);  // it alone, not its group
   EXPECT_EQ(Exit(), 137);
-  for (const pid_t task : tasks) EXPECT_TRUE(processes_.WaitUntil([task] { return !Exists(task); }, kPatience)) << task;
+  for (const Descriptor& task : tasks) EXPECT_TRUE(EndsInTime(task));
 }
 
 TEST_F(LaunchTest, ChaosKillsWorkersThatComeBack) {

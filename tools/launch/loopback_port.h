@@ -17,12 +17,12 @@ class LoopbackPort {
   static absl::StatusOr<LoopbackPort> Reserve();
 
   int number() const { return number_; }
-  std::string address() const;   // "127.0.0.1:<number>"
+  std::string address() const;  // "127.0.0.1:<number>"
 
  private:
   LoopbackPort(Descriptor holder, int number) : holder_(std::move(holder)), number_(number) {}
 
-  Descriptor holder_;   // bound, never listening
+  Descriptor holder_;  // bound, never listening
   int number_;
 };
 

@@ -12,7 +12,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
-constexpr int kColors[] = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};   // cyan, yellow, ...: the terminal's own, then bright
+constexpr int kColors[] = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};  // cyan, yellow, ...: the terminal's own, then bright
 constexpr int kNoColor = 0;
 
 // The length of the control sequence (ECMA-48: ESC [ parameters final) at the beginning of `text`; 0: there is none.
@@ -41,7 +41,7 @@ std::vector<std::string> LineSplitter::Add(absl::string_view bytes) {
 
 void LineSplitter::ForgetOverwritten() {
   if (rest_.size() < 2) return;
-  const size_t overwritten = rest_.rfind('\r', rest_.size() - 2);   // one at the very end has overwritten nothing yet
+  const size_t overwritten = rest_.rfind('\r', rest_.size() - 2);  // one at the very end has overwritten nothing yet
   if (overwritten != std::string::npos) rest_.erase(0, overwritten);
 }
 

@@ -36,10 +36,10 @@ class LineSplitter {
 std::string WithoutControlCodes(absl::string_view line);
 
 struct MergedLogOptions {
-  std::vector<std::string> names;                  // of the tasks; they are given by index below
-  std::string own_name;                            // of who speaks with Say
-  bool color = false;                              // one for each task
-  std::function<void(absl::string_view)> write;    // whole lines, several at once; not empty
+  std::vector<std::string> names;                // of the tasks; they are given by index below
+  std::string own_name;                          // of who speaks with Say
+  bool color = false;                            // one for each task
+  std::function<void(absl::string_view)> write;  // whole lines, several at once; not empty
 };
 
 // Writes "worker 1 | text", whole lines only, and each task's own lines to its file. One task may draw a live line on the same terminal: others' lines go above
@@ -48,8 +48,8 @@ class MergedLog {
  public:
   explicit MergedLog(MergedLogOptions options);
 
-  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log, which it makes anew. Errors are those of `files`. A file that cannot be
-  // written later is given up, and this is said once.
+  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log, which it makes anew. Errors are those of `files`. A file that cannot
+  // be written later is given up, and this is said once.
   absl::Status OpenFiles(FileSystem& files, const std::string& directory);
 
   void Add(int task, absl::string_view bytes);
@@ -64,7 +64,7 @@ class MergedLog {
     std::string name, prefix;
     LineSplitter splitter;
     std::unique_ptr<WritableFile> file;
-    bool draws = false;   // for itself
+    bool draws = false;  // for itself
   };
 
   std::string PrefixOf(absl::string_view name, int color) const;
@@ -73,10 +73,10 @@ class MergedLog {
   void Keep(Source& source, const std::vector<std::string>& lines);
 
   const MergedLogOptions options_;
-  size_t width_ = 0;           // of the longest name
+  size_t width_ = 0;  // of the longest name
   std::string own_prefix_;
   std::vector<Source> sources_;
-  std::string live_;   // the live line as it stands on the terminal
+  std::string live_;  // the live line as it stands on the terminal
 };
 
 }  // namespace divvy

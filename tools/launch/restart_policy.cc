@@ -3,7 +3,7 @@
 namespace divvy {
 namespace {
 
-constexpr int kCrashLoop = 70;   // EX_SOFTWARE
+constexpr int kCrashLoop = 70;  // EX_SOFTWARE
 constexpr int kFirstRetryable = 128;
 
 Verdict WorkerVerdict(const EndedTask& task) {

@@ -11,21 +11,21 @@ enum class TaskType { kChief, kPs, kWorker };
 struct EndedTask {
   TaskType type = TaskType::kWorker;
   ExitStatus status;
-  bool by_chaos = false;   // --chaos killed it: does not count
-  int restarts = 0;        // so far, since it last ran for long enough to count as well
+  bool by_chaos = false;  // --chaos killed it: does not count
+  int restarts = 0;       // so far, since it last ran for long enough to count as well
   int max_restarts = 0;
 };
 
 enum class Reaction {
-  kLetGo,     // it is done; the others go on
-  kRestart,   // start it again
-  kLinger,    // the job is complete: the others are about to end by themselves
-  kDrain,     // nothing good can come of going on
+  kLetGo,    // it is done; the others go on
+  kRestart,  // start it again
+  kLinger,   // the job is complete: the others are about to end by themselves
+  kDrain,    // nothing good can come of going on
 };
 
 struct Verdict {
   Reaction reaction = Reaction::kLetGo;
-  int exit_code = 0;   // of kLinger and kDrain: the whole launch ends with it
+  int exit_code = 0;  // of kLinger and kDrain: the whole launch ends with it
 };
 
 // A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a worker is started again, until it has died

@@ -12,7 +12,7 @@
 namespace divvy {
 namespace {
 
-constexpr int kNoProgram = 66;   // EX_NOINPUT
+constexpr int kNoProgram = 66;  // EX_NOINPUT
 
 }  // namespace
 

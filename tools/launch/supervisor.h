@@ -18,7 +18,7 @@ struct TaskId {
   TaskType type = TaskType::kChief;
   int index = 0;
 };
-std::string ToString(TaskId task);   // "chief", "ps 0", "worker 3"
+std::string ToString(TaskId task);  // "chief", "ps 0", "worker 3"
 
 struct SupervisorOptions {
   int max_restarts = 5;                        // of one worker in a row
@@ -31,16 +31,16 @@ struct SupervisorOptions {
 
 // A state machine: each event returns what is to be done, in order. Times are those of one monotonic clock. Not thread-safe; never blocks.
 //
-// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a chief
-// that failed lead straight to draining; a second signal to killing. A worker is started again only while running.
+// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a
+// chief that failed lead straight to draining; a second signal to killing. A worker is started again only while running.
 class Supervisor {
  public:
   struct Action {
     enum class Kind { kStart, kSignal, kSay };
     Kind kind = Kind::kSay;
-    int task = 0;       // index in the tasks given
-    int signal = 0;     // of kSignal
-    std::string text;   // of kSay: one line
+    int task = 0;      // index in the tasks given
+    int signal = 0;    // of kSignal
+    std::string text;  // of kSay: one line
   };
   using Actions = std::vector<Action>;
 
@@ -71,7 +71,7 @@ class Supervisor {
     TaskId id;
     bool running = false;
     absl::Duration started;
-    absl::Duration restart_at = absl::InfiniteDuration();   // finite: waits to be started again
+    absl::Duration restart_at = absl::InfiniteDuration();  // finite: waits to be started again
     int restarts = 0;
     bool by_chaos = false;
     Backoff backoff;
@@ -95,7 +95,7 @@ class Supervisor {
   std::vector<Task> tasks_;
   Phase phase_ = Phase::kRunning;
   absl::Duration phase_ends_ = absl::InfiniteDuration(), next_strike_ = absl::InfiniteDuration();
-  std::optional<int> verdict_;      // the exit code that was decided before the chief's was known
+  std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
   int chief_code_ = 0;
   Actions out_;
 };

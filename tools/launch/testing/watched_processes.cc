@@ -13,12 +13,12 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kShownBytes = 2000;   // of each process, in an error
+constexpr size_t kShownBytes = 2000;  // of each process, in an error
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
 std::string LineAround(const std::string& text, size_t at) {
-  const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;   // npos + 1 is 0
+  const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 is 0
   return text.substr(begin, text.find('\n', at) - begin);
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> WatchedProcesses::WaitForText(const std::string& nam
   size_t at = std::string::npos;
   const auto found = [&] {
     at = process.output.find(std::string(text), process.found);
-    return at != std::string::npos && process.output.find('\n', at) != std::string::npos;   // the whole line
+    return at != std::string::npos && process.output.find('\n', at) != std::string::npos;  // the whole line
   };
   WaitUntil([&] { return found() || process.child == nullptr; }, timeout);
   if (at == std::string::npos) {
@@ -72,7 +72,7 @@ absl::StatusOr<ExitStatus> WatchedProcesses::WaitForExit(const std::string& name
 
 bool WatchedProcesses::WaitUntil(const std::function<bool()>& done, absl::Duration timeout) {
   const absl::Duration deadline = Now() + timeout;
-  Turn(absl::ZeroDuration());   // what has happened already
+  Turn(absl::ZeroDuration());  // what has happened already
   while (!done()) {
     if (Now() >= deadline) return false;
     Turn(deadline);

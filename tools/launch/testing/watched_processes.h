@@ -28,10 +28,10 @@ class WatchedProcesses {
   // To the whole process group; nothing if it does not run.
   void Signal(const std::string& name, int signal);
   bool running(const std::string& name) const;
-  pid_t pid(const std::string& name) const;   // REQUIRES: it runs
+  pid_t pid(const std::string& name) const;  // REQUIRES: it runs
 
-  // Returns the line in which `text` stands. Looks behind the text found by the call before (of this name), in what is there and what comes. If the process ends without it:
-  // FailedPrecondition, with its output.
+  // Returns the line in which `text` stands. Looks behind the text found by the call before (of this name), in what is there and what comes. If the process
+  // ends without it: FailedPrecondition, with its output.
   absl::StatusOr<std::string> WaitForText(const std::string& name, absl::string_view text, absl::Duration timeout);
   // How it ended, all its output read.
   absl::StatusOr<ExitStatus> WaitForExit(const std::string& name, absl::Duration timeout);
@@ -42,15 +42,15 @@ class WatchedProcesses {
     WaitUntil([] { return false; }, time);
   }
 
-  const std::string& output(const std::string& name) const;   // of all its lives
-  std::string LastLines() const;                              // of every process
+  const std::string& output(const std::string& name) const;  // of all its lives
+  std::string LastLines() const;                             // of every process
 
  private:
   struct Process {
-    std::unique_ptr<ChildProcess> child;   // null: does not run
-    std::optional<ExitStatus> status;      // of the latest life, once it is over
+    std::unique_ptr<ChildProcess> child;  // null: does not run
+    std::optional<ExitStatus> status;     // of the latest life, once it is over
     std::string output;
-    size_t found = 0;   // where WaitForText goes on
+    size_t found = 0;  // where WaitForText goes on
   };
 
   // Waits until something happens, at most until `deadline`, and sees to it.
