@@ -344,6 +344,43 @@ TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
   }
 }
 
+TEST(PreludeTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
+  PreludeState own;
+  own.role = JobName::kPs;
+  own.index = 2;
+  EXPECT_TRUE(CheckProtocol({1, 1}, own).ok());
+  EXPECT_TRUE(CheckProtocol({0, 7}, own).ok());
+  const absl::Status refused = CheckProtocol({2, 4}, own);
+  EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch);
+  EXPECT_EQ(refused.message(), "ps 2: it speaks protocol version 1, and the other side version 2 to 4. Run the same release of Divvy in every task");
+}
+
+TEST(PreludeTest, ViewsContradictOnlyWhereBothKnowATask) {
+  const ClusterView own{{"ps", {{0, "a:1"}, {1, "b:1"}}}, {"worker", {{0, "c:1"}}}};
+  EXPECT_TRUE(CheckSameView(own, {}, "ps 1").ok());
+  EXPECT_TRUE(CheckSameView({}, own, "ps 1").ok());
+  EXPECT_TRUE(CheckSameView(own, {{"ps", {{1, "b:1"}}}, {"worker", {{7, "d:1"}}}}, "ps 1").ok());
+  const absl::Status refused = CheckSameView(own, {{"ps", {{1, "x:9"}}}}, "worker 0");
+  EXPECT_EQ(ReasonOf(refused), Reason::kClusterMismatch);
+  EXPECT_EQ(refused.message(), "the TF_CONFIG of worker 0 says that ps 1 is at x:9, and the coordinator's says b:1. Give every task the same cluster");
+}
+
+TEST(ErrorTest, AProcessEndsWithTheCodeOfItsReason) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(MakeError(Reason::kWrongJob, "")), 78);
+  EXPECT_EQ(ExitCodeOf(MakeError(Reason::kNotAuthorized, "")), 77);
+  EXPECT_EQ(ExitCodeOf(MakeError(Reason::kPsLost, "")), 138);
+  EXPECT_EQ(ExitCodeOf(MakeError(Reason::kStaleEpoch, "")), 138);
+  EXPECT_EQ(ExitCodeOf(MakeError(Reason::kMemoryLimit, "")), 74);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 138);
+  EXPECT_EQ(ExitCodeOf(MarkUser(absl::UnavailableError("a step's own"))), 1);
+  EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), 65);
+  EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), 1);
+  EXPECT_EQ(ExitCodeOf(JobHasEnded(0, "")), 0);
+  EXPECT_EQ(ExitCodeOf(JobHasEnded(65, "")), 65);
+  EXPECT_EQ(ReasonOf(JobHasEnded(65, "")), Reason::kJobOver);
+}
+
 // ---- registration ------------------------------------------------------------------------------------------------------------------------------------
 
 class FakeCoordinator : public CoordinatorClient {
@@ -366,7 +403,8 @@ class RegistrarTest : public testing::Test {
   SimExecutor executor_{1};
   std::shared_ptr<FakeCoordinator> coordinator_ = std::make_shared<FakeCoordinator>(executor_);
   std::vector<int> over_;
-  std::shared_ptr<Registrar> registrar_ = Registrar::Create({}, coordinator_, executor_, [this](int code) { over_.push_back(code); });
+  std::string why_;
+  std::shared_ptr<Registrar> registrar_ = Registrar::Create({}, coordinator_, executor_, [this](int code, const std::string& why) { over_.push_back(code), why_ = why; });
 };
 
 TEST_F(RegistrarTest, RepeatsEveryTwoSecondsUntilAttached) {
@@ -416,6 +454,29 @@ TEST_F(RegistrarTest, ToldThatTheJobIsOverItSaysSoOnceAndEnds) {
   executor_.RunUntilIdle();
   EXPECT_EQ(over_, std::vector<int>{138});
   EXPECT_EQ(coordinator_->sent_at.size(), 1u);
+}
+
+TEST_F(RegistrarTest, RefusedForEverItSaysWhyOnceAndEnds) {
+  const std::pair<Reason, int> refusals[] = {{Reason::kWrongJob, 78}, {Reason::kVersionMismatch, 78}, {Reason::kClusterMismatch, 78}, {Reason::kDuplicateTask, 78}, {Reason::kNotAuthorized, 77}};
+  for (const auto& [reason, code] : refusals) {
+    over_.clear();
+    coordinator_->sent_at.clear();
+    coordinator_->answer = MakeError(reason, "this is why");
+    registrar_ = Registrar::Create({}, coordinator_, executor_, [this](int exit_code, const std::string& why) { over_.push_back(exit_code), why_ = why; });
+    registrar_->OnDetached();
+    executor_.RunFor(absl::Minutes(1));
+    EXPECT_EQ(over_, std::vector<int>{code}) << ReasonName(reason);
+    EXPECT_EQ(why_, "this is why");
+    EXPECT_EQ(coordinator_->sent_at.size(), 1u) << ReasonName(reason);
+  }
+}
+
+TEST_F(RegistrarTest, ARefusalForNowIsAskedAgain) {
+  coordinator_->answer = MakeError(Reason::kNotReady, "being found out");
+  registrar_->OnDetached();
+  executor_.RunFor(absl::Seconds(1));
+  EXPECT_GE(coordinator_->sent_at.size(), 3u);
+  EXPECT_TRUE(over_.empty());
 }
 
 TEST_F(RegistrarTest, EndsWithItsLastHandle) {

@@ -3,11 +3,17 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace divvy {
 namespace {
 
 constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
+constexpr char kExitCodeUrl[] = "divvy/exit_code";   // of JobHasEnded: a number in decimal; crosses no wire
+
+// Exit codes below 128 are permanent, those above worth another start (sysexits.h; Kubeflow's ExitCode policy).
+constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78, kExitTryAgain = 138;
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
 // a Cord holds in place.
@@ -141,6 +147,43 @@ bool IsTransient(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted: return detail.reason == Reason::kOverloaded;
     default: return false;
   }
+}
+
+std::optional<int> ExitCodeOf(Reason reason) {
+  switch (reason) {
+    case Reason::kVersionMismatch:
+    case Reason::kWrongJob:
+    case Reason::kDuplicateTask:
+    case Reason::kClusterMismatch: return kExitConfiguration;
+    case Reason::kNotAuthorized: return kExitNotAuthorized;
+    case Reason::kMemoryLimit: return kExitResources;
+    case Reason::kStaleEpoch:
+    case Reason::kSecondCoordinator:
+    case Reason::kWorkerLost:
+    case Reason::kPsLost: return kExitTryAgain;
+    case Reason::kStepGaveUp: return kExitPermanent;   // it ends every worker that runs it
+    default: return std::nullopt;
+  }
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  if (status.ok()) return 0;
+  const ErrorDetail detail = DetailOf(status);
+  if (detail.user) return kExitPermanent;
+  int told = 0;
+  if (const auto payload = status.GetPayload(kExitCodeUrl); payload && absl::SimpleAtoi(std::string(*payload), &told)) return told;
+  if (const std::optional<int> code = ExitCodeOf(detail.reason)) return *code;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable: return kExitTryAgain;
+    case absl::StatusCode::kDataLoss: return kExitCorruptData;
+    default: return kExitPermanent;
+  }
+}
+
+absl::Status JobHasEnded(int exit_code, absl::string_view message) {
+  absl::Status status = MakeError(Reason::kJobOver, message);
+  status.SetPayload(kExitCodeUrl, absl::Cord(absl::StrCat(exit_code)));
+  return status;
 }
 
 absl::Status EndOfData(absl::string_view message) { return MakeError(Reason::kEndOfData, message); }

@@ -71,6 +71,15 @@ absl::Status MarkUser(const absl::Status& status);
 // Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or ResourceExhausted with one that says so.
 bool IsTransient(const absl::Status& status);
 
+// What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.
+std::optional<int> ExitCodeOf(Reason reason);
+// What a coordinator exits with whose job ended with this status: 0 for OK; by its reason; else by its code (Unavailable: 138, DataLoss: 65), unless a step
+// function made it; else 1.
+int ExitCodeOf(const absl::Status& status);
+
+// A coordinator was started on a job that has ended (Reason::kJobOver): it exits with this code at once.
+absl::Status JobHasEnded(int exit_code, absl::string_view message);
+
 // The end of a dataset, as a step sees it.
 absl::Status EndOfData(absl::string_view message);
 inline bool IsEndOfData(const absl::Status& status) { return ReasonOf(status) == Reason::kEndOfData; }

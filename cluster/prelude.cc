@@ -16,7 +16,31 @@ absl::Status Refuse(Reason reason, const PreludeState& own, absl::string_view wh
   return MakeError(detail, absl::StrCat(JobNameText(own.role), " ", own.index, ": ", why));
 }
 
+std::string Text(ProtocolRange range) {
+  return range.oldest == range.newest ? absl::StrCat(range.newest) : absl::StrCat(range.oldest, " to ", range.newest);
+}
+
 }  // namespace
+
+absl::Status CheckProtocol(ProtocolRange theirs, const PreludeState& own) {
+  if (theirs.Meets(kOwnProtocol)) return absl::OkStatus();
+  return Refuse(Reason::kVersionMismatch, own, absl::StrCat("it speaks protocol version ", Text(kOwnProtocol), ", and the other side version ", Text(theirs),
+                                                            ". Run the same release of Divvy in every task"));
+}
+
+absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs, absl::string_view who) {
+  for (const auto& [job, tasks] : theirs) {
+    const auto own_tasks = own.find(job);
+    if (own_tasks == own.end()) continue;
+    for (const auto& [index, address] : tasks) {
+      const auto known = own_tasks->second.find(index);
+      if (known == own_tasks->second.end() || known->second == address) continue;
+      return MakeError(Reason::kClusterMismatch, absl::StrCat("the TF_CONFIG of ", who, " says that ", job, " ", index, " is at ", address, ", and the coordinator's says ",
+                                                              known->second, ". Give every task the same cluster"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckPrelude(const Fence& fence, const PreludeState& own, CallKind call) {
   const bool attach = call == CallKind::kAttach;

@@ -35,8 +35,15 @@ enum class CallKind : uint8_t {
 //   kNotReady           my state does not allow the call (never for Attach)
 //   kInvalid            an Attach whose job, epoch or coordinator is 0
 //
-// Every refusal carries role, index and epoch of the receiver. Pure. (Certificates and protocol versions are checked where a network is: rpc/.)
+// Every refusal carries role, index and epoch of the receiver. Pure. (Certificates are checked where a network is: rpc/.)
 absl::Status CheckPrelude(const Fence& fence, const PreludeState& own, CallKind call);
+
+// CLUSTER_MISMATCH, naming the task, both addresses and the fix, unless two tasks that both know an address know the same. Knowing less is no contradiction.
+// `who` is the owner of `theirs`. Pure.
+absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs, absl::string_view who);
+
+// VERSION_MISMATCH, naming both, unless the ranges meet. For Attach and Register. Pure.
+absl::Status CheckProtocol(ProtocolRange theirs, const PreludeState& own);
 
 }  // namespace divvy
 

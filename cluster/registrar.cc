@@ -1,15 +1,33 @@
 #include "cluster/registrar.h"
 
+#include <optional>
 #include <utility>
 
+#include "cluster/error.h"
+
 namespace divvy {
+namespace {
+
+// The code with which a refused task ends; nullopt: it asks again.
+std::optional<int> FinalCode(const absl::Status& refusal) {
+  switch (ReasonOf(refusal)) {
+    case Reason::kVersionMismatch:
+    case Reason::kWrongJob:
+    case Reason::kDuplicateTask:
+    case Reason::kClusterMismatch:
+    case Reason::kNotAuthorized: return ExitCodeOf(ReasonOf(refusal));
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<Registrar> Registrar::Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor,
-                                             std::function<void(int)> on_over) {
+                                             OnExit on_over) {
   return std::shared_ptr<Registrar>(new Registrar(std::move(options), std::move(coordinator), executor, std::move(on_over)));
 }
 
-Registrar::Registrar(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, std::function<void(int)> on_over)
+Registrar::Registrar(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, OnExit on_over)
     : options_(std::move(options)), coordinator_(std::move(coordinator)), executor_(executor), on_over_(std::move(on_over)), backoff_(options_.seed) {}
 
 void Registrar::OnAttached() {
@@ -40,19 +58,19 @@ void Registrar::Send(uint64_t generation) {
 
 void Registrar::OnReply(uint64_t generation, const absl::StatusOr<RegisterReply>& reply) {
   absl::Duration delay;
-  bool over = false;
+  const std::optional<int> exit_code = reply.ok() ? reply->over : FinalCode(reply.status());
   {
     MutexLock lock(mu_);
     if (over_ || generation != generation_) return;
+    over_ = exit_code.has_value();
     if (reply.ok()) {
-      over = over_ = reply->over.has_value();
       backoff_.Reset();
       delay = options_.every;
     } else {
       delay = backoff_.Next();
     }
   }
-  if (over) return on_over_(*reply->over);
+  if (exit_code) return on_over_(*exit_code, std::string(reply.status().message()));
   SendAfter(delay, generation);
 }
 

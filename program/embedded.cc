@@ -29,7 +29,7 @@ absl::Status Check(const EmbeddedOptions& options) {
 }
 
 // A task of a real cluster would exit; here its core is gone when the cluster is.
-void IgnoreExit(int) {}
+void IgnoreExit(int, const std::string&) {}
 
 }  // namespace
 

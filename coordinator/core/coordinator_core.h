@@ -4,7 +4,8 @@
 // through completions that run on the Executor's threads after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
 //
 // This version keeps no checkpoints (durability `checkpoint`): a lost parameter server, or a half applied step that no run can complete, ends the job with
-// Unavailable (Reason::kPsLost), and every later call gives that error again.
+// Unavailable (Reason::kPsLost), and every later call gives that error again. So do kStaleEpoch and kSecondCoordinator (another coordinator has the job) and
+// kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (attach, load, sync, the end), workers.cc (sessions, Steps streams, fences), steps.cc (queue, dispatch, reports, cancellation),
 // variables.cc (layout changes, direct reads and writes).
@@ -44,9 +45,12 @@ enum class Placement : uint8_t { kRoundRobin, kBalanced };
 struct CoordinatorOptions {
   Incarnation incarnation;                                // of this process life; not 0
   uint64_t job_seed = 1;                                  // initial values, shuffles and dropout follow from it
-  std::vector<std::string> ps_addresses;                  // of ps 0, 1, ...
+  std::optional<JobId> job;                               // of a job that the store does not know yet; none: random
+  std::vector<std::string> ps_addresses;                  // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
   std::map<int, std::string> worker_addresses;            // of those known in advance; others are learnt by Register
   int min_workers = 1;                                    // the job begins when so many are known
+  ClusterView cluster;                                    // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
+  std::map<std::string, std::string> program_flags;       // the program's own, name -> value: every worker is given them before its first step
   int queue_ahead = 2;                                    // steps that wait at a worker beside those it runs, so that dispatch costs nothing
   int64_t max_queued_steps = 262'144;                     // Schedule waits beyond
   int max_step_attempts = 10;
@@ -99,15 +103,20 @@ struct CoordinatorSnapshot {
     absl::Duration since;
   };
   std::vector<Wait> waits;                // longest first
+  bool draining = false;                  // Drain was called
 };
 
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
  public:
-  // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options; or the store's error. May block (the store).
+  // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
+  // the status is what it ended with. Or the store's error. May block (the store).
   // REQUIRES: the references outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<CoordinatorCore>> Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store);
 
   // ---- from the cluster ----
+  // Where a task is. Answers `over` from the end of the job on. Refusals, each with its fix: VERSION_MISMATCH; CLUSTER_MISMATCH (its TF_CONFIG contradicts ours,
+  // or there is no such ps index); DUPLICATE_TASK: the process that has this job and index has answered since, so it lives. NOT_READY, ask again: that is not
+  // known yet, or this coordinator is about to end. A task whose former process is dead is taken over at once.
   void Register(RegisterRequest request, Callback<RegisterReply> done);
 
   // ---- from the program: thread-safe, any number at once; `done` is called once ----
@@ -147,6 +156,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // REQUIRES: joined. The program makes no further calls.
   void EndJob(int exit_code, StatusCallback done);
 
+  // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later
+  // one, gets Cancelled (Reason::kJobOver), and `done` is called: the process may exit (143). Workers and ps are told nothing: they wait for the next
+  // coordinator. A job that is being ended is ended first.
+  void Drain(std::function<void()> done);
+
   CoordinatorSnapshot Snapshot();
   // Forgets all completions and timers: no call is answered any more. For a process about to end, and for the simulation's kill.
   void Abandon();
@@ -168,12 +182,22 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   class StepsListener;
 
   // ---- data ----
+  // Another process registers as a task that we know: whether the known one still lives is being found out.
+  struct Claim {
+    Incarnation by;
+    std::string address;
+    absl::Duration since;
+    bool answered = false;                        // the known one has: it lives
+  };
   struct Ps {
     int index = 0;
     std::string address;
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
+    int64_t max_commit_bytes = 0;                 // 0: any
     bool attached = false, ready = false;
+    uint64_t tries = 0;                           // of Attach: an answer to an older one, and its timer, are void
+    std::optional<Claim> claim;
     uint64_t acked_seq = 0;
     bool sync_outstanding = false, sync_wanted = false;
     std::optional<absl::Duration> silent_since;   // Clock::Elapsed() of the first of the calls that failed since the last answer
@@ -191,6 +215,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     int replicas = 1, slots = 1;
     State state = State::kDialing;
     bool attaching = false;                       // a call of Attach is under way
+    uint64_t tries = 0;                           // of Attach: an answer to an older one, and its timer, are void
+    std::string last_error;                       // of the last Attach that failed
+    std::optional<Claim> claim;
+    uint64_t pings = 0, pongs = 0;                // of this session
+    uint64_t claim_pings = 0;                     // `pings` before the claim: one more Pong than these was sent after it
     bool leaving = false;                         // drains: gets no more work
     SessionId session;                            // valid from kJoining on
     uint64_t join_seq = 0;                        // every ps knows the session when it acknowledged this Sync
@@ -280,9 +309,18 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row);
 
   // ---- lifecycle.cc ----
-  void Begin();
+  void BeginEpoch() DIVVY_REQUIRES(mu_);   // makes row_ durable, then dials
+  void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
+  void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachPs(int index) DIVVY_REQUIRES(mu_);
-  void OnPsAttached(int index, const PsAttachReply& reply);
+  void AttachPsLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
+  void OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
+  absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
+  void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
   void LoadPs(int index) DIVVY_REQUIRES(mu_);
   void OnPsLoaded(int index);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
@@ -290,14 +328,19 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
+  void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
   void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
   uint64_t WantSync() DIVVY_REQUIRES(mu_);   // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnSynced(int index, absl::StatusOr<SyncReply> reply);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
   void Tick();
+  void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
+  void DrainIfQuiet() DIVVY_REQUIRES(mu_);
+  void TellDrained() DIVVY_REQUIRES(mu_);
   void ShutDownTasks() DIVVY_REQUIRES(mu_);
   void OnShutDown() DIVVY_REQUIRES(mu_);
   Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const DIVVY_REQUIRES(mu_);
@@ -305,10 +348,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
 
   // ---- workers.cc ----
+  absl::Status AdmitWorker(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  absl::Status ContestWorker(Worker& worker, const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  void PingWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   Worker& KnownWorker(int index, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
-  void OnWorkerAttached(int index, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
+  void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
+  bool OnAttachRefused(const absl::Status& refusal) DIVVY_REQUIRES(mu_);   // true: that was the end of the job
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
@@ -381,6 +428,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   mutable Outbox outbox_;
   bool abandoned_ DIVVY_GUARDED_BY(mu_) = false;
   JobRow row_ DIVVY_GUARDED_BY(mu_);
+  bool epoch_durable_ DIVVY_GUARDED_BY(mu_) = false;             // nothing is sent in an epoch before
+  const absl::Duration began_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kAttaching;
   absl::Status job_error_ DIVVY_GUARDED_BY(mu_);                 // not OK: the job has failed
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
@@ -406,6 +455,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<std::shared_ptr<Step>> queue_ DIVVY_GUARDED_BY(mu_);
   std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);   // with an id, not closed
   std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
+  std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);   // for an id
   int64_t in_flight_ DIVVY_GUARDED_BY(mu_) = 0;                                    // steps in flight or being fenced
   double learning_rate_scale_ DIVVY_GUARDED_BY(mu_) = 1;
@@ -434,7 +484,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
 
+  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
+  std::vector<std::function<void()>> drained_ DIVVY_GUARDED_BY(mu_);
   std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);           // of EndJob
+  std::optional<int> over_ DIVVY_GUARDED_BY(mu_);                // the same, once it is durable: what who registers is told
   uint64_t ending_seq_ DIVVY_GUARDED_BY(mu_) = 0;
   StatusCallback ending_done_ DIVVY_GUARDED_BY(mu_);
   int shutdowns_waiting_ DIVVY_GUARDED_BY(mu_) = 0;

@@ -6,12 +6,19 @@
 #include "absl/strings/str_join.h"
 #include "base/breakable.h"
 #include "base/random.h"
+#include "base/status_macros.h"
+#include "cluster/prelude.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/refusals.h"
 
 namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
+
+std::string PsText(int index, const std::string& address) {
+  return address.empty() ? absl::StrCat("ps ", index) : absl::StrCat("ps ", index, " (", address, ")");
+}
 
 std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64Seconds(duration), " s"); }
 
@@ -31,47 +38,74 @@ absl::Status CoordinatorOptions::Validate() const {
   return absl::InvalidArgumentError(absl::StrCat("coordinator options: ", absl::StrJoin(problems, "; ")));
 }
 
+namespace {
+
+absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
+  if (row.state == JobRow::State::kNew) return absl::OkStatus();
+  if (options.job && *options.job != row.job) {
+    return MakeError(Reason::kWrongJob, absl::StrCat("the store holds job ", absl::Hex(row.job.value()), ", and --job_name makes it job ",
+                                                     absl::Hex(options.job->value()), ": give the --state_dir of that name, or an empty one"));
+  }
+  if (row.state == JobRow::State::kRunning) return absl::OkStatus();
+  return JobHasEnded(row.exit_code, absl::StrCat("job ", absl::Hex(row.job.value()), " has ended", row.exit_code == 0 ? "" : " with an error",
+                                                 ": there is nothing left to do. To run it again, give an empty --state_dir"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
                                                                         Store& store) {
   RETURN_IF_ERROR(options.Validate());
   ASSIGN_OR_RETURN(JobRow row, store.Load());
-  if (row.state == JobRow::State::kNew) row.job = JobId(MixSeeds(options.incarnation.value(), options.job_seed));
+  RETURN_IF_ERROR(CheckRow(row, options));
+  if (row.state == JobRow::State::kNew) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
   row.state = JobRow::State::kRunning;
   row.epoch = row.epoch.next();
   std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row));
-  core->Begin();
+  CoreLock lock(core->mu_, core->outbox_);
+  core->BeginEpoch();
+  core->ScheduleTick();
   return core;
 }
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row)
-    : options_(std::move(options)), executor_(executor), clock_(clock), dialer_(dialer), store_(store), row_(row), layout_(Layout::Empty()) {
+    : options_(std::move(options)), executor_(executor), clock_(clock), dialer_(dialer), store_(store), row_(row), began_(clock.Elapsed()),
+      layout_(Layout::Empty()) {
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += kIdBlock;
   next_resource_ = (row_.epoch.value() << 32) + 1;   // so that no epoch makes an id of another's
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
     Ps ps;
     ps.index = static_cast<int>(i);
-    ps.address = options_.ps_addresses[i];
-    ps.client = dialer_.ParameterServer(ps.address);
+    if (!options_.ps_addresses[i].empty()) Dial(ps, options_.ps_addresses[i]);
+    else NotePsSilent(ps, "it has not registered yet");
     ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), i));
     ps_.push_back(std::move(ps));
   }
 }
 
-void CoordinatorCore::Begin() {
-  MutexLock lock(mu_);
+void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
-  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+  epoch_durable_ = false;
+  store_.Put(row_, [weak = weak_from_this(), epoch = row_.epoch](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    self->Guarded([stored, epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
       if (!stored.ok()) return core.FailJob(stored);
+      if (epoch != core.row_.epoch) return;   // another has been begun meanwhile
+      core.epoch_durable_ = true;
       for (Ps& ps : core.ps_) core.AttachPs(ps.index);
       for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
-      for (auto& [index, worker] : core.workers_) core.AttachWorker(worker);
     })();
-    self->Tick();
   });
+}
+
+// Somebody has obeyed a later epoch than ours, and nothing has been done in ours yet.
+void CoordinatorCore::RestartEpoch(Epoch above) {
+  row_.epoch = std::max(row_.epoch, above).next();
+  next_resource_ = (row_.epoch.value() << 32) + 1;
+  for (Ps& ps : ps_) ps.attached = false;
+  BeginEpoch();
 }
 
 Task CoordinatorCore::Guarded(std::function<void(CoordinatorCore&)> body) {
@@ -93,31 +127,45 @@ Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
 
 // ---- attach and load ----
 
+void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
+  ps.address = address;
+  ps.client = dialer_.ParameterServer(address);
+  ps.incarnation = Incarnation();
+  ps.backoff.Reset();
+}
+
 void CoordinatorCore::AttachPs(int index) {
   Ps& ps = ps_[index];
-  if (ps.attached || phase_ == Phase::kFailed) return;
-  outbox_.Add([self = shared_from_this(), index, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
-    client->Attach(request, [weak = self->weak_from_this(), index](absl::StatusOr<PsAttachReply> reply) {
+  if (ps.attached || ps.client == nullptr || !epoch_durable_ || phase_ != Phase::kAttaching) return;
+  const uint64_t attempt = ++ps.tries;
+  outbox_.Add([self = shared_from_this(), index, attempt, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
+    client->Attach(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<PsAttachReply> reply) {
       const auto self = weak.lock();
       if (self == nullptr) return;
-      if (reply.ok()) return self->OnPsAttached(index, *reply);
-      self->Guarded([index, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (ReasonOf(error) == Reason::kWrongIncarnation && core.phase_ == Phase::kAttaching) core.ps_[index].incarnation = Incarnation();   // begins anew
-        if (const auto wait = core.OnPsFailure(core.ps_[index], error)) {
-          core.Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.AttachPs(index); });
-        }
-      })();
+      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsAttached(index, attempt, reply); })();
     });
   });
 }
 
-void CoordinatorCore::OnPsAttached(int index, const PsAttachReply& reply) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_) return;
+void CoordinatorCore::AttachPsLater(int index, absl::Duration wait) {
+  Later(wait, [index, attempt = ps_[index].tries](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.ps_[index].tries == attempt) core.AttachPs(index);
+  });
+}
+
+void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) {
   Ps& ps = ps_[index];
-  if (ps.attached) return;
+  if (ps.attached || ps.tries != attempt || phase_ != Phase::kAttaching) return;
+  if (ReasonOf(reply.status()) == Reason::kStaleEpoch) return RestartEpoch(DetailOf(reply.status()).epoch);
+  if (ReasonOf(reply.status()) == Reason::kWrongIncarnation) ps.incarnation = Incarnation();   // it begins anew
+  if (!reply.ok()) {
+    if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
+    return;
+  }
   ps.attached = true;
-  ps.incarnation = reply.incarnation;
+  ps.incarnation = reply->incarnation;
+  ps.max_commit_bytes = reply->max_commit_bytes;
+  ps.claim.reset();
   OnPsAnswer(ps);
   MaybeLoad();
 }
@@ -191,19 +239,91 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
   }
 }
 
+// ---- who registers ----
+
 void CoordinatorCore::Register(RegisterRequest request, Callback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
-  RegisterReply reply{row_.job, row_.epoch, exit_code_};
-  if (!abandoned_ && !exit_code_ && request.job == JobName::kPs && request.index >= 0 && request.index < static_cast<int>(ps_.size())) {
-    Ps& ps = ps_[request.index];
-    if (ps.attached && ps.incarnation != request.incarnation) PsLost(ps, "restarted");
-  } else if (!abandoned_ && !exit_code_ && request.job == JobName::kWorker && request.index >= 0) {
-    Worker& worker = KnownWorker(request.index, request.address);
-    if (worker.state != Worker::State::kDialing && worker.incarnation != request.incarnation) LoseWorker(worker, "it restarted");
-    MaybeLoad();
-    AttachWorker(worker);
+  absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
+  if (!over_) {
+    if (absl::Status refused = Admit(request); !refused.ok()) reply = std::move(refused);
   }
-  outbox_.Add([done = std::move(done), reply] { done(reply); });
+  outbox_.Add([done = std::move(done), reply = std::move(reply)] { done(reply); });
+}
+
+absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
+  if (abandoned_ || draining_ || phase_ == Phase::kFailed) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
+  RETURN_IF_ERROR(CheckRegister(request));
+  return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
+}
+
+absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) const {
+  PreludeState own;
+  own.role = JobName::kChief;
+  own.epoch = row_.epoch;
+  RETURN_IF_ERROR(CheckProtocol(request.protocol, own));
+  const bool known_job = request.job == JobName::kPs || request.job == JobName::kWorker;
+  if (!known_job || request.index < 0 || request.address.empty() || request.incarnation == Incarnation()) {
+    return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
+  }
+  if (request.job == JobName::kPs && request.index >= static_cast<int>(ps_.size())) {
+    return MakeError(Reason::kClusterMismatch, absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
+                                                            " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
+  }
+  return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
+}
+
+absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
+  Ps& ps = ps_[request.index];
+  if (!ps.attached) {
+    // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
+    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) Dial(ps, request.address);
+    AttachPs(ps.index);
+    return absl::OkStatus();
+  }
+  if (ps.incarnation == request.incarnation) return absl::OkStatus();
+  if (!ps.claim || ps.claim->by != request.incarnation) {
+    ps.claim = Claim{request.incarnation, request.address, clock_.Elapsed()};
+    ProbePs(ps);
+  }
+  if (ps.claim->answered) return RunsAlready(request, ps.address);
+  return MayRunAlready(request, ps.address);
+}
+
+// Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
+void CoordinatorCore::ProbePs(Ps& ps) {
+  outbox_.Add([self = shared_from_this(), index = ps.index, target = ps.incarnation, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
+    client->Attach(request, [weak = self->weak_from_this(), index, target](absl::StatusOr<PsAttachReply> reply) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->Guarded([index, target, answer = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (core.ps_[index].claim && core.ps_[index].incarnation == target) core.OnProbed(core.ps_[index], answer);
+      })();
+    });
+  });
+}
+
+void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
+  const Reason reason = ReasonOf(answer);
+  const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone;   // nobody listens where it was
+  if (reason == Reason::kWrongIncarnation || refused || clock_.Elapsed() - ps.claim->since > options_.worker_silence) return PsGone(ps);
+  if (answer.ok() || reason != Reason::kNone) {
+    ps.claim->answered = true;
+  } else {
+    Later(absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      if (core.ps_[index].claim && !core.ps_[index].claim->answered) core.ProbePs(core.ps_[index]);
+    });
+  }
+}
+
+// The process we knew is no more. Before anything stood on it, its successor takes its place.
+void CoordinatorCore::PsGone(Ps& ps) {
+  if (phase_ != Phase::kAttaching && phase_ != Phase::kLoading) return PsLost(ps, "restarted");
+  phase_ = Phase::kAttaching;
+  ps.attached = ps.ready = false;
+  ps.incarnation = Incarnation();
+  if (ps.claim) Dial(ps, ps.claim->address);
+  ps.claim.reset();
+  AttachPs(ps.index);
 }
 
 // ---- the watch on parameter servers ----
@@ -212,22 +332,32 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return std::nullopt;
   const Reason reason = ReasonOf(error);
   if (reason == Reason::kWrongIncarnation && phase_ != Phase::kAttaching) {
-    PsLost(ps, "restarted");
+    PsGone(ps);
     return std::nullopt;
   }
   if (!IsTransient(error) && reason != Reason::kWrongIncarnation) {
-    FailJob(error);
+    FailJob(WithRemedy(error));
     return std::nullopt;
   }
-  const absl::Duration now = clock_.Elapsed();
-  if (!ps.silent_since) ps.silent_since = now;
-  ps.last_error = std::string(error.message());
+  NotePsSilent(ps, error.message());
   return ps.backoff.Next();
+}
+
+void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
+  if (!ps.silent_since) ps.silent_since = clock_.Elapsed();
+  ps.last_error = std::string(why);
 }
 
 void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
   FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone and this job keeps no checkpoints. ",
                                                   "Start the program again.")));
+}
+
+void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
+  if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
+  const std::string silence = absl::StrCat("did not answer for ", Seconds(now - *ps.silent_since), " (", ps.last_error, ")");
+  if (phase_ != Phase::kAttaching && phase_ != Phase::kLoading) return PsLost(ps, silence);
+  FailJob(MakeError(Reason::kPsLost, absl::StrCat(PsText(ps.index, ps.address), " ", silence, ". Start it, or give it longer with --ps_timeout")));
 }
 
 uint64_t CoordinatorCore::WantSync() {
@@ -275,6 +405,7 @@ void CoordinatorCore::OnSynced(int index, absl::StatusOr<SyncReply> reply) {
     return;
   }
   OnPsAnswer(ps);
+  if (reply->draining && phase_ == Phase::kRunning) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
   NoteFences(ps, *reply);
   const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
@@ -308,16 +439,16 @@ void CoordinatorCore::Tick() {
   CoreLock lock(mu_, outbox_);
   if (abandoned_ || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   const absl::Duration now = clock_.Elapsed();
-  for (Ps& ps : ps_) {
-    if (ps.silent_since && now - *ps.silent_since > options_.ps_timeout) {
-      return PsLost(ps, absl::StrCat("did not answer for ", Seconds(now - *ps.silent_since), " (", ps.last_error, ")"));
-    }
-  }
+  for (const Ps& ps : ps_) CheckPs(ps, now);
   if (phase_ == Phase::kRunning || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
   Pump();
-  Later(kTick, [weak = weak_from_this()](CoordinatorCore& core) {
-    core.outbox_.Add([weak] {
+  ScheduleTick();
+}
+
+void CoordinatorCore::ScheduleTick() {
+  outbox_.Add([this, weak = weak_from_this()] {
+    executor_.PostAfter(kTick, [weak] {
       if (const auto self = weak.lock()) self->Tick();
     });
   });
@@ -340,6 +471,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (LayoutJob& job : layout_jobs_) fail(job.done);
   for (auto& [id, write] : open_writes_) fail(write->done);
   for (auto& write : waiting_writes_) fail(write->done);
+  for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
   fail(ending_done_);
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_steps_) steps.push_back(step);
@@ -349,8 +481,27 @@ void CoordinatorCore::FailJob(absl::Status error) {
     if (step->result) outbox_.Add([result = std::move(step->result), error = job_error_] { result(error); });
   }
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
-  open_writes_.clear(), waiting_writes_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
+  open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
   in_flight_ = 0;
+  TellDrained();
+}
+
+void CoordinatorCore::Drain(std::function<void()> done) {
+  CoreLock lock(mu_, outbox_);
+  draining_ = true;
+  drained_.push_back(std::move(done));
+  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return TellDrained();
+  DrainIfQuiet();
+}
+
+void CoordinatorCore::DrainIfQuiet() {
+  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
+  FailJob(MakeError(Reason::kJobOver, "the coordinator was asked to end: what was in flight has been finished, what was queued has not been begun"));
+}
+
+void CoordinatorCore::TellDrained() {
+  for (auto& done : drained_) outbox_.Add(std::move(done));
+  drained_.clear();
 }
 
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
@@ -366,10 +517,12 @@ void CoordinatorCore::FinishEnding() {
   if (ending_seq_ == 0 || !AllAcknowledged(ending_seq_)) return;
   ending_seq_ = 0;
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
+  row_.exit_code = *exit_code_;
   store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
     if (const auto self = weak.lock()) {
       self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
         if (!stored.ok()) return core.FailJob(stored);
+        core.over_ = core.exit_code_;
         core.ShutDownTasks();
       })();
     }
@@ -404,6 +557,7 @@ void CoordinatorCore::OnShutDown() {
   }
   phase_ = Phase::kOver;
   outbox_.Add([done = std::move(ending_done_)] { done(absl::OkStatus()); });
+  TellDrained();
 }
 
 void CoordinatorCore::Abandon() {
@@ -413,6 +567,8 @@ void CoordinatorCore::Abandon() {
   std::deque<WaitingSchedule> schedules;
   std::deque<std::shared_ptr<RunState>> runs;
   std::deque<std::shared_ptr<Step>> queue;
+  std::set<std::shared_ptr<DirectRead>> reads;
+  std::vector<std::function<void()>> drained;
   MutexLock lock(mu_);
   abandoned_ = true;
   when_running.swap(when_running_);
@@ -421,6 +577,8 @@ void CoordinatorCore::Abandon() {
   schedules.swap(waiting_schedules_);
   runs.swap(runs_);
   queue.swap(queue_);
+  reads.swap(open_reads_);
+  drained.swap(drained_);
 }
 
 // ---- looking in ----
@@ -429,11 +587,14 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   std::vector<CoordinatorSnapshot::Wait> waits;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : ps_) {
-    if (ps.silent_since) waits.push_back({absl::StrCat("ps ", ps.index, " (", ps.address, "): ", ps.last_error), now - *ps.silent_since});
+    if (ps.silent_since) waits.push_back({absl::StrCat(PsText(ps.index, ps.address), ": ", ps.last_error), now - *ps.silent_since});
+  }
+  if (phase_ == Phase::kAttaching && static_cast<int>(workers_.size()) < options_.min_workers) {
+    waits.push_back({absl::StrCat(workers_.size(), " of ", options_.min_workers, " workers have registered"), now - began_});
   }
   for (const auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady && !worker.leaving) {
-      waits.push_back({absl::StrCat("worker ", index, " (", worker.address, ")"), now - worker.last_heard});
+      waits.push_back({absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
     } else if (worker.pong.blocked_on_ps) {
       waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
     }
@@ -471,6 +632,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() {
     snapshot.progress = progress;
   }
   snapshot.waits = Waits();
+  snapshot.draining = draining_;
   return snapshot;
 }
 

@@ -199,6 +199,7 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
 
 void CoordinatorCore::Pump() {
   if (phase_ != Phase::kRunning) return;
+  if (draining_) return DrainIfQuiet();
   MaybeRaise();
   while (!waiting_writes_.empty() && MayGiveId()) {
     std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());

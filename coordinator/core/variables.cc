@@ -297,16 +297,13 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, Callback<std::vector
   read->done = std::move(done);
   for (const auto& [ps, parts] : read->plan.parts()) read->requests[ps].parts = parts;
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
+  open_reads_.insert(read);
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
 }
 
 void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) {
   const auto request = read->requests.find(ps);
-  if (request == read->requests.end()) return;
-  if (phase_ == Phase::kFailed) {
-    read->requests.clear();
-    return outbox_.Add([read, error = job_error_] { read->done(error); });
-  }
+  if (request == read->requests.end() || phase_ == Phase::kFailed) return;
   request->second.fence = FenceFor(ps_[ps].incarnation);
   outbox_.Add([self = shared_from_this(), read, ps, client = ps_[ps].client, request = request->second] {
     client->Pull(request, [weak = self->weak_from_this(), read, ps](absl::StatusOr<PullReply> reply) {
@@ -317,17 +314,19 @@ void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) 
 
 void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || read->requests.count(ps) == 0) return;
+  if (abandoned_ || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;   // answered, or the job has failed
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps_[ps], reply.status())) {
-      return Later(*wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
+      Later(*wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
     }
-    return SendRead(read, ps);   // the job has failed: answers with its error
+    return;
   }
   OnPsAnswer(ps_[ps]);
   read->requests.erase(ps);
   read->replies[ps] = *std::move(reply);
-  if (read->requests.empty()) outbox_.Add([read] { read->done(read->plan.Assemble(read->replies)); });
+  if (!read->requests.empty()) return;
+  open_reads_.erase(read);
+  outbox_.Add([read] { read->done(read->plan.Assemble(read->replies)); });
 }
 
 }  // namespace divvy

@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/refusals.h"
 
 namespace divvy {
 
@@ -26,6 +28,39 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
   const uint64_t connection_;
 };
 
+// ---- who registers ----
+
+absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
+  const auto known = workers_.find(request.index);
+  if (known != workers_.end() && known->second.state != Worker::State::kDialing && known->second.incarnation != request.incarnation) {
+    RETURN_IF_ERROR(ContestWorker(known->second, request));
+  }
+  Worker& worker = KnownWorker(request.index, request.address);
+  MaybeLoad();
+  worker.backoff.Reset();   // it is there
+  AttachWorker(worker);
+  return absl::OkStatus();
+}
+
+// Another process registers as a worker that has a session. OK: the one with the session is gone.
+absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterRequest& request) {
+  if (worker.broken_since) {
+    LoseWorker(worker, "it restarted");
+    return absl::OkStatus();
+  }
+  if (!worker.claim || worker.claim->by != request.incarnation) {
+    worker.claim = Claim{request.incarnation, request.address, clock_.Elapsed()};
+    worker.claim_pings = worker.pings;
+    PingWorker(worker);
+  }
+  return worker.claim->answered ? RunsAlready(request, worker.address) : MayRunAlready(request, worker.address);
+}
+
+void CoordinatorCore::PingWorker(Worker& worker) {
+  ++worker.pings;
+  Send(worker, Ping{});
+}
+
 CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::string& address) {
   Worker& worker = workers_[index];
   if (worker.client == nullptr || worker.address != address) {
@@ -33,6 +68,8 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
     worker.index = index;
     worker.address = address;
     worker.client = dialer_.Worker(address);
+    worker.attaching = false;
+    ++worker.tries;   // what is under way to the other address is void
     worker.last_heard = clock_.Elapsed();
     worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
   }
@@ -45,31 +82,59 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   if (phase_ != Phase::kRunning || worker.attaching || worker.state != Worker::State::kDialing) return;
   worker.attaching = true;
   worker.leaving = false;
+  const uint64_t attempt = ++worker.tries;
   const SessionId session(next_session_++);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
-  for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation});
+  for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
   request.layout = layout_;
   request.job_seed = options_.job_seed;
   request.num_workers = static_cast<int>(workers_.size());
-  outbox_.Add([self = shared_from_this(), index = worker.index, session, client = worker.client, request = std::move(request)] {
-    client->Attach(request, [weak = self->weak_from_this(), index, session](absl::StatusOr<WorkerAttachReply> reply) {
-      if (const auto self = weak.lock()) self->OnWorkerAttached(index, session, std::move(reply));
+  request.program_flags = options_.program_flags;
+  outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session, client = worker.client, request = std::move(request)] {
+    client->Attach(request, [weak = self->weak_from_this(), index, attempt, session](absl::StatusOr<WorkerAttachReply> reply) {
+      if (const auto self = weak.lock()) self->OnWorkerAttached(index, attempt, session, std::move(reply));
     });
   });
 }
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
-  Later(worker.backoff.Next(), [index = worker.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.AttachWorker(core.workers_[index]); });
+  Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (Worker& worker = core.workers_[index]; worker.tries == attempt) core.AttachWorker(worker);
+  });
 }
 
-void CoordinatorCore::OnWorkerAttached(int index, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
+// The errors of one worker are its own: it is waited for, with its words on the live line. Two concern the job.
+bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
+  if (ReasonOf(refusal) == Reason::kWrongJob) {
+    FailJob(WithRemedy(refusal));
+    return true;
+  }
+  if (ReasonOf(refusal) != Reason::kStaleEpoch) return false;
+  // It has obeyed a coordinator that came after ours, or one whose store is lost: the next start goes beyond it.
+  JobRow row = row_;
+  row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
+  store_.Put(row, [weak = weak_from_this(), refusal](absl::Status) {
+    if (const auto self = weak.lock()) {
+      self->Guarded([refusal](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(WithRemedy(refusal)); })();
+    }
+  });
+  return true;
+}
+
+void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || phase_ != Phase::kRunning) return;
   Worker& worker = workers_[index];
+  if (abandoned_ || phase_ != Phase::kRunning || worker.tries != attempt) return;
   worker.attaching = false;
-  if (!reply.ok()) return AttachWorkerLater(worker);
+  worker.last_error = std::string(reply.status().message());
+  if (!reply.ok()) {
+    if (!OnAttachRefused(reply.status())) AttachWorkerLater(worker);
+    return;
+  }
   worker.backoff.Reset();
+  worker.claim.reset();
+  worker.pings = worker.pongs = 0;
   worker.incarnation = reply->incarnation;
   worker.replicas = std::max(1, reply->replicas);
   worker.slots = std::max(1, reply->slots);
@@ -134,7 +199,7 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   worker.stream->Disconnect();
   const absl::Duration now = clock_.Elapsed();
   if (!worker.broken_since) worker.broken_since = now;
-  if (now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
+  if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
   Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     Worker& worker = core.workers_[index];
     if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
@@ -154,6 +219,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     }
   } else if (auto* pong = std::get_if<Pong>(&message)) {
     worker.pong = std::move(*pong);
+    if (++worker.pongs > worker.claim_pings && worker.claim) worker.claim->answered = true;
   } else if (std::holds_alternative<Draining>(message)) {
     worker.leaving = true;
   }
@@ -182,7 +248,7 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   }
   if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
   if (worker.run_time > options_.step_deadline) Send(worker, CancelSteps{{worker.in_flight.front()->id}});
-  Send(worker, Ping{});
+  PingWorker(worker);
 }
 
 void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
@@ -195,6 +261,8 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   worker.state = Worker::State::kDialing;   // from here on its session is not told to any ps
   worker.stream = nullptr;
   worker.broken_since.reset();
+  worker.claim.reset();
+  worker.last_error = std::string(why);
   worker.run_time = absl::ZeroDuration();
   if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
   worker.connection_number = 0;

@@ -10,6 +10,11 @@
 #include "ps_server/core/runs.h"
 
 namespace divvy {
+namespace {
+
+constexpr int kExitDrained = 143;
+
+}  // namespace
 
 absl::Status ParameterServerOptions::Validate() const {
   std::vector<std::string> problems;
@@ -20,36 +25,38 @@ absl::Status ParameterServerOptions::Validate() const {
   if (block_bytes <= 0) problems.push_back(absl::StrCat("block_bytes is ", block_bytes, ", and must be above 0"));
   if (register_every <= absl::ZeroDuration()) problems.push_back("register_every must be above 0");
   if (coordinator_silence <= absl::ZeroDuration()) problems.push_back("coordinator_silence must be above 0");
+  if (drain_notice <= absl::ZeroDuration()) problems.push_back("drain_notice must be above 0");
+  if (max_commit_bytes < 0) problems.push_back(absl::StrCat("max_commit_bytes is ", max_commit_bytes, ", and must not be negative"));
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));
 }
 
 absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(ParameterServerOptions options, Executor& executor,
                                                                                 std::shared_ptr<CoordinatorClient> coordinator,
-                                                                                std::function<void(int)> on_shutdown) {
+                                                                                OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  std::shared_ptr<ParameterServerCore> core(new ParameterServerCore(std::move(options), executor, std::move(on_shutdown)));
+  std::shared_ptr<ParameterServerCore> core(new ParameterServerCore(std::move(options), executor, std::move(on_exit)));
   if (coordinator != nullptr) core->StartRegistrar(std::move(coordinator));
   return core;
 }
 
-ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, std::function<void(int)> on_shutdown)
+ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit)
     : options_(std::move(options)),
       executor_(executor),
-      on_shutdown_(std::move(on_shutdown)),
+      on_exit_(std::move(on_exit)),
       job_(options_.job),
       shards_(std::make_shared<const ShardTable>()) {}
 
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
-  options.request = {JobName::kPs, options_.index, options_.incarnation, options_.address, 1};
+  options.request = {JobName::kPs, options_.index, options_.incarnation, options_.address, 1, options_.cluster, kOwnProtocol, options_.build};
   options.every = options_.register_every;
   options.seed = options_.seed;
-  registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_, [weak = weak_from_this()](int exit_code) {
+  registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_, [weak = weak_from_this()](int exit_code, std::string why) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     CoreLock lock(self->mu_, self->outbox_);
-    self->BeginShutdown(exit_code);
+    self->BeginShutdown(exit_code, std::move(why));
   });
   registrar_->OnDetached();
   WatchCoordinator();
@@ -113,6 +120,7 @@ absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
 void ParameterServerCore::Attach(PsAttachRequest request, Callback<PsAttachReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckPrelude(request.fence, Prelude(true), CallKind::kAttach);
+  if (status.ok()) status = CheckProtocol(request.protocol, Prelude(true));
   if (status.ok() && exit_code_) status = Refusal(Reason::kNotReady, "shutting down");
   if (!status.ok()) return Answer(done, std::move(status));
   Heard();
@@ -140,6 +148,7 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
   reply.horizon = horizon_;
   reply.remembered = applied_.Applied();
   reply.memory_bytes = memory_bytes_;
+  reply.max_commit_bytes = options_.max_commit_bytes;
   return reply;
 }
 
@@ -204,7 +213,9 @@ void ParameterServerCore::Sync(SyncRequest request, Callback<SyncReply> done) {
 
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   applied_.ForgetClosed(horizon_);
-  return {request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, exit_code_.has_value()};
+  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, draining_ || exit_code_};
+  if (draining_ && !exit_code_) exit_code_ = kExitDrained;   // told: carried out behind the answer
+  return reply;
 }
 
 void ParameterServerCore::AnswerHeld() {
@@ -222,6 +233,7 @@ void ParameterServerCore::AnswerHeld() {
       else Answer(sync->done, status);
     }
   }
+  AnswerShutdowns();   // a drain ends once it has been told
 }
 
 // ---- Shutdown ----------------------------------------------------------------------------------------------------------------------------------------
@@ -232,12 +244,31 @@ void ParameterServerCore::Shutdown(ShutdownRequest request, Callback<ShutdownRep
   if (!status.ok()) return Answer(done, std::move(status));
   const int exit_code = request.exit_code;
   held_shutdowns_.push_back({std::move(request), std::move(done)});
-  BeginShutdown(exit_code);
+  BeginShutdown(exit_code, "");
 }
 
-void ParameterServerCore::BeginShutdown(int exit_code) {
-  if (!exit_code_) exit_code_ = exit_code;
+void ParameterServerCore::BeginShutdown(int exit_code, std::string why) {
+  if (!exit_code_) {
+    exit_code_ = exit_code;
+    exit_why_ = std::move(why);
+  }
   AnswerShutdowns();
+}
+
+void ParameterServerCore::Drain() {
+  CoreLock lock(mu_, outbox_);
+  if (draining_ || exit_code_) return;
+  draining_ = true;
+  exit_why_ = "asked to end";
+  if (state_ != PsState::kReady) return BeginShutdown(kExitDrained, exit_why_);   // nobody counts on it
+  outbox_.Add([this, weak = weak_from_this()] {
+    executor_.PostAfter(options_.drain_notice, [weak] {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      CoreLock lock(self->mu_, self->outbox_);
+      self->BeginShutdown(kExitDrained, self->exit_why_);
+    });
+  });
 }
 
 void ParameterServerCore::AnswerShutdowns() {
@@ -246,7 +277,7 @@ void ParameterServerCore::AnswerShutdowns() {
   held_shutdowns_.clear();
   if (shutdown_told_) return;
   shutdown_told_ = true;
-  if (on_shutdown_) outbox_.Add([on_shutdown = on_shutdown_, exit_code = *exit_code_] { on_shutdown(exit_code); });
+  if (on_exit_) outbox_.Add([on_exit = on_exit_, exit_code = *exit_code_, why = exit_why_] { on_exit(exit_code, why); });
 }
 
 // ---- What can be seen --------------------------------------------------------------------------------------------------------------------------------
@@ -268,6 +299,7 @@ ParameterServerSnapshot ParameterServerCore::Inspect() const {
   snapshot.memory_bytes = memory_bytes_ + creating_bytes_;
   snapshot.running = running_.size();
   snapshot.queued = queued_;
+  snapshot.draining = draining_ && !exit_code_;
   snapshot.shutting_down = exit_code_.has_value();
   for (const auto& [key, shard] : *shards_) snapshot.shards[key] = {shard->spec().name, shard->version, shard->Copy().value_or(Tensor())};
   return snapshot;
@@ -278,7 +310,7 @@ uint64_t ParameterServerCore::StateHash() const {
   uint64_t hash = static_cast<uint64_t>(now.state);
   const auto add = [&hash](uint64_t value) { hash = MixSeeds(hash, value); };
   for (uint64_t value : {now.job.value(), now.epoch.value(), now.lineage.value(), now.layout_version, now.layout_hash, now.applied_seq}) add(value);
-  for (uint64_t value : {now.horizon.next.value(), now.horizon.finished_steps, uint64_t{now.shutting_down}}) add(value);
+  for (uint64_t value : {now.horizon.next.value(), now.horizon.finished_steps, uint64_t{now.shutting_down} + 2 * uint64_t{now.draining}}) add(value);
   for (EntryId id : now.horizon.open) add(id.value());
   for (SessionId session : now.sessions) add(session.value());
   for (const RememberedEntry& entry : now.remembered) add(MixSeeds(entry.id.value(), static_cast<uint64_t>(entry.participants)));

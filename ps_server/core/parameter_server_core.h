@@ -47,11 +47,15 @@ struct ParameterServerOptions {
   Incarnation incarnation;                                                // of this process life; not 0
   JobId job;                                                              // 0: that of the first Attach
   std::string address;                                                    // where the coordinator can dial it; not empty
+  ClusterView cluster;                                                    // what its TF_CONFIG says, for the coordinator to compare; may be empty
+  std::string build;                                                      // version and commit of the binary, for messages; may be empty
+  int64_t max_commit_bytes = 0;                                           // the largest commit it takes, told to all: --commit_buffer_bytes. 0: any
   int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();       // of all shards together; a create beyond it is refused. > 0
   int64_t block_bytes = 1 << 20;                                          // whole rows up to this, at least one, are read and written as one. > 0
   uint64_t seed = 1;                                                      // of the jitter of its waits
   absl::Duration register_every = absl::Seconds(2);                       // while not attached
   absl::Duration coordinator_silence = absl::Seconds(5);                  // nothing heard for so long: registers again
+  absl::Duration drain_notice = absl::Seconds(2);                         // what Drain waits for a Sync in which the coordinator can be told
   bool record_history = false;                                            // for tests: Inspect() tells every id applied in the lineage. Grows without bound
 
   // InvalidArgument with every problem at once.
@@ -78,6 +82,7 @@ struct ParameterServerSnapshot {
   size_t running = 0;                        // commits that are being applied
   size_t queued = 0;                         // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
+  bool draining = false;      // asked to end, and not yet sure that the coordinator knows
   bool shutting_down = false;
 };
 
@@ -85,10 +90,11 @@ struct ParameterServerSnapshot {
 class ParameterServerCore : public std::enable_shared_from_this<ParameterServerCore> {
  public:
   // Begins empty and registers with `coordinator` until attached, and again when nothing was heard for a while (null: somebody else knows the address).
-  // `on_shutdown` is called once, when a Shutdown has been carried out or the coordinator said that the job is over. InvalidArgument: the options.
+  // `on_exit` is called once: a Shutdown has been carried out, the coordinator said that the job is over, it refuses this task for ever (registrar.h), or a
+  // Drain is complete (143). InvalidArgument: the options.
   // REQUIRES: `executor` outlives all handles.
   static absl::StatusOr<std::shared_ptr<ParameterServerCore>> Start(ParameterServerOptions options, Executor& executor,
-                                                                    std::shared_ptr<CoordinatorClient> coordinator, std::function<void(int exit_code)> on_shutdown);
+                                                                    std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit);
 
   // Obeys `fence.epoch` if it is higher: no session may commit, READY becomes FROZEN. Answers when no apply of an older epoch is running; what waits for a
   // shard then is refused at its turn. So the reply is the last word of all older epochs. A newer Attach meanwhile: STALE_EPOCH.
@@ -119,8 +125,12 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // in a circle.
   void Commit(CommitRequest request, Callback<CommitReply> done);
 
-  // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_shutdown.
+  // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
   void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
+
+  // The process was asked to end (SIGTERM): tells the coordinator in the next Sync reply (waits for one at most drain_notice), then ends as by a Shutdown, with
+  // 143. What it holds is lost with it.
+  void Drain();
 
   ParameterServerSnapshot Inspect() const;
   // Of all that requests can change: equal before and after a repeated or refused request.
@@ -141,7 +151,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   using HeldShutdown = HeldCall<ShutdownRequest, ShutdownReply>;
   using HeldCreate = HeldCall<CreateShardsRequest, LayoutReply>;
 
-  ParameterServerCore(ParameterServerOptions options, Executor& executor, std::function<void(int)> on_shutdown);
+  ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit);
   void StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator);
   void WatchCoordinator();
   void Look();
@@ -167,7 +177,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   bool ObsoleteRunning() const DIVVY_REQUIRES(mu_);
   void AnswerHeld() DIVVY_REQUIRES(mu_);
   void AnswerShutdowns() DIVVY_REQUIRES(mu_);
-  void BeginShutdown(int exit_code) DIVVY_REQUIRES(mu_);
+  void BeginShutdown(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
 
   // Shards and reads.
   void EnterCreate(HeldCreate call) DIVVY_REQUIRES(mu_);
@@ -197,7 +207,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   const ParameterServerOptions options_;
   Executor& executor_;
-  const std::function<void(int)> on_shutdown_;
+  const OnExit on_exit_;
   std::shared_ptr<Registrar> registrar_;   // null without a coordinator client; set before anybody else has a handle
 
   Outbox outbox_;
@@ -228,6 +238,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
   std::vector<HeldShutdown> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
   std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);   // of a shutdown that has begun
+  std::string exit_why_ DIVVY_GUARDED_BY(mu_);
+  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;
   bool heard_ DIVVY_GUARDED_BY(mu_) = false;             // from the coordinator since the last look
 };

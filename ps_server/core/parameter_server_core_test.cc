@@ -74,7 +74,7 @@ class Server {
     options.incarnation = kPs;
     options.address = "embedded:ps/0";
     options.record_history = true;
-    core = *ParameterServerCore::Start(options, executor, std::move(coordinator), [this](int code) { exits.push_back(code); });
+    core = *ParameterServerCore::Start(options, executor, std::move(coordinator), [this](int code, const std::string&) { exits.push_back(code); });
   }
   static ParameterServerOptions SmallBlocks(int64_t bytes = 16) {
     ParameterServerOptions options;
@@ -815,7 +815,7 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   options.incarnation = kPs;
   options.address = "embedded:ps/3";
   std::vector<int> exits;
-  auto core = *ParameterServerCore::Start(options, executor, coordinator, [&](int code) { exits.push_back(code); });
+  auto core = *ParameterServerCore::Start(options, executor, coordinator, [&](int code, const std::string&) { exits.push_back(code); });
   executor.RunFor(absl::Seconds(7));
   EXPECT_EQ(coordinator->seen.size(), 4u) << "at 0, 2, 4 and 6 s";
   EXPECT_EQ(coordinator->seen[0].job, JobName::kPs);

@@ -259,7 +259,7 @@ void Cluster::StartPs(int index) {
   options.record_history = true;
   options.block_bytes = 16;   // several blocks a shard, so that pulls, fences and crashes fall between them
   Process* const raw = process.get();
-  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [raw](int code) { raw->exit_code = code; });
+  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [raw](int code, const std::string&) { raw->exit_code = code; });
   process->node->core = process->ps;
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
   ps_[index] = raw;
@@ -286,7 +286,7 @@ void Cluster::StartWorker(int index, int life) {
   options.seed = random_.Next();
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
-                                       [raw](int code) { raw->exit_code = code; });
+                                       [raw](int code, const std::string&) { raw->exit_code = code; });
   process->node->core = process->worker;
   workers_[index] = raw;
   lives_[index] = life;

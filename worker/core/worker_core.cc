@@ -53,23 +53,24 @@ class WorkerCore::Listener : public StreamListener<ToWorker> {
 // ---- life --------------------------------------------------------------------------------------------------------------------------------------------
 
 WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
-                       std::function<void(int)> on_shutdown)
+                       OnExit on_exit)
     : options_(std::move(options)), executor_(executor), clock_(clock), runner_(runner), inputs_(inputs), dialer_(dialer),
-      on_shutdown_(std::move(on_shutdown)), last_contact_(clock.Elapsed()) {}
+      on_exit_(std::move(on_exit)), last_contact_(clock.Elapsed()) {}
 
 WorkerCore::~WorkerCore() { Abandon(); }
 
 absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
-                                                              Dialer& dialer, CoordinatorClient* coordinator, std::function<void(int)> on_shutdown) {
+                                                              Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  std::shared_ptr<WorkerCore> core(new WorkerCore(std::move(options), executor, clock, runner, inputs, dialer, std::move(on_shutdown)));
+  std::shared_ptr<WorkerCore> core(new WorkerCore(std::move(options), executor, clock, runner, inputs, dialer, std::move(on_exit)));
   CoreLock lock(core->mu_, core->outbox_);
   if (coordinator != nullptr) {
     const WorkerOptions& own = core->options_;
-    Registrar::Options registration{{JobName::kWorker, own.index, own.incarnation, own.address, own.replicas}, own.register_every, own.seed};
+    Registrar::Options registration{{JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build},
+                                    own.register_every, own.seed};
     const std::shared_ptr<CoordinatorClient> borrowed(std::shared_ptr<void>(), coordinator);
-    core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code) {
-      if (const auto self = weak.lock()) self->OnJobOver(exit_code);
+    core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code, std::string why) {
+      if (const auto self = weak.lock()) self->OnJobOver(exit_code, std::move(why));
     });
   }
   core->RegisterIfWanted();
@@ -89,8 +90,10 @@ void WorkerCore::Tick() {
   CoreLock lock(mu_, outbox_);
   if (over_) return;
   const absl::Duration now = clock_.Elapsed();
-  if (now - last_contact_ >= options_.orphan_timeout) return End(kExitOrphan);
-  if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout) return End(*shutdown_code_);
+  if (now - last_contact_ >= options_.orphan_timeout) {
+    return End(kExitOrphan, absl::StrCat("no coordinator has been heard for ", absl::FormatDuration(options_.orphan_timeout), " (--orphan_timeout)"));
+  }
+  if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout) return End(*shutdown_code_, "");
   RegisterIfWanted();
   EndIfDrained();
   if (!over_) ScheduleTick();
@@ -105,9 +108,9 @@ void WorkerCore::RegisterIfWanted() {
   outbox_.Add([registrar = registrar_, wanted] { wanted ? registrar->OnDetached() : registrar->OnAttached(); });
 }
 
-void WorkerCore::OnJobOver(int exit_code) {
+void WorkerCore::OnJobOver(int exit_code, std::string why) {
   CoreLock lock(mu_, outbox_);
-  End(exit_code);
+  End(exit_code, std::move(why));
 }
 
 void WorkerCore::Drain() {
@@ -122,19 +125,19 @@ void WorkerCore::Drain() {
 void WorkerCore::EndIfDrained() {
   if (over_) return;
   const bool committing = session_ != nullptr && session_->live && session_->live->state == WorkerSnapshot::Step::kCommitting;
-  if (shutdown_code_ && !committing) return End(*shutdown_code_);
+  if (shutdown_code_ && !committing) return End(*shutdown_code_, "");
   if (!draining_) return;
   const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
-  if (idle || (Silent() && !committing)) End(kExitDrained);
+  if (idle || (Silent() && !committing)) End(kExitDrained, "asked to end");
 }
 
-void WorkerCore::End(int exit_code) {
+void WorkerCore::End(int exit_code, std::string why) {
   if (over_) return;
   over_ = true;
   EndSession();
   registrar_ = nullptr;
-  outbox_.Add([on_shutdown = std::exchange(on_shutdown_, nullptr), exit_code] {
-    if (on_shutdown) on_shutdown(exit_code);
+  outbox_.Add([on_exit = std::exchange(on_exit_, nullptr), exit_code, why = std::move(why)] {
+    if (on_exit) on_exit(exit_code, why);
   });
 }
 
@@ -145,7 +148,7 @@ void WorkerCore::Abandon() {
     MutexLock lock(mu_);
     over_ = true;
     registrar_ = nullptr;
-    on_shutdown_ = nullptr;
+    on_exit_ = nullptr;
     session.swap(session_);
     connections.swap(connections_);
   }
@@ -154,13 +157,25 @@ void WorkerCore::Abandon() {
 
 // ---- sessions ----------------------------------------------------------------------------------------------------------------------------------------
 
-absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const {
-  return CheckPrelude(fence, {JobName::kWorker, options_.index, options_.incarnation, known_.job, known_.epoch, known_.coordinator, true}, call);
+PreludeState WorkerCore::Prelude() const {
+  return {JobName::kWorker, options_.index, options_.incarnation, known_.job, known_.epoch, known_.coordinator, true};
+}
+
+absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const { return CheckPrelude(fence, Prelude(), call); }
+
+absl::Status WorkerCore::ApplyFlags(const WorkerAttachRequest& request) {
+  if (flags_applied_ || !options_.apply_program_flags) return absl::OkStatus();
+  const absl::Status applied = options_.apply_program_flags(request.program_flags);
+  flags_applied_ = applied.ok();
+  if (applied.ok()) return applied;
+  return absl::FailedPreconditionError(absl::StrCat("worker ", options_.index, " cannot take the program's flags from the coordinator: ", applied.message(),
+                                                    ". Run the same program in every task"));
 }
 
 absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
   if (over_ || shutdown_code_ || draining_) return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
   RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
+  RETURN_IF_ERROR(CheckProtocol(request.protocol, Prelude()));
   if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
     return MakeError(Reason::kInvalid, "Attach without a session of its own, or without a layout");
   }
@@ -173,8 +188,10 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
 void WorkerCore::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1};
-  if (absl::Status refused = CheckAttach(request); !refused.ok()) {
-    reply = refused;
+  absl::Status refused = CheckAttach(request);
+  refused.Update(refused.ok() ? ApplyFlags(request) : absl::OkStatus());
+  if (!refused.ok()) {
+    reply = std::move(refused);
   } else {
     last_contact_ = clock_.Elapsed();
     const bool again = session_ != nullptr && request.fence.epoch == known_.epoch && request.fence.session == session_->stream.session();

@@ -49,6 +49,11 @@ struct WorkerOptions {
   Incarnation incarnation;                                // of this process life; not 0
   std::string address;                                    // where the coordinator can dial it; not empty
   int replicas = 1;                                       // GPUs, or 1
+  ClusterView cluster;                                    // what its TF_CONFIG says, for the coordinator to compare; may be empty
+  std::string build;                                      // version and commit of the binary, for messages; may be empty
+  // Takes in the program's own flags, as the coordinator was started with: called once, at the first Attach and before any step; does not block. An error
+  // refuses that Attach, and it is called again at the next. Empty: this program has none.
+  std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
   bool check_numerics = false;                            // a step that stages a value that is not finite fails
   int64_t max_value_bytes = 16 << 20;                     // of what a step returns
   uint64_t seed = 1;                                      // of the jitter of its waits
@@ -82,10 +87,11 @@ struct WorkerSnapshot {
 class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
  public:
   // Begins to register, where `coordinator` is not null (it may be null where the coordinator knows the address already).
-  // `on_shutdown` is called once, with the exit code: the job is over, or nobody has asked for this worker for orphan_timeout. InvalidArgument: bad options.
+  // `on_exit` is called once: the job is over, the coordinator refuses this task for ever (registrar.h), nobody has asked for this worker for orphan_timeout
+  // (138), or a Drain is complete (143). InvalidArgument: bad options.
   // REQUIRES: the references and `coordinator` outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<WorkerCore>> Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
-                                                           Dialer& dialer, CoordinatorClient* coordinator, std::function<void(int exit_code)> on_shutdown);
+                                                           Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit);
   ~WorkerCore() override;
   WorkerCore(const WorkerCore&) = delete;
 
@@ -95,14 +101,14 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   // sent), iterators. The same request again changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where the session
   // is older than the newest, or was ended here.
   void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done);
-  // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then calls on_shutdown. Answered at once.
+  // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then calls on_exit. Answered at once.
   void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
   // A connection of the Steps stream. It belongs to the session that its first frame names; one of a session that is not alive is closed.
   std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override;
 
   // ---- from its own process ----
 
-  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_shutdown with 143.
+  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_exit with 143.
   void Drain();
   // Forgets all timers, completions and connections, without a word: nothing is answered any more; a step that runs is cancelled, so that its thread ends.
   // For a process about to end, and for the simulation's kill. The destructor does the same.
@@ -148,20 +154,22 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   class Listener;
 
   WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
-             std::function<void(int)> on_shutdown);
+             OnExit on_exit);
 
   // worker_core.cc: life and sessions
   void Tick();
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void RegisterIfWanted() DIVVY_REQUIRES(mu_);
-  void OnJobOver(int exit_code);
+  void OnJobOver(int exit_code, std::string why);
+  PreludeState Prelude() const DIVVY_REQUIRES(mu_);
   absl::Status CheckFence(const Fence& fence, CallKind call) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAttach(const WorkerAttachRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status ApplyFlags(const WorkerAttachRequest& request) DIVVY_REQUIRES(mu_);
   void BeginSession(WorkerAttachRequest request) DIVVY_REQUIRES(mu_);
   void EndSession() DIVVY_REQUIRES(mu_);
   void OnSessionOver(const std::weak_ptr<Session>& session);
   void EndIfDrained() DIVVY_REQUIRES(mu_);
-  void End(int exit_code) DIVVY_REQUIRES(mu_);
+  void End(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
   bool Silent() const DIVVY_REQUIRES(mu_);
 
   // worker_core.cc: the Steps stream
@@ -209,7 +217,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   Outbox outbox_;
   mutable Mutex mu_;   // before a WorkerTransaction's
-  std::function<void(int)> on_shutdown_ DIVVY_GUARDED_BY(mu_);
+  OnExit on_exit_ DIVVY_GUARDED_BY(mu_);
+  bool flags_applied_ DIVVY_GUARDED_BY(mu_) = false;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);   // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);

@@ -127,7 +127,7 @@ class WorkerCoreTest : public ::testing::Test {
   }
 
   void Start() {
-    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code) { exits_.push_back(code); });
+    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code, const std::string&) { exits_.push_back(code); });
   }
 
   WorkerAttachRequest AttachRequest(uint32_t session, uint64_t epoch = 1) {
