@@ -53,7 +53,8 @@ _FOLDERS = {
     "rpc": _RPC,
     **_ROLES,
     "program": _PROGRAM,
-    **{folder: _PROGRAM | {folder} for folder in ["examples", "tests", "bench", "tools"]},
+    **{folder: _PROGRAM | {folder} for folder in ["examples", "bench", "tools"]},
+    "tests": _PROGRAM | {"tests", "tools"},  # processes are started in one way: tools/launch
 }
 
 # ---- who may know which library ------------------------------------------------------------------------------------------------------------------------------
