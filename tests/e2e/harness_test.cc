@@ -150,6 +150,7 @@ TEST_F(FaultProxyTest, ACutAfterSomeBytesLetsExactlyThosePass) {
   ASSERT_TRUE(Send(client_, "0123456789"));
   EXPECT_EQ(Receive(server_, 100), "0123456");
   EXPECT_EQ(EndOf(client_), End::kReset);
+  EXPECT_TRUE(proxy_->WaitForBytes(kTo, 7, kPatience));
   EXPECT_EQ(proxy_->bytes(kTo), 7);
 }
 

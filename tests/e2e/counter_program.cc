@@ -1,0 +1,72 @@
+// A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
+// Prints "counter = N" in the end if every element of every counter is N, the number of steps that were asked for.
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+
+ABSL_FLAG(int64_t, steps, 1000, "at least so many");
+ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
+ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
+ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
+ABSL_FLAG(int64_t, elements, 1, "of each counter");
+
+using namespace divvy;
+
+VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}; }
+
+absl::Status AddOne(WorkerContext& worker) {
+  const std::vector<int64_t> ones(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), 1);
+  for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
+    ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(Counter(i).name));
+    RETURN_IF_ERROR(counter.AssignAdd(Tensor::Vector<int64_t>(ones)));
+  }
+  return absl::OkStatus();
+}
+const Step kAddOne("counter/add_one", AddOne);
+
+bool IsAskedToStop() {
+  const std::string file = absl::GetFlag(FLAGS_stop_file);
+  return file.empty() || FileSystem::Real().Stat(file).ok();
+}
+
+// Returns how many steps were asked for.
+absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
+  int64_t asked = 0;
+  while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
+    for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
+    RETURN_IF_ERROR(coordinator.Join());
+    std::printf("counted %lld\n", static_cast<long long>(asked));
+    std::fflush(stdout);
+  }
+  return asked;
+}
+
+absl::Status Check(const Variable& counter, int64_t wanted) {
+  ASSIGN_OR_RETURN(const Tensor value, counter.Read());
+  ASSIGN_OR_RETURN(const absl::Span<const int64_t> elements, value.values<int64_t>());
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i] != wanted) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Train(Coordinator& coordinator) {
+  auto scope = coordinator.strategy().Scope();
+  std::vector<Variable> counters;
+  for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
+    ASSIGN_OR_RETURN(Variable counter, CreateVariable(Counter(i)));
+    counters.push_back(std::move(counter));
+  }
+  std::puts("counting");
+  std::fflush(stdout);
+  ASSIGN_OR_RETURN(const int64_t steps, Count(coordinator));
+  for (const Variable& counter : counters) RETURN_IF_ERROR(Check(counter, steps));
+  std::printf("counter = %lld\n", static_cast<long long>(steps));
+  return absl::OkStatus();
+}
+DIVVY_PROGRAM(Train);
