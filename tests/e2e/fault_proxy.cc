@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "tools/launch/poll_until.h"
 
 namespace divvy {
@@ -51,6 +52,13 @@ int PortOf(const Descriptor& listener) {
   return ntohs(address.sin_port);
 }
 
+absl::StatusOr<int> TargetPort(const std::string& target) {
+  absl::string_view text = target;
+  int port = 0;
+  if (absl::ConsumePrefix(&text, "127.0.0.1:") && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535) return port;
+  return absl::InvalidArgumentError(absl::StrCat("a fault proxy's target is 127.0.0.1:port, not \"", target, "\""));
+}
+
 // Closed in this way, a connection ends in a reset.
 void Reset(Descriptor& socket) {
   const linger now = {1, 0};
@@ -81,7 +89,7 @@ struct Connection {
 // What the thread does: one turn is a wait and all that was due.
 class FaultProxy::Loop {
  public:
-  Loop(FaultProxy& proxy, Descriptor listener, int target_port) : proxy_(proxy), listener_(std::move(listener)), target_port_(target_port) {}
+  Loop(FaultProxy& proxy, Descriptor listener) : proxy_(proxy), listener_(std::move(listener)) {}
 
   void Run() {
     while (proxy_.TakeRules(rules_)) {
@@ -204,7 +212,7 @@ class FaultProxy::Loop {
     if (!client) return;
     if (rules_.refuse) return Reset(client);
     Descriptor target(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const sockaddr_in address = Loopback(target_port_);
+    const sockaddr_in address = Loopback(rules_.target_port);
     const int connected = connect(target.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
     if (connected != 0 && errno != EINPROGRESS) return Reset(client);
     const int on = 1;
@@ -229,7 +237,6 @@ class FaultProxy::Loop {
 
   FaultProxy& proxy_;
   const Descriptor listener_;
-  const int target_port_;
   Rules rules_;
   std::array<std::optional<int64_t>, 2> budget_;  // of CutAfter
   std::list<Connection> connections_;
@@ -239,20 +246,16 @@ class FaultProxy::Loop {
 // ---- the other threads' side
 
 absl::StatusOr<std::unique_ptr<FaultProxy>> FaultProxy::Start(const std::string& target) {
-  absl::string_view port_text = target;
-  int port = 0;
-  if (!absl::ConsumePrefix(&port_text, "127.0.0.1:") || !absl::SimpleAtoi(port_text, &port) || port < 1 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("a fault proxy's target is 127.0.0.1:port, not ", target));
-  }
-  absl::StatusOr<Descriptor> listener = Listen();
-  if (!listener.ok()) return listener.status();
-  std::string address = absl::StrCat("127.0.0.1:", PortOf(*listener));
-  return std::unique_ptr<FaultProxy>(new FaultProxy(*std::move(listener), port, std::move(address)));
+  Rules rules;
+  ASSIGN_OR_RETURN(rules.target_port, TargetPort(target));
+  ASSIGN_OR_RETURN(Descriptor listener, Listen());
+  std::string address = absl::StrCat("127.0.0.1:", PortOf(listener));
+  return std::unique_ptr<FaultProxy>(new FaultProxy(std::move(listener), rules, std::move(address)));
 }
 
-FaultProxy::FaultProxy(Descriptor listener, int target_port, std::string address)
-    : address_(std::move(address)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  thread_.PostBlocking("fault_proxy", [loop = std::make_shared<Loop>(*this, std::move(listener), target_port)] { loop->Run(); });
+FaultProxy::FaultProxy(Descriptor listener, Rules rules, std::string address)
+    : address_(std::move(address)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), rules_(rules) {
+  thread_.PostBlocking("fault_proxy", [loop = std::make_shared<Loop>(*this, std::move(listener))] { loop->Run(); });
 }
 
 FaultProxy::~FaultProxy() {
@@ -302,6 +305,12 @@ void FaultProxy::CutAfter(Direction direction, int64_t bytes) {
   Apply([&](Rules& rules) { rules.cut_after[direction] = bytes; });
 }
 
+absl::Status FaultProxy::Retarget(const std::string& target) {
+  ASSIGN_OR_RETURN(const int port, TargetPort(target));
+  Apply([port](Rules& rules) { rules.target_port = port; });
+  return absl::OkStatus();
+}
+
 void FaultProxy::Refuse() {
   Apply([](Rules& rules) { rules.refuse = true; });
 }
@@ -320,7 +329,9 @@ void FaultProxy::Delay(absl::Duration delay) {
 
 void FaultProxy::Heal() {
   Apply([](Rules& rules) {
+    const int target_port = rules.target_port;
     rules = Rules();
+    rules.target_port = target_port;
     rules.cut_lossy = true;
   });
 }

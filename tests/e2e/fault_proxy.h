@@ -38,6 +38,8 @@ class FaultProxy {
   void CutAll();
   // As CutAll, once exactly `bytes` more have passed in that direction.
   void CutAfter(Direction direction, int64_t bytes);
+  // New connections go to another port of 127.0.0.1 from now on; those that are there stay. Not ended by Heal.
+  absl::Status Retarget(const std::string& target);
   // New connections are reset at once; those that are there stay.
   void Refuse();
   // Half-open: what is sent in that direction is taken and thrown away.
@@ -58,6 +60,7 @@ class FaultProxy {
 
  private:
   struct Rules {
+    int target_port = 0;
     bool refuse = false;
     std::array<bool, 2> swallow = {}, stall = {};
     absl::Duration delay;
@@ -70,7 +73,7 @@ class FaultProxy {
   };
   class Loop;
 
-  FaultProxy(Descriptor listener, int target_port, std::string address);
+  FaultProxy(Descriptor listener, Rules rules, std::string address);
   template <typename Change>
   void Apply(Change change);
   // The loop's side. TakeRules ends the changes that count once; false: stop.

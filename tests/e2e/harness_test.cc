@@ -1,21 +1,18 @@
 // The harness itself: a proxy over plain sockets, and a cluster of made-up tasks.
-#include <netinet/in.h>
-#include <signal.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/fault_proxy.h"
+#include "tests/e2e/loopback_client.h"
 #include "tests/e2e/process_cluster.h"
 #include "tools/launch/descriptor.h"
-#include "tools/launch/poll_until.h"
 
 namespace divvy {
 namespace {
@@ -26,58 +23,12 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr absl::Duration kMoment = absl::Milliseconds(30);  // for what must not happen
 
-sockaddr_in Loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-bool WaitFor(const Descriptor& socket, short event, absl::Duration timeout) {
-  std::vector<pollfd> events = {{socket.get(), event, 0}};
-  return PollUntil(events, Clock::Real().Elapsed() + timeout);
-}
-
-Descriptor ConnectTo(const std::string& address) {
-  int port = 0;
-  EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(address, ':'))[1], &port)) << address;
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in to = Loopback(port);
-  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0) << address;
-  return socket;
-}
-
-// Sends all of it; false: the connection broke.
-bool Send(const Descriptor& socket, const std::string& bytes) {
-  size_t sent = 0;
-  while (sent < bytes.size()) {
-    if (!WaitFor(socket, POLLOUT, kPatience)) return false;
-    const ssize_t put = send(socket.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (put < 0) return false;
-    sent += static_cast<size_t>(put);
-  }
-  return true;
-}
-
-// Up to `size` bytes; fewer: the connection ended, or nothing came any more.
-std::string Receive(const Descriptor& socket, size_t size, absl::Duration timeout = kPatience) {
-  std::string bytes;
-  char buffer[65536];
-  while (bytes.size() < size && WaitFor(socket, POLLIN, timeout)) {
-    const ssize_t got = recv(socket.get(), buffer, std::min(sizeof(buffer), size - bytes.size()), 0);
-    if (got <= 0) break;
-    bytes.append(buffer, static_cast<size_t>(got));
-  }
-  return bytes;
-}
-
 enum class End { kOpen, kClosed, kReset };
 
 // How the connection stands, once something can be read or nothing came for `timeout`.
 End EndOf(const Descriptor& socket, absl::Duration timeout = kPatience) {
   char byte;
-  if (!WaitFor(socket, POLLIN, timeout)) return End::kOpen;
+  if (!WaitForEvent(socket, POLLIN, timeout)) return End::kOpen;
   const ssize_t got = recv(socket.get(), &byte, 1, 0);
   return got > 0 ? End::kOpen : got == 0 ? End::kClosed : End::kReset;
 }
@@ -88,7 +39,7 @@ class FaultProxyTest : public ::testing::Test {
  protected:
   void SetUp() override {
     listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = Loopback(0);
+    sockaddr_in address = LoopbackAddress(0);
     socklen_t size = sizeof(address);
     ASSERT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
     ASSERT_EQ(listen(listener_.get(), 16), 0);
@@ -97,7 +48,7 @@ class FaultProxyTest : public ::testing::Test {
   }
   void Connect() {
     client_ = ConnectTo(proxy_->address());
-    ASSERT_TRUE(WaitFor(listener_, POLLIN, kPatience));
+    ASSERT_TRUE(WaitForEvent(listener_, POLLIN, kPatience));
     server_ = Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     ASSERT_TRUE(proxy_->WaitForConnections(1, kPatience));
   }
@@ -206,7 +157,7 @@ TEST_F(FaultProxyTest, AStalledSenderHasToWaitInTheEnd) {
   proxy_->Stall(kTo);
   const std::string chunk(1 << 20, 'x');
   size_t sent = 0;
-  while (WaitFor(client_, POLLOUT, absl::Milliseconds(100))) {
+  while (WaitForEvent(client_, POLLOUT, absl::Milliseconds(100))) {
     const ssize_t put = send(client_.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ASSERT_GT(put, 0);
     sent += static_cast<size_t>(put);
@@ -230,6 +181,17 @@ TEST_F(FaultProxyTest, ATargetThatIsNotThereResetsTheConnection) {
   listener_.Close();
   const Descriptor client = ConnectTo(proxy_->address());
   EXPECT_EQ(EndOf(client), End::kReset);
+}
+
+TEST_F(FaultProxyTest, ANewTargetGetsTheConnectionsMadeFromThenOn) {
+  Connect();
+  const std::unique_ptr<FaultProxy> other = *FaultProxy::Start(proxy_->address());
+  ASSERT_TRUE(proxy_->Retarget(other->address()).ok());
+  ASSERT_TRUE(other->Retarget("127.0.0.1:1").ok());  // where nobody listens
+  const Descriptor elsewhere = ConnectTo(proxy_->address());
+  EXPECT_EQ(EndOf(elsewhere), End::kReset);
+  ASSERT_TRUE(Send(client_, "still here"));
+  EXPECT_EQ(Receive(server_, 10), "still here");
 }
 
 TEST_F(FaultProxyTest, GoesAwayWithConnectionsOpen) {

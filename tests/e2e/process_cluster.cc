@@ -77,7 +77,7 @@ ChildOptions ProcessCluster::OptionsOf(TaskId task, const LifeOptions& life) con
   child.command.insert(child.command.end(), options_.flags.begin(), options_.flags.end());
   child.command.insert(child.command.end(), life.flags.begin(), life.flags.end());
   child.environment = life.environment;
-  child.environment["TF_CONFIG"] = TfConfig(task);
+  child.environment.emplace("TF_CONFIG", TfConfig(task));
   return child;
 }
 

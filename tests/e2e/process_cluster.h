@@ -31,9 +31,9 @@ struct ProcessClusterOptions {
 
 // What one life of a task has besides.
 struct LifeOptions {
-  std::vector<std::string> flags;  // after those of the cluster: the last one counts
-  std::map<std::string, std::string> environment;
-  std::string program;  // in place of the cluster's
+  std::vector<std::string> flags;                  // after those of the cluster: the last one counts
+  std::map<std::string, std::string> environment;  // in place of the task's own where the names are the same
+  std::string program;                             // in place of the cluster's
 };
 
 // The tasks of one program on free ports of 127.0.0.1, each told who it is by TF_CONFIG. Ports stay the same over restarts. Nothing waits without a timeout;
@@ -45,6 +45,8 @@ class ProcessCluster {
 
   // Starts the task, or a new life of it. REQUIRES: it does not run.
   absl::Status Start(TaskId task, const LifeOptions& life = {});
+  // What Start starts: for a second process that plays the same task, through processes().
+  ChildOptions OptionsOf(TaskId task, const LifeOptions& life = {}) const;
   // Chief, ps, workers: all that do not run.
   absl::Status StartAll(const LifeOptions& life = {});
   // SIGKILL, SIGSTOP, SIGCONT, SIGTERM ...; nothing if it does not run.
@@ -73,7 +75,6 @@ class ProcessCluster {
   explicit ProcessCluster(ProcessClusterOptions options);
   absl::Status Prepare();
   size_t IndexOf(TaskId task) const;
-  ChildOptions OptionsOf(TaskId task, const LifeOptions& life) const;
 
   const ProcessClusterOptions options_;
   const std::vector<TaskId> tasks_;

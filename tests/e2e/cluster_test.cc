@@ -1,0 +1,353 @@
+// Clusters of real processes: what is lost, cut, stopped, misconfigured or sent by strangers, and what the job makes of it. Every wait has a watch.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/chaos.h"
+#include "tests/e2e/process_cluster.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kCounter[] = "tests/e2e/counter_program";
+constexpr char kDeterministic[] = "tests/e2e/deterministic_program";
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr auto kTo = FaultProxy::kToTarget, kFrom = FaultProxy::kFromTarget;
+
+absl::Duration Now() { return Clock::Real().Elapsed(); }
+std::string TemporaryPath(absl::string_view name) { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name); }
+
+// Lines with something in them.
+std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipWhitespace()); }
+
+// A cluster of the counter program, which counts until Finish.
+class CountingTest : public ::testing::Test {
+ protected:
+  void Make(int num_ps, int num_workers, bool proxied, std::vector<std::string> flags = {}) {
+    ProcessClusterOptions options;
+    options.program = kCounter;
+    options.num_ps = num_ps;
+    options.num_workers = num_workers;
+    options.proxied = proxied;
+    options.flags = std::move(flags);
+    options.flags.push_back("--stop_file=" + stop_file_);
+    cluster_ = *ProcessCluster::Make(std::move(options));
+  }
+  void StartAll() {
+    const absl::Status started = cluster_->StartAll();
+    ASSERT_TRUE(started.ok()) << started;
+    WaitFor(kChiefTask, "counting");
+  }
+  std::string WaitFor(TaskId task, absl::string_view text, absl::Duration timeout = kPatience) {
+    const absl::StatusOr<std::string> line = cluster_->WaitForText(task, text, timeout);
+    EXPECT_TRUE(line.ok()) << line.status();
+    return line.value_or("");
+  }
+  int ExitOf(TaskId task, absl::Duration timeout = kPatience) {
+    const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, timeout);
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? status->code() : -1;
+  }
+  // So many rounds of steps from now on have finished.
+  void CountOn(int rounds) {
+    for (int i = 0; i < rounds; ++i) WaitFor(kChiefTask, "counted ");
+  }
+  void Kill(TaskId task) {
+    const absl::Status killed = cluster_->Kill(task);
+    EXPECT_TRUE(killed.ok()) << killed;
+  }
+  void Start(TaskId task, const LifeOptions& life = {}) {
+    const absl::Status started = cluster_->Start(task, life);
+    ASSERT_TRUE(started.ok()) << started;
+  }
+  // Ends the job: the program itself checks that every counter is exact.
+  void Finish() {
+    ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
+    WaitFor(kChiefTask, "counter = ");
+    EXPECT_EQ(ExitOf(kChiefTask), 0);
+    const absl::Status ended = cluster_->WaitForAll(kPatience);
+    EXPECT_TRUE(ended.ok()) << ended;
+  }
+
+  const std::string stop_file_ = TemporaryPath(absl::StrCat("stop_", ::testing::UnitTest::GetInstance()->current_test_info()->name()));
+  std::unique_ptr<ProcessCluster> cluster_;
+};
+
+// ---- (a) workers killed at random
+
+TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
+  ChaosOptions options;
+  options.program = kCounter;
+  options.directory = std::getenv("TEST_TMPDIR");
+  options.seed = EntropySeed();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
+  const absl::StatusOr<ChaosResult> result = RunChaos(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::printf("%d kills, counter = %lld\n", result->kills, static_cast<long long>(result->steps));
+  EXPECT_GE(result->kills, 50);
+}
+
+// ---- (b) killed between its commits to two parameter servers
+
+TEST_F(CountingTest, AWorkerKilledBetweenItsCommitsLeavesEachAppliedOnce) {
+  Make(2, 2, /*proxied=*/true, {"--counters=2", "--elements=50000", "--round=10"});
+  for (const TaskId task : {PsTask(0), PsTask(1), WorkerTask(0), kChiefTask}) Start(task, {{"--min_workers=1"}, {}, ""});
+  CountOn(1);
+  for (int i = 0; i < 3; ++i) {
+    const TaskId victim = WorkerTask(i % 2), next = WorkerTask((i + 1) % 2);
+    // One ps has the commit of a step before the other has heard of it; then its worker dies, and what it had sent arrives late.
+    cluster_->proxy(PsTask(1)).Stall(kTo);
+    cluster_->processes().RunFor(absl::Milliseconds(200));
+    Kill(victim);
+    Start(next, {{"--min_workers=1"}, {}, ""});
+    cluster_->proxy(PsTask(1)).Heal();
+    CountOn(2);
+  }
+  Finish();
+}
+
+// ---- (c) a worker that sleeps through its own loss
+
+TEST_F(CountingTest, AStoppedWorkerThatWakesAfterItsStepsWereGivenAwayChangesNothing) {
+  Make(2, 2, /*proxied=*/false);
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(WorkerTask(0), SIGSTOP);
+  CountOn(3);  // a round ends only once the stopped worker's steps have been run by the other
+  cluster_->Signal(WorkerTask(0), SIGCONT);
+  CountOn(3);
+  Finish();
+}
+
+// ---- (d) connections
+
+TEST_F(CountingTest, CutDelayedAndHalfOpenConnectionsCostNothingButTime) {
+  const uint64_t seed = EntropySeed();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  Random random(seed);
+  Make(2, 2, /*proxied=*/true, {"--round=50"});
+  StartAll();
+  for (int i = 0; i < 12; ++i) {
+    FaultProxy& proxy = cluster_->proxy(cluster_->tasks()[random.Below(cluster_->tasks().size())]);
+    const auto direction = static_cast<FaultProxy::Direction>(random.Below(2));
+    switch (i % 6) {
+      case 0: proxy.CutAll(); break;
+      case 1: proxy.CutAfter(direction, static_cast<int64_t>(random.Below(5000))); break;
+      case 2: proxy.Delay(absl::Milliseconds(30)); break;
+      case 3: proxy.Swallow(direction); break;
+      case 4: proxy.Stall(direction); break;
+      case 5: proxy.Refuse(), proxy.CutAll(); break;
+    }
+    cluster_->processes().RunFor(absl::Milliseconds(300) * random.Uniform());
+    proxy.Heal();
+    CountOn(1);
+  }
+  Finish();
+}
+
+// ---- (e) parameter servers
+
+TEST_F(CountingTest, APsThatComesBackEmptyIsToldWithinFiveSeconds) {
+  Make(2, 1, /*proxied=*/false);
+  StartAll();
+  CountOn(1);
+  Kill(PsTask(1));
+  Start(PsTask(1));
+  const absl::Duration restarted = Now();
+  EXPECT_EQ(ExitOf(kChiefTask), 138);
+  EXPECT_LT(Now() - restarted, absl::Seconds(5));
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("ps 1"));
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("Unavailable"));
+}
+
+TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
+  Make(2, 1, /*proxied=*/false, {"--ps_timeout=12s", "--report_every=1s"});
+  StartAll();
+  CountOn(1);
+  Kill(PsTask(1));
+  WaitFor(kChiefTask, "ps 1", absl::Seconds(10));
+  EXPECT_EQ(ExitOf(kChiefTask), 138);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("Unavailable"));
+}
+
+// ---- (f) coordinators
+
+TEST_F(CountingTest, ANewerCoordinatorFencesTheOlder) {
+  Make(2, 2, /*proxied=*/true, {"--job_name=two_coordinators"});
+  StartAll();
+  CountOn(1);
+  const LoopbackPort elsewhere = *LoopbackPort::Reserve();
+  ASSERT_TRUE(cluster_->proxy(kChiefTask).Retarget(elsewhere.address()).ok());
+  const ChildOptions newer = cluster_->OptionsOf(kChiefTask, {{"--bind_address=" + elsewhere.address()}, {}, ""});
+  ASSERT_TRUE(cluster_->processes().Start("newer", newer).ok());
+  cluster_->proxy(kChiefTask).CutAll();
+  EXPECT_EQ(ExitOf(kChiefTask), 138);
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
+  const absl::StatusOr<std::string> line = cluster_->processes().WaitForText("newer", "counter = ", kPatience);
+  EXPECT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(cluster_->processes().WaitForExit("newer", kPatience)->code(), 0);
+}
+
+TEST_F(CountingTest, ARestartedCoordinatorRunsTheProgramAgainOnTheSameCluster) {
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state")});
+  StartAll();
+  CountOn(1);
+  Kill(kChiefTask);
+  Start(kChiefTask);
+  CountOn(2);
+  Finish();
+}
+
+// ---- (g) duplicates
+
+TEST_F(CountingTest, ASecondWorkerOfTheSameIndexIsRefusedInOneLine) {
+  Make(1, 1, /*proxied=*/false);
+  StartAll();
+  CountOn(1);
+  ASSERT_TRUE(cluster_->processes().Start("twin", cluster_->OptionsOf(WorkerTask(0), {{"--bind_address=127.0.0.1:0"}, {}, ""})).ok());
+  EXPECT_EQ(cluster_->processes().WaitForExit("twin", kPatience)->code(), 78) << cluster_->processes().LastLines();
+  EXPECT_THAT(Lines(cluster_->processes().output("twin")).back(), HasSubstr("worker 0"));
+  CountOn(1);
+  Finish();
+}
+
+// ---- (h) order
+
+TEST_F(CountingTest, TasksMayBeStartedInAnyOrderAndSayForWhomTheyWait) {
+  Make(2, 1, /*proxied=*/false, {"--report_every=1s"});
+  Start(WorkerTask(0));
+  cluster_->processes().RunFor(absl::Milliseconds(300));
+  Start(kChiefTask);
+  Start(PsTask(1));
+  WaitFor(kChiefTask, "ps 0", absl::Seconds(15));
+  Start(PsTask(0));
+  CountOn(1);
+  Finish();
+}
+
+TEST_F(CountingTest, WorkersComeAndGoWhileTheJobRuns) {
+  Make(1, 3, /*proxied=*/false);
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  CountOn(1);
+  Start(WorkerTask(2));
+  CountOn(1);
+  cluster_->Signal(WorkerTask(0), SIGTERM);
+  EXPECT_EQ(ExitOf(WorkerTask(0)), 143);
+  CountOn(2);
+  Finish();
+}
+
+// ---- signals
+
+TEST_F(CountingTest, ADrainedCoordinatorExits143AndItsClusterServesTheNext) {
+  Make(1, 1, /*proxied=*/false, {"--state_dir=" + TemporaryPath("drained")});
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+  EXPECT_TRUE(cluster_->running(PsTask(0)));
+  EXPECT_TRUE(cluster_->running(WorkerTask(0)));
+  Start(kChiefTask);
+  CountOn(1);
+  Finish();
+}
+
+// ---- (i) what is refused
+
+struct Refusal {
+  std::string what;
+  std::string tf_config;
+  std::vector<std::string> flags;
+  int exit_code;
+  std::string said;
+};
+
+class RefusalTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusalTest, IsOneClearLineAndAnExitCode) {
+  const Refusal& refusal = GetParam();
+  WatchedProcesses processes;
+  ChildOptions child;
+  child.command = {kCounter};
+  child.command.insert(child.command.end(), refusal.flags.begin(), refusal.flags.end());
+  child.environment["TF_CONFIG"] = refusal.tf_config;
+  ASSERT_TRUE(processes.Start("task", child).ok());
+  EXPECT_EQ(processes.WaitForExit("task", kPatience)->code(), refusal.exit_code) << processes.LastLines();
+  EXPECT_THAT(processes.output("task"), HasSubstr(refusal.said));
+  EXPECT_EQ(Lines(processes.output("task")).size(), 1u) << processes.output("task");
+}
+
+constexpr char kGoodConfig[] = R"({"cluster":{"chief":["127.0.0.1:1"],"ps":["127.0.0.1:2"],"worker":["127.0.0.1:3"]},"task":{"type":"ps","index":0}})";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusalTest,
+    ::testing::Values(
+        Refusal{"NotJson", "{", {}, 78, "TF_CONFIG"}, Refusal{"NotAnObject", "[1]", {}, 78, "TF_CONFIG"},
+        Refusal{"NoTask", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]}})", {}, 78, "task"},
+        Refusal{"ATypeInCapitals", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"PS","index":0}})", {}, 78, "PS"},
+        Refusal{"AnIndexThatIsNotThere", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"worker","index":3}})", {}, 78, "3"},
+        Refusal{"NoPort", R"({"cluster":{"chief":["h:1"],"ps":["h"],"worker":["h:3"]},"task":{"type":"worker","index":0}})", {}, 78, "port"},
+        Refusal{"NoPs", R"({"cluster":{"chief":["h:1"],"worker":["h:3"]},"task":{"type":"chief","index":0}})", {}, 78, "ps"},
+        Refusal{"PlaintextBeyondLoopback",
+                R"({"cluster":{"chief":["10.0.0.1:1"],"ps":["10.0.0.2:2"],"worker":["10.0.0.3:3"]},"task":{"type":"ps","index":0}})",
+                {},
+                78,
+                "--tls_cert"},
+        Refusal{"AnUnknownFlag", kGoodConfig, {"--wrokers=2"}, 1, "wrokers"}, Refusal{"AFlagThatIsNoNumber", kGoodConfig, {"--round=many"}, 1, "round"},
+        Refusal{"AMissingCertificate", kGoodConfig, {"--tls_cert=/no/such.pem", "--tls_key=/no/such.pem", "--tls_ca=/no/such.pem"}, 78, "/no/such.pem"},
+        Refusal{"ABadBindAddress", kGoodConfig, {"--bind_address=nowhere"}, 78, "--bind_address"}),
+    [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.what; });
+
+// ---- (j) the same bits everywhere
+
+// The checksums that the program prints.
+std::vector<std::string> Checksums(const std::string& output) {
+  std::vector<std::string> checksums;
+  for (const std::string& line : Lines(output)) {
+    if (absl::StrContains(line, " crc32c ")) checksums.push_back(line);
+  }
+  std::sort(checksums.begin(), checksums.end());
+  return checksums;
+}
+
+std::vector<std::string> EmbeddedChecksums() {
+  WatchedProcesses processes;
+  EXPECT_TRUE(processes.Start("embedded", {{kDeterministic, "--ps=2", "--workers=1"}, {}, ChildOutput::kPipe}).ok());
+  EXPECT_EQ(processes.WaitForExit("embedded", kPatience)->code(), 0) << processes.LastLines();
+  return Checksums(processes.output("embedded"));
+}
+
+TEST(DeterminismTest, EmbeddedAndProcessesUnderOneTwoAndThreePsEndInTheSameBits) {
+  const std::vector<std::string> embedded = EmbeddedChecksums();
+  EXPECT_EQ(embedded.size(), 4u);
+  for (const int num_ps : {1, 2, 3}) {
+    ProcessClusterOptions options;
+    options.program = kDeterministic;
+    options.num_ps = num_ps;
+    options.num_workers = 1;
+    const auto cluster = *ProcessCluster::Make(options);
+    ASSERT_TRUE(cluster->StartAll().ok());
+    const absl::Status ended = cluster->WaitForAll(kPatience);
+    ASSERT_TRUE(ended.ok()) << ended;
+    EXPECT_EQ(Checksums(cluster->output(kChiefTask)), embedded) << num_ps << " ps";
+  }
+}
+
+}  // namespace
+}  // namespace divvy
