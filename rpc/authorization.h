@@ -1,0 +1,32 @@
+// Who may call what.
+#ifndef DIVVY_RPC_AUTHORIZATION_H_
+#define DIVVY_RPC_AUTHORIZATION_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/security/auth_context.h"
+
+namespace divvy {
+
+// The role that a certificate speaks for: the URI spiffe://<trust domain>/<role>/<index> in its subject alternative names, role one of chief, ps, worker,
+// evaluator, admin. A plain value.
+struct PeerRole {
+  std::string role;
+  std::string index;
+};
+// nullopt: not such a URI.
+std::optional<PeerRole> ParseRoleUri(absl::string_view uri);
+
+// Whether a role may make a call, named "Service.Method"; everything that is not listed is denied (docs/protocol.md has the table). Pure.
+bool MayCall(absl::string_view role, absl::string_view method);
+
+// The same for the peer of a call. NOT_AUTHORIZED, naming role and call, for the caller and (once a second at most) for the log here. A connection without TLS is
+// on loopback (credentials.h) and may call everything. Thread-safe.
+absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_AUTHORIZATION_H_

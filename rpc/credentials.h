@@ -1,0 +1,41 @@
+// How a task proves who it is, and whom it believes.
+#ifndef DIVVY_RPC_CREDENTIALS_H_
+#define DIVVY_RPC_CREDENTIALS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+
+namespace divvy {
+
+// PEM files of one task. They are read again every ten minutes, so a certificate can be replaced without a restart.
+struct TlsFiles {
+  std::string cert;   // its certificate, with the role's URI (authorization.h)
+  std::string key;    // its private key
+  std::string ca;     // the certificates that sign those of all tasks
+};
+
+// What is wrong with the files, all at once: missing, not PEM, a key of another certificate, a certificate that has expired or is not yet valid, or one that
+// `ca` has not signed. FailedPrecondition, naming the file and the fix. Reads files; to be asked at start.
+absl::Status CheckTlsFiles(const TlsFiles& files);
+
+// Mutual TLS: the peer's certificate is asked for and checked against `ca`. No files: plaintext.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files);
+// The server must present the certificate of `role`; its host name is not looked at, since tasks are known by role and move between hosts.
+// "": of any role.
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::optional<TlsFiles>& files, absl::string_view role);
+
+// Whether "host:port" (or "unix:PATH") leads nowhere but to this machine: localhost, 127.0.0.0/8, ::1 or a Unix socket. Names are not resolved.
+bool IsLoopback(absl::string_view address);
+// Without certificates everything must stay on this machine. FailedPrecondition: names the addresses that do not, and the flags that give certificates.
+absl::Status CheckPlaintext(const std::vector<std::string>& addresses);
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_CREDENTIALS_H_

@@ -1,0 +1,119 @@
+#include "rpc/steps_server.h"
+
+#include <deque>
+#include <utility>
+
+#include "base/mutex.h"
+#include "rpc/status.h"
+#include "wire/steps.h"
+
+namespace divvy {
+namespace {
+
+using Reactor = grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>;
+
+// Lives until gRPC is done with the call, or longer where the worker still holds the connection.
+class ServedSteps : public Reactor {
+ public:
+  explicit ServedSteps(Executor& executor) : order_(executor) {}
+  void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor);
+
+  void Send(const StreamFrame<FromWorker>& frame) {
+    MutexLock lock(mu_);
+    if (finished_) return;
+    outgoing_.push_back(wire::ToProto(frame));
+    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+  }
+  void Close() {
+    {
+      MutexLock lock(mu_);
+      closed_ = true;
+    }
+    FinishOnce(absl::OkStatus());
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return FinishOnce(absl::OkStatus());
+    absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
+    if (!frame.ok()) return FinishOnce(frame.status());
+    Tell([frame = *std::move(frame)](StreamListener<ToWorker>& listener) mutable { listener.OnFrame(std::move(frame)); });
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mu_);
+    outgoing_.pop_front();
+    if (!ok || finished_) outgoing_.clear();
+    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
+  }
+
+  void OnCancel() override { FinishOnce(absl::CancelledError("the stream was given up")); }
+
+  void OnDone() override {
+    Tell([](StreamListener<ToWorker>& listener) { listener.OnBroken(); });
+    self_.reset();
+  }
+
+ private:
+  void FinishOnce(const absl::Status& status) {
+    {
+      MutexLock lock(mu_);
+      if (std::exchange(finished_, true)) return;
+    }
+    Finish(ToGrpc(status));
+  }
+
+  template <typename Event>
+  void Tell(Event event) {
+    order_.Post([event = std::move(event), self = self_]() mutable {
+      {
+        MutexLock lock(self->mu_);
+        if (self->closed_) return;
+      }
+      event(*self->listener_);
+    });
+  }
+
+  SerialExecutor order_;
+  std::shared_ptr<StreamListener<ToWorker>> listener_;
+  std::shared_ptr<ServedSteps> self_;
+  v1::ToWorkerFrame incoming_;
+  Mutex mu_;
+  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);   // the first is being written
+  bool finished_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
+};
+
+class Connection : public StreamConnection<FromWorker> {
+ public:
+  explicit Connection(std::shared_ptr<ServedSteps> call) : call_(std::move(call)) {}
+  ~Connection() override { call_->Close(); }
+  void Send(StreamFrame<FromWorker> frame) override { call_->Send(frame); }
+  void Close() override { call_->Close(); }
+
+ private:
+  const std::shared_ptr<ServedSteps> call_;
+};
+
+void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor) {
+  self_ = self;
+  listener_ = acceptor.Accept(std::make_shared<Connection>(self));
+  StartRead(&incoming_);
+}
+
+class Refusal : public Reactor {
+ public:
+  explicit Refusal(const absl::Status& why) { Finish(ToGrpc(why)); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+Reactor* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor) {
+  auto call = std::make_shared<ServedSteps>(executor);
+  call->Start(call, *acceptor);
+  return call.get();
+}
+
+Reactor* RefuseSteps(const absl::Status& why) { return new Refusal(why); }
+
+}  // namespace divvy

@@ -1,0 +1,57 @@
+// One unary call at its client: encode, send with a deadline, decode, answer on the Executor.
+#ifndef DIVVY_RPC_UNARY_CALL_H_
+#define DIVVY_RPC_UNARY_CALL_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/executor.h"
+#include "cluster/clients.h"
+#include "grpcpp/client_context.h"
+#include "rpc/open_calls.h"
+#include "rpc/status.h"
+#include "rpc/time.h"
+#include "wire/messages.h"
+
+namespace divvy {
+
+// Deadlines of the unary calls (docs/protocol.md).
+constexpr absl::Duration kCallDeadline = absl::Seconds(5);
+constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
+constexpr absl::Duration kSyncDeadline = absl::Seconds(1);     // any later Sync acknowledges an earlier one too
+constexpr absl::Duration kLoadDeadline = absl::Minutes(10);
+constexpr absl::Duration kCreateDeadline = absl::Minutes(2);   // computes the first values
+
+// What every call of a client needs; shared by its calls, which may outlive it.
+struct CallEnvironment {
+  Executor& executor;
+  std::shared_ptr<OpenCalls> open;
+};
+
+// Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the Executor. `stub` lives until then.
+template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
+void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
+               void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*, std::function<void(grpc::Status)>), const Request& request,
+               absl::Duration deadline, Callback<Reply> done) {
+  struct Call {
+    grpc::ClientContext context;
+    ProtoRequest request;
+    ProtoReply reply;
+  };
+  auto call = std::make_shared<Call>();
+  call->request = wire::ToProto(request);
+  call->context.set_deadline(GrpcDeadline(deadline));
+  Executor& executor = environment.executor;
+  if (!environment.open->Begin(call->context)) return executor.Post([done = std::move(done)] { done(absl::CancelledError("the client is closed")); });
+  (stub->async()->*method)(&call->context, &call->request, &call->reply,
+                           [&executor, open = environment.open, call, stub, done = std::move(done)](const grpc::Status& status) mutable {
+                             absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply) : absl::StatusOr<Reply>(FromGrpc(status));
+                             executor.Post([reply = std::move(reply), done = std::move(done)]() mutable { done(std::move(reply)); });
+                             open->End(call->context);
+                           });
+}
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_UNARY_CALL_H_

@@ -1,0 +1,70 @@
+// One unary call at its server: decode, call the core, encode, map the status once.
+#ifndef DIVVY_RPC_UNARY_HANDLER_H_
+#define DIVVY_RPC_UNARY_HANDLER_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/late.h"
+#include "cluster/clients.h"
+#include "cluster/error.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "rpc/authorization.h"
+#include "rpc/status.h"
+#include "wire/messages.h"
+
+namespace divvy {
+namespace internal {
+
+// Finishes a call exactly once: with what Finish is told, or, when the last handle goes without it (the core was dropped with the call still open), with
+// Unavailable. A gRPC server cannot shut down before each of its calls is finished.
+class UnaryFinisher {
+ public:
+  explicit UnaryFinisher(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
+  ~UnaryFinisher() {
+    if (reactor_ != nullptr) reactor_->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the task is ending"));
+  }
+  UnaryFinisher(const UnaryFinisher&) = delete;
+  void Finish(const absl::Status& status) { std::exchange(reactor_, nullptr)->Finish(ToGrpc(status)); }
+
+ private:
+  grpc::ServerUnaryReactor* reactor_;
+};
+
+}  // namespace internal
+
+// The checks every unary call passes before its request is looked at: the peer's role may make it, and it has a deadline (INVALID without: a call that nobody
+// waits for would hold memory for ever).
+// `method`: "Worker.Attach".
+absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
+
+// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core. The method's first argument is the domain's request, its second the
+// callback with the domain's reply; wire/ knows both.
+//
+//   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
+template <typename Core, typename Request, typename Reply, typename ProtoRequest, typename ProtoReply>
+grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context, const Late<Core>& late_core, void (Core::*method)(Request, Callback<Reply>),
+                                      const ProtoRequest& proto_request, ProtoReply& proto_reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  const auto refuse = [&](const absl::Status& status) {
+    finisher->Finish(status);
+    return reactor;
+  };
+  if (const absl::Status checked = CheckUnaryCall(*context, name); !checked.ok()) return refuse(checked);
+  absl::StatusOr<Request> request = wire::FromProto(proto_request);
+  if (!request.ok()) return refuse(request.status());
+  const std::shared_ptr<Core> core = late_core.Get();
+  if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
+  ((*core).*method)(*std::move(request), [finisher, &proto_reply](absl::StatusOr<Reply> reply) {
+    if (reply.ok()) proto_reply = wire::ToProto(*reply);
+    finisher->Finish(reply.status());
+  });
+  return reactor;
+}
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_UNARY_HANDLER_H_
