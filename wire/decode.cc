@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "cluster/error.h"
 #include "wire/text.h"
 
@@ -11,8 +12,8 @@ absl::Status Invalid(absl::string_view field, absl::string_view why) { return Ma
 
 absl::Status In(absl::string_view field, const absl::Status& status) {
   if (status.ok()) return status;
-  const bool of_the_field = !status.message().empty() && status.message().front() == ':';
-  return MakeError(Reason::kInvalid, absl::StrCat(field, of_the_field ? "" : ".", status.message()));
+  const bool is_own = absl::StartsWith(status.message(), ":") || absl::StartsWith(status.message(), "[");   // the field's, or an element's of it
+  return MakeError(Reason::kInvalid, absl::StrCat(field, is_own ? "" : ".", status.message()));
 }
 
 absl::Status AsInvalid(const absl::Status& status) { return status.ok() ? status : Invalid("", status.message()); }
