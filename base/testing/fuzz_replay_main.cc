@@ -1,0 +1,22 @@
+// A fuzz target without a fuzzer: runs LLVMFuzzerTestOneInput on nothing, and on each file named on the command line.
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/file_system.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+int main(int argc, char** argv) {
+  LLVMFuzzerTestOneInput(nullptr, 0);
+  for (int i = 1; i < argc; ++i) {
+    const absl::StatusOr<std::string> bytes = divvy::FileSystem::Real().ReadFile(argv[i]);
+    if (!bytes.ok()) {
+      std::fprintf(stderr, "%s\n", bytes.status().ToString().c_str());
+      return 1;
+    }
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size());
+  }
+  std::printf("replayed %d files\n", argc - 1);
+}
