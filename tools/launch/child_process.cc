@@ -90,14 +90,23 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// Makes `from` the child's descriptor `to`, and keeps it open over exec.
+void Install(int from, int to) {
+  if (from == to) {
+    fcntl(to, F_SETFD, 0);  // this process was started without it, so a pipe has taken its number
+  } else {
+    dup2(from, to);
+  }
+}
+
 [[noreturn]] void RunChild(const Launchpad& pad) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != pad.parent) _exit(kCannotExec);  // it died before the line above: nobody will send the signal
   ResetSignals();
-  dup2(pad.input, STDIN_FILENO);
-  dup2(pad.output, STDOUT_FILENO);
-  dup2(pad.output, STDERR_FILENO);
+  Install(pad.input, STDIN_FILENO);
+  Install(pad.output, STDOUT_FILENO);
+  Install(pad.output, STDERR_FILENO);
   execvpe(pad.arguments[0], pad.arguments, pad.environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(pad.failure, &error, sizeof(error));

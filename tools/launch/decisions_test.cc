@@ -209,6 +209,12 @@ TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
   EXPECT_EQ(supervisor_->exit_code(), 137);
 }
 
+TEST_F(SupervisorTest, ATerminalThatHangsUpDrainsBySigterm) {
+  Begin();
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)),
+              ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 15", "signal 1 15", "signal 2 15", "signal 3 15"));
+}
+
 TEST_F(SupervisorTest, ADrainedClusterGivesTheChiefsCode) {
   Begin();
   supervisor_->OnSignal(SIGTERM, kStart);
@@ -245,7 +251,7 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
   Next();
   Next();
   EXPECT_THAT(Next(), IsEmpty());  // both are struck already
-  Exit(kChief, {0, 0});
+  EXPECT_THAT(Exit(kChief, {0, 0}), ElementsAre("chaos: 2 kills before the job was complete"));
   EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
 }
 

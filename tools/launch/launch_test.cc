@@ -85,6 +85,12 @@ TEST_F(ChildProcessTest, ItsInputIsEmpty) {
   EXPECT_EQ(processes_.output("child"), "done\n");
 }
 
+TEST_F(ChildProcessTest, CanBeStartedByAProcessWithoutInput) {
+  Start({"sh", "-c", "exec tools/launch/launch_for_test -- tools/launch/fake_task print=up <&-"});
+  EXPECT_EQ(Exit().code(), 0);
+  EXPECT_THAT(processes_.output("child"), HasSubstr("chief    | up\n"));
+}
+
 TEST_F(ChildProcessTest, MoreOutputThanAPipeHoldsArrivesWhole) {
   Start({"sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x"});
   Exit();

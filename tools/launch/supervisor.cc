@@ -69,7 +69,7 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
     Kill();
   } else {
     Say(absl::StrCat(name, ": draining ", Running(), "; once more kills"));
-    Drain(signal, now);
+    Drain(signal == SIGHUP ? SIGTERM : signal, now);  // to a task SIGHUP means: read the certificates again
   }
   return Take();
 }
@@ -116,7 +116,9 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   switch (verdict.reaction) {
     case Reaction::kLetGo: return;
     case Reaction::kRestart: return Restart(task, status, now);
-    case Reaction::kLinger: return Linger(now);
+    case Reaction::kLinger:
+      if (strikes_ > 0) Say(absl::StrCat("chaos: ", strikes_, strikes_ == 1 ? " kill" : " kills", " before the job was complete"));
+      return Linger(now);
     case Reaction::kDrain: break;
   }
   verdict_ = verdict.exit_code;
@@ -172,6 +174,7 @@ void Supervisor::Strike(absl::Duration now) {
   if (live.empty()) return;
   Task& victim = *live[random_.Below(live.size())];
   victim.by_chaos = true;
+  ++strikes_;
   out_.push_back({Action::Kind::kSignal, static_cast<int>(&victim - tasks_.data()), SIGKILL, ""});
   Say(absl::StrCat("chaos: SIGKILL to ", ToString(victim.id)));
 }

@@ -97,6 +97,7 @@ class Supervisor {
   absl::Duration phase_ends_ = absl::InfiniteDuration(), next_strike_ = absl::InfiniteDuration();
   std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
   int chief_code_ = 0;
+  int strikes_ = 0;  // of chaos
   Actions out_;
 };
 
