@@ -59,8 +59,8 @@ class Chaos {
     if (!absl::SimpleAtoi(line.substr(line.rfind(' ') + 1), &result_.steps)) return absl::InternalError(absl::StrCat("not a count: ", line));
     ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kUntilItEnds));
     if (!status.ok()) return absl::InternalError(absl::StrCat("the chief ", status.ToString(), cluster_->processes().LastLines()));
-    RETURN_IF_ERROR(FileSystem::Real().Remove(stop_file_));
-    return cluster_->WaitForAll(kUntilItEnds);
+    RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
+    return FileSystem::Real().Remove(stop_file_);
   }
 
   const ChaosOptions& options_;

@@ -1,14 +1,18 @@
 // The harness itself: a proxy over plain sockets, and a cluster of made-up tasks.
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/chaos.h"
 #include "tests/e2e/fault_proxy.h"
 #include "tests/e2e/loopback_client.h"
 #include "tests/e2e/process_cluster.h"
@@ -252,6 +256,50 @@ TEST(ProcessClusterTest, BehindProxiesATaskListensElsewhereThanItsAddressSays) {
   EXPECT_EQ(cluster->address(PsTask(0)), cluster->proxy(PsTask(0)).address());
   EXPECT_NE(cluster->address(PsTask(0)), cluster->bind_address(PsTask(0)));
   EXPECT_THAT(cluster->TfConfig(kChiefTask), HasSubstr(cluster->proxy(PsTask(0)).address()));
+}
+
+// ---- RunChaos
+
+// A program that plays the counter program's part in chaos, ending as `last` says.
+std::string FakeCounter(const std::string& name, const std::string& last) {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+  const std::string script = absl::StrCat(
+      "#!/bin/sh\n"
+      "stop=${1#--stop_file=}\n"
+      "chief() { case $TF_CONFIG in *'\"type\":\"chief\"'*) true;; *) false;; esac; }\n"
+      "chief && echo counting\n"
+      "until [ -e $stop ]; do sleep 0.01; done\n"
+      "chief && ",
+      last, "\ntrue\n");
+  EXPECT_TRUE(FileSystem::Real().ReplaceFile(path, script).ok());
+  EXPECT_EQ(chmod(path.c_str(), 0700), 0);
+  return path;
+}
+
+ChaosOptions FewKills(std::string program) {
+  ChaosOptions options;
+  options.program = std::move(program);
+  options.directory = std::getenv("TEST_TMPDIR");
+  options.kills = 3;
+  options.pause = absl::Milliseconds(20);
+  return options;
+}
+
+TEST(ChaosHarnessTest, KillsAsOftenAsAskedAndReturnsTheCount) {
+  const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("exact", "echo counter = 7")));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->kills, 3);
+  EXPECT_EQ(result->steps, 7);
+}
+
+TEST(ChaosHarnessTest, AProgramThatFindsAnInexactSumIsAnErrorThatShowsItsWords) {
+  const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("inexact", "{ echo 'counter/0[0] = 6, wanted 7'; exit 70; }")));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("counter/0[0] = 6, wanted 7"));
+}
+
+TEST(ChaosHarnessTest, AProgramThatIsNotThereIsAnError) {
+  const absl::StatusOr<ChaosResult> result = RunChaos(FewKills("./no_such_program"));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
