@@ -1,5 +1,6 @@
 #include "rpc/authorization.h"
 
+#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -7,11 +8,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "cluster/error.h"
 #include "grpc/grpc_security_constants.h"
 
 namespace divvy {
 namespace {
+
+constexpr absl::string_view kPlaintext = "insecure";   // gRPC's name for the transport of a connection without TLS
 
 struct Rule {
   absl::string_view role;
@@ -34,7 +38,31 @@ bool Covers(absl::string_view rule, absl::string_view method) {
   return absl::StartsWith(method, rule);
 }
 
-std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
+// The one value of a property of the connection; empty: none, or several.
+std::string Property(const grpc::AuthContext& peer, const char* name) {
+  const std::vector<grpc::string_ref> values = peer.FindPropertyValues(name);
+  return values.size() == 1 ? std::string(values[0].data(), values[0].size()) : "";
+}
+
+// Whether this has not been said before, so that a peer that goes on asking does not fill the log. Remembers so many: then everything is said again.
+class SaidOnce {
+ public:
+  bool First(const std::string& text) {
+    MutexLock lock(mu_);
+    if (said_.size() >= kRemembered) said_.clear();
+    return said_.insert(text).second;
+  }
+
+ private:
+  static constexpr size_t kRemembered = 1'000;
+  Mutex mu_;
+  std::set<std::string> said_ DIVVY_GUARDED_BY(mu_);
+};
+
+SaidOnce& Refusals() {
+  static SaidOnce* const refusals = new SaidOnce;
+  return *refusals;
+}
 
 }  // namespace
 
@@ -53,13 +81,12 @@ bool MayCall(absl::string_view role, absl::string_view method) {
 }
 
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method) {
-  if (!peer.IsPeerAuthenticated()) return absl::OkStatus();
-  const std::vector<grpc::string_ref> uris = peer.FindPropertyValues(GRPC_PEER_SPIFFE_ID_PROPERTY_NAME);
-  const std::optional<PeerRole> role = uris.empty() ? std::nullopt : ParseRoleUri(Text(uris[0]));
+  if (Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext) return absl::OkStatus();
+  const std::optional<PeerRole> role = ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME));
   if (role && MayCall(role->role, method)) return absl::OkStatus();
-  const std::string who = role ? absl::StrCat(role->role, " ", role->index) : "a certificate without a role (spiffe://JOB/ROLE/INDEX)";
+  const std::string who = role ? absl::StrCat(role->role, " ", role->index) : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
   const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not call ", method, ": check which certificate the task was given"));
-  DIVVY_LOG(WARNING) << refusal.message();
+  if (Refusals().First(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
   return refusal;
 }
 

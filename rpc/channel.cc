@@ -5,20 +5,34 @@
 #include "rpc/grpc_log.h"
 
 namespace divvy {
+namespace {
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, absl::string_view role, const std::optional<TlsFiles>& tls) {
-  RouteGrpcLog();
-  grpc::ChannelArguments arguments;
+void ReconnectSoon(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
+}
+
+// Finds connections whose other end is gone without a word. Rarer than what a server allows (server.cc).
+void KeepAlive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);   // a Load may take minutes without a byte
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  RouteGrpcLog();
+  grpc::ChannelArguments arguments;
+  ReconnectSoon(arguments);
+  KeepAlive(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);   // an error's text comes twice, in the status and in its details
   arguments.SetMaxReceiveMessageSize(32 << 20);
-  return grpc::CreateCustomChannel(address, MakeChannelCredentials(tls, role), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 }  // namespace divvy

@@ -1,10 +1,7 @@
 #include "rpc/credentials.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,51 +12,49 @@
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
 #include "rpc/authorization.h"
+#include "rpc/openssl.h"
 
 namespace divvy {
 namespace {
 
+namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
 constexpr unsigned kRefreshSeconds = 600;
 
 // ---- what is wrong with the files --------------------------------------------------------------------------------------------------------------------------
 
-template <typename T, void (*Free)(T*)>
-struct Freer {
-  void operator()(T* object) const { Free(object); }
-};
-using Certificate = std::unique_ptr<X509, Freer<X509, X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY, EVP_PKEY_free>>;
-using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE, X509_STORE_free>>;
-using StoreContext = std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX, X509_STORE_CTX_free>>;
-struct BioFree {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-using Bio = std::unique_ptr<BIO, BioFree>;
+ssl::Bio OpenFile(const std::string& path) { return ssl::Bio(BIO_new_file(path.c_str(), "r")); }
 
-Certificate ReadCertificate(const std::string& path) {
-  const Bio bio(BIO_new_file(path.c_str(), "r"));
-  return Certificate(bio == nullptr ? nullptr : PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
-}
-
-Key ReadKey(const std::string& path) {
-  const Bio bio(BIO_new_file(path.c_str(), "r"));
-  return Key(bio == nullptr ? nullptr : PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr));
-}
-
-void CheckSigned(const TlsFiles& files, X509* certificate, std::vector<std::string>& problems) {
-  const Store store(X509_STORE_new());
+// `chain`: the task's certificate, then those between it and the CA.
+void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& chain, std::vector<std::string>& problems) {
+  const ssl::Store store(X509_STORE_new());
   if (X509_STORE_load_file(store.get(), files.ca.c_str()) != 1) {
     problems.push_back(absl::StrCat("--tls_ca=", files.ca, ": cannot read PEM certificates from it"));
     return;
   }
-  if (certificate == nullptr) return;
-  const StoreContext context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), certificate, nullptr);
+  if (chain.empty()) return;
+  const ssl::Stack between(sk_X509_new_null());
+  for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(between.get(), chain[i].get());
+  const ssl::StoreContext context(X509_STORE_CTX_new());
+  X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
   if (X509_verify_cert(context.get()) == 1) return;
-  problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": ", X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())), " (checked against --tls_ca=",
-                                  files.ca, ")"));
+  problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": ", X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
+                                  " (checked against --tls_ca=", files.ca, ")"));
+}
+
+// The role in the one URI of the certificate.
+std::optional<PeerRole> RoleOf(const X509* certificate) {
+  const std::unique_ptr<GENERAL_NAMES, ssl::Freer<GENERAL_NAMES_free>> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> uris;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)), static_cast<size_t>(ASN1_STRING_length(uri)));
+  }
+  return uris.size() == 1 ? ParseRoleUri(uris[0]) : std::nullopt;
 }
 
 // ---- whom a client believes --------------------------------------------------------------------------------------------------------------------------------
@@ -89,14 +84,18 @@ std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& fi
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {
   std::vector<std::string> problems;
-  const Certificate certificate = ReadCertificate(files.cert);
-  const Key key = ReadKey(files.key);
-  if (certificate == nullptr) problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
-  if (key == nullptr) problems.push_back(absl::StrCat("--tls_key=", files.key, ": cannot read a PEM private key from it"));
-  if (certificate != nullptr && key != nullptr && X509_check_private_key(certificate.get(), key.get()) != 1) {
+  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
+  const ssl::Key key = ssl::ReadKey(OpenFile(files.key).get());
+  if (chain.empty()) {
+    problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
+  } else if (!RoleOf(chain[0].get())) {
+    problems.push_back(absl::StrCat("--tls_cert=", files.cert, " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
+  }
+  if (key == nullptr) problems.push_back(absl::StrCat("--tls_key=", files.key, ": cannot read a PEM private key without password from it"));
+  if (!chain.empty() && key != nullptr && X509_check_private_key(chain[0].get(), key.get()) != 1) {
     problems.push_back(absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
   }
-  CheckSigned(files, certificate.get(), problems);
+  CheckSigned(files, chain, problems);
   ERR_clear_error();
   if (problems.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));

@@ -8,19 +8,22 @@
 
 #include "base/executor.h"
 #include "cluster/clients.h"
+#include "grpcpp/security/credentials.h"
 #include "rpc/credentials.h"
 #include "rpc/open_calls.h"
 
 namespace divvy {
 
-// Makes clients whose answers come as tasks of one Executor. Every unary call has its deadline (unary_call.h); streams break when nothing comes that is owed.
-// Thread-safe; opens nothing: a wrong address shows in the first call. Its clients may outlive it, but make no more calls then: they answer Cancelled.
+// Makes clients whose answers come as tasks of one Executor. Every unary call has its deadline (unary_call.h); streams break when nothing comes that is owed
+// (silence_watch.h, data_client.h). Nobody is believed who has not the certificate of the role that is dialled.
+//
+// Thread-safe; opens nothing: a wrong address shows in the first call. Its clients may outlive it, and answer Cancelled then.
 class RpcDialer : public Dialer {
  public:
-  // REQUIRES: `executor` outlives this.
-  RpcDialer(Executor& executor, std::optional<TlsFiles> tls);
-  ~RpcDialer() override;   // cancels what is under way and waits for its end: the executor may go afterwards
-  // The same, earlier.
+  // REQUIRES: `executor` outlives this and the clients' last calls; `tls` has passed CheckTlsFiles.
+  RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls);
+  ~RpcDialer() override;   // Close()
+  // Cancels the control calls that are under way, and waits until the last has given its answer to the executor. Data calls end with their client.
   void Close();
 
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;
@@ -29,8 +32,8 @@ class RpcDialer : public Dialer {
 
  private:
   Executor& executor_;
-  const std::optional<TlsFiles> tls_;
   const std::shared_ptr<OpenCalls> open_;
+  const std::shared_ptr<grpc::ChannelCredentials> ps_, worker_, chief_;
 };
 
 }  // namespace divvy

@@ -2,7 +2,9 @@
 #ifndef DIVVY_RPC_OPEN_CALLS_H_
 #define DIVVY_RPC_OPEN_CALLS_H_
 
-#include <set>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "base/mutex.h"
 #include "grpcpp/client_context.h"
@@ -14,32 +16,40 @@ class OpenCalls {
  public:
   ~OpenCalls() { CancelAndWait(); }
 
-  // False: calls are not begun any more.
-  bool Begin(grpc::ClientContext& context) {
+  // Before the call is made. False: no more calls are begun.
+  bool Begin(std::shared_ptr<grpc::ClientContext> context) {
     MutexLock lock(mu_);
     if (closed_) return false;
-    calls_.insert(&context);
+    const grpc::ClientContext* const key = context.get();
+    calls_.emplace(key, std::move(context));
     return true;
   }
-  // The last thing that a call's answer does.
-  void End(grpc::ClientContext& context) {
+  // The last thing that the end of a call does: what it used may be gone afterwards.
+  void End(const grpc::ClientContext& context) {
     MutexLock lock(mu_);
     calls_.erase(&context);
-    ended_.NotifyAll();
+    if (calls_.empty()) ended_.NotifyAll();
   }
-  // Cancels every call and blocks until all have ended, which cancelled calls do at once.
+  // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES: not called from the end of a call.
   void CancelAndWait() {
+    for (const auto& [key, context] : Close()) context->TryCancel();   // without the lock: the end of a call may come within
     MutexLock lock(mu_);
-    closed_ = true;
-    for (grpc::ClientContext* call : calls_) call->TryCancel();
     ended_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return calls_.empty(); });
   }
 
  private:
+  using Calls = std::map<const grpc::ClientContext*, std::shared_ptr<grpc::ClientContext>>;
+
+  Calls Close() {
+    MutexLock lock(mu_);
+    closed_ = true;
+    return calls_;
+  }
+
   Mutex mu_;
   CondVar ended_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
-  std::set<grpc::ClientContext*> calls_ DIVVY_GUARDED_BY(mu_);
+  Calls calls_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

@@ -1,7 +1,5 @@
 #include "rpc/server.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
@@ -13,60 +11,123 @@
 namespace divvy {
 namespace {
 
-// What a peer may ask of the connection itself (reliability: a flood of pings, streams or headers costs it the connection).
-void LimitPeers(grpc::ServerBuilder& builder) {
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
+constexpr int64_t kLeastMemory = 1 << 20, kMostMessage = 256 << 20;
+constexpr int64_t kProbeMemory = 16 << 20;
+
+// What a peer may ask of the connection itself: a flood of pings costs it the connection.
+void LimitPings(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+// Finds callers that are gone without a word, so that their calls end.
+void KeepAlive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+}
+
+void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  RouteGrpcLog();
+  grpc::EnableDefaultHealthCheckService(true);
+  LimitPings(builder);
+  KeepAlive(builder);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
+  grpc::ResourceQuota quota;
+  quota.Resize(static_cast<size_t>(options.memory_bytes));
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+}
+
+absl::Status CannotListen(const std::string& address, const std::vector<std::string>& causes) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", ListenFailure(causes)));
+}
+
+void CheckAddress(absl::string_view what, const std::string& address, std::vector<std::string>& problems) {
+  if (address.rfind(':') == std::string::npos) problems.push_back(absl::StrCat(what, " is \"", address, "\", wanted host:port"));
 }
 
 }  // namespace
 
 absl::Status ServerOptions::Validate() const {
   std::vector<std::string> problems;
-  if (address.rfind(':') == std::string::npos) problems.push_back(absl::StrCat("the address to listen on is \"", address, "\", wanted host:port"));
-  if (memory_bytes < (1 << 20)) problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least 1 MiB"));
+  CheckAddress("the address to listen on", address, problems);
+  if (!health_address.empty()) CheckAddress("--health_address", health_address, problems);
+  if (memory_bytes < kLeastMemory) problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least 1 MiB"));
+  if (max_message_bytes < 1 || max_message_bytes > kMostMessage) problems.push_back(absl::StrCat("--max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
+  if (max_metadata_bytes < 1) problems.push_back(absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
+  if (max_concurrent_streams < 1) problems.push_back(absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
   const absl::Status security = tls ? CheckTlsFiles(*tls) : CheckPlaintext({address});
   if (!security.ok()) problems.push_back(std::string(security.message()));
   return problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
-  RETURN_IF_ERROR(options.Validate());
-  RouteGrpcLog();
-  grpc::EnableDefaultHealthCheckService(true);
+absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
+  Listening listening;
   grpc::ServerBuilder builder;
-  LimitPeers(builder);
-  grpc::ResourceQuota quota("server");
-  quota.Resize(static_cast<size_t>(options.memory_bytes));
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  int port = 0;
-  builder.AddListeningPort(options.address, MakeServerCredentials(options.tls), &port);
+  Configure(options, builder);
+  builder.AddListeningPort(options.address, MakeServerCredentials(options.tls), &listening.port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   if (hook != nullptr) hook->Register(builder);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", options.address, ": the port is in use, or the address is not this machine's"));
+  GrpcErrors errors;
+  listening.server = builder.BuildAndStart();
+  if (listening.server != nullptr && listening.port != 0) {
+    if (hook != nullptr) hook->Start();
+    return listening;
   }
-  if (hook != nullptr) hook->Start();
-  server->GetHealthCheckService()->SetServingStatus(false);
-  return std::unique_ptr<Server>(new Server(std::move(server), port, hook));
+  if (hook != nullptr) hook->Shutdown();
+  return CannotListen(options.address, errors.Take());
+}
+
+absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& options) {
+  Listening listening;
+  if (options.health_address.empty()) return listening;
+  ServerOptions small = options;
+  small.memory_bytes = kProbeMemory;
+  grpc::ServerBuilder builder;
+  Configure(small, builder);
+  builder.AddListeningPort(options.health_address, grpc::InsecureServerCredentials(), &listening.port);
+  GrpcErrors errors;
+  listening.server = builder.BuildAndStart();
+  if (listening.server == nullptr || listening.port == 0) return CannotListen(options.health_address, errors.Take());
+  return listening;
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
+  RETURN_IF_ERROR(options.Validate());
+  ASSIGN_OR_RETURN(Listening health, ListenForProbes(options));
+  ASSIGN_OR_RETURN(Listening main, Listen(options, services, hook));
+  return std::unique_ptr<Server>(new Server(std::move(main), std::move(health), hook));
+}
+
+Server::Server(Listening main, Listening health, GenericServiceHook* hook)
+    : server_(std::move(main.server)), health_(std::move(health.server)), port_(main.port), health_port_(health.port), hook_(hook) {
+  SetServing(false);
 }
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
-void Server::SetServing(bool serving) { server_->GetHealthCheckService()->SetServingStatus(serving); }
+void Server::SetServing(bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(serving);
+  if (health_ != nullptr) health_->GetHealthCheckService()->SetServingStatus(serving);
+}
+
+void Server::SetServing(const std::string& service, bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(service, serving);
+  if (health_ != nullptr) health_->GetHealthCheckService()->SetServingStatus(service, serving);
+}
 
 void Server::Shutdown(absl::Duration grace) {
-  if (std::exchange(shut_down_, true)) return;
-  server_->GetHealthCheckService()->SetServingStatus(false);
+  {
+    MutexLock lock(mu_);
+    if (std::exchange(shut_down_, true)) return;
+  }
+  SetServing(false);
   server_->Shutdown(GrpcDeadline(grace));
   if (hook_ != nullptr) hook_->Shutdown();
+  if (health_ != nullptr) health_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
 }
 
 }  // namespace divvy

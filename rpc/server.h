@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "rpc/credentials.h"
@@ -19,43 +21,58 @@ namespace divvy {
 struct ServerOptions {
   std::string address;                       // "host:port"; port 0: a free one
   std::optional<TlsFiles> tls;               // none: plaintext, on loopback only
-  int64_t memory_bytes = int64_t{1} << 30;   // what gRPC may hold of messages under way: the only bound there is, since a message limit counts too late
-  int64_t max_message_bytes = 16 << 20;      // of a control message; data messages are smaller
+  std::string health_address;                // grpc.health.v1.Health alone, without TLS, for probes that have no certificate; empty: none. Any interface
+  int64_t memory_bytes = int64_t{1} << 30;   // what gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late
+  int64_t max_message_bytes = 16 << 20;      // of a control message; those of the data streams are smaller
+  int max_metadata_bytes = 8 << 10;          // of a call's headers
+  int max_concurrent_streams = 128;          // calls at a time on one connection
 
-  // InvalidArgument or FailedPrecondition with every problem at once; reads the certificates.
+  // FailedPrecondition with every problem at once, naming flags; reads the certificates.
   absl::Status Validate() const;
 };
 
-// A service that is not generated: the raw streams of data_server.h.
+// A service that is not generated: the raw streams of the data plane. Its methods are called in this order, each once.
 class GenericServiceHook {
  public:
   virtual ~GenericServiceHook() = default;
-  virtual void Register(grpc::ServerBuilder& builder) = 0;   // before the server starts
-  virtual void Start() = 0;                                  // after it has
-  virtual void Shutdown() = 0;                               // after the server was shut down: drains what it registered; blocks until that is done
+  virtual void Register(grpc::ServerBuilder& builder) = 0;   // before the server starts: completion queues, the generic service
+  virtual void Start() = 0;                                  // after it has; left out where it could not start
+  // The server has been shut down, or could not start: no call comes any more. Shuts down and drains the completion queues; blocks until that is done.
+  // While the server shuts down they must still be polled: the server waits for the calls on them.
+  virtual void Shutdown() = 0;
 };
 
 // A listening gRPC server: the services given, grpc.health.v1.Health, limits against peers that ask for too much, and gRPC's own log in ours. One port is one
-// server: a second process on the same port is refused (SO_REUSEPORT is off). Thread-safe.
+// server: a second process on the same port is refused, which gRPC's own default (SO_REUSEPORT) would let in. Thread-safe.
 class Server {
  public:
-  // FailedPrecondition: the options, or the address cannot be listened on, with the cause. `hook` may be null. REQUIRES: services and hook outlive the server.
+  // FailedPrecondition: the options, or an address that cannot be listened on, with the cause. `hook` may be null. REQUIRES: services and hook outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
   ~Server();   // Shutdown(no time)
 
   int port() const { return port_; }
-  // What the health service says of the whole task; not serving at first.
+  int health_port() const { return health_port_; }   // 0: no health address
+  // What the health service says of the whole task ("") and of every service named so far; not serving at first.
   void SetServing(bool serving);
-  // Not serving from here on; calls under way may take `grace`, then they are cancelled. Blocks until none is left. Once is enough.
+  // The same of one service, "divvy.v1.ParameterServer".
+  void SetServing(const std::string& service, bool serving);
+  // Not serving from here on; calls under way may take `grace`, then they are cancelled. Blocks until none is left; a second call does nothing.
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::unique_ptr<grpc::Server> server, int port, GenericServiceHook* hook) : server_(std::move(server)), port_(port), hook_(hook) {}
+  struct Listening {
+    std::unique_ptr<grpc::Server> server;
+    int port = 0;
+  };
+  static absl::StatusOr<Listening> Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
+  static absl::StatusOr<Listening> ListenForProbes(const ServerOptions& options);
+  Server(Listening main, Listening health, GenericServiceHook* hook);
 
-  std::unique_ptr<grpc::Server> server_;
-  const int port_;
+  const std::unique_ptr<grpc::Server> server_, health_;   // health_ may be null
+  const int port_, health_port_;
   GenericServiceHook* const hook_;
-  bool shut_down_ = false;
+  Mutex mu_;
+  bool shut_down_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace divvy

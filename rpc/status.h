@@ -2,22 +2,18 @@
 #ifndef DIVVY_RPC_STATUS_H_
 #define DIVVY_RPC_STATUS_H_
 
-#include <string>
-
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/support/status.h"
-#include "wire/status.h"
 
 namespace divvy {
 
-// The typed detail travels in grpc-status-details-bin, as google.rpc.Status. Failures of the way carry none.
-inline grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()), wire::StatusDetails(status));
-}
-inline absl::Status FromGrpc(const grpc::Status& status) {
-  return wire::StatusOfCall(static_cast<int>(status.error_code()), status.error_message(), status.error_details());
-}
+// Pure. The typed detail (cluster/error.h) travels in grpc-status-details-bin, as google.rpc.Status, and comes out as it went in.
+grpc::Status ToGrpc(const absl::Status& status);
+
+// The end of a call to the task at `address`. A failure of the way (Unavailable, DeadlineExceeded) carries no detail; its text names the address and what
+// failed there: no such name, connection refused, a certificate that was not accepted.
+absl::Status FromGrpc(const grpc::Status& status, absl::string_view address);
 
 }  // namespace divvy
 

@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "wire/steps.h"
 
@@ -12,12 +13,15 @@ namespace {
 // Lives until gRPC is done with the call (OnDone), or longer where the coordinator still holds the connection.
 class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame> {
  public:
-  StepsCall(const CallEnvironment& environment, std::shared_ptr<v1::Worker::Stub> stub, std::shared_ptr<StreamListener<FromWorker>> listener)
-      : open_(environment.open), stub_(std::move(stub)), order_(environment.executor), listener_(std::move(listener)) {}
+  StepsCall(CallEnvironment environment, std::shared_ptr<v1::Worker::Stub> stub, std::shared_ptr<StreamListener<FromWorker>> listener)
+      : environment_(std::move(environment)), stub_(std::move(stub)), order_(environment_.executor), listener_(std::move(listener)) {}
 
-  void Start(const std::shared_ptr<StepsCall>& self) {
+  void Start(const std::shared_ptr<StepsCall>& self, absl::Duration silence) {
     self_ = self;
-    if (!open_->Begin(context_)) return OnBegunTooLate();
+    if (!environment_.open->Begin({self, &context_})) return OnBegunTooLate();
+    watch_ = SilenceWatch::Start(environment_.executor, silence, [call = std::weak_ptr<StepsCall>(self)] {
+      if (const std::shared_ptr<StepsCall> alive = call.lock()) alive->OnSilence();
+    });
     stub_->async()->Steps(&context_, this);
     AddHold();   // sends come from outside of the reactions
     StartRead(&incoming_);
@@ -25,9 +29,10 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   }
 
   void Send(const StreamFrame<ToWorker>& frame) {
+    v1::ToWorkerFrame encoded = wire::ToProto(frame);
     MutexLock lock(mu_);
     if (ended_) return;
-    outgoing_.push_back(wire::ToProto(frame));
+    outgoing_.push_back(std::move(encoded));
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
 
@@ -41,11 +46,9 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
 
   void OnReadDone(bool ok) override {
     if (!ok) return End();
+    watch_->Heard();
     absl::StatusOr<StreamFrame<FromWorker>> frame = wire::FromProto(incoming_);
-    if (!frame.ok()) {
-      context_.TryCancel();
-      return End();
-    }
+    if (!frame.ok()) return OnNonsense(frame.status());
     Tell([frame = *std::move(frame)](StreamListener<FromWorker>& listener) mutable { listener.OnFrame(std::move(frame)); });
     StartRead(&incoming_);
   }
@@ -53,13 +56,14 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   void OnWriteDone(bool ok) override {
     MutexLock lock(mu_);
     outgoing_.pop_front();
-    if (!ok) outgoing_.clear();
+    if (!ok || ended_) outgoing_.clear();
     if (!outgoing_.empty()) StartWrite(&outgoing_.front());
   }
 
   void OnDone(const grpc::Status&) override {
+    watch_->Stop();
     Tell([](StreamListener<FromWorker>& listener) { listener.OnBroken(); });
-    open_->End(context_);
+    environment_.open->End(context_);
     self_.reset();
   }
 
@@ -68,10 +72,20 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   void End() {
     {
       MutexLock lock(mu_);
-      if (ended_) return;
-      ended_ = true;
+      if (std::exchange(ended_, true)) return;
     }
     RemoveHold();
+  }
+
+  void OnNonsense(const absl::Status& why) {
+    DIVVY_LOG(ERROR) << "the worker at " << environment_.address << " sent a frame that makes no sense (" << why.message() << "): its stream is broken off";
+    context_.TryCancel();
+    End();
+  }
+
+  void OnSilence() {
+    DIVVY_LOG(WARNING) << "nothing has come from the worker at " << environment_.address << " for too long: its stream is broken off";
+    context_.TryCancel();
   }
 
   void OnBegunTooLate() {
@@ -82,20 +96,21 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   // In order, on the Executor; nothing once the coordinator has closed.
   template <typename Event>
   void Tell(Event event) {
-    order_.Post([event = std::move(event), listener = listener_, self = self_]() mutable {
+    order_.Post([event = std::move(event), self = self_]() mutable {
       {
         MutexLock lock(self->mu_);
         if (self->closed_) return;
       }
-      event(*listener);
+      event(*self->listener_);
     });
   }
 
-  const std::shared_ptr<OpenCalls> open_;
+  const CallEnvironment environment_;
   const std::shared_ptr<v1::Worker::Stub> stub_;
   SerialExecutor order_;
   const std::shared_ptr<StreamListener<FromWorker>> listener_;
   std::shared_ptr<StepsCall> self_;
+  std::shared_ptr<SilenceWatch> watch_;
   grpc::ClientContext context_;
   v1::FromWorkerFrame incoming_;
   Mutex mu_;
@@ -118,9 +133,9 @@ class Connection : public StreamConnection<ToWorker> {
 }  // namespace
 
 std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
-                                                            std::shared_ptr<StreamListener<FromWorker>> listener) {
+                                                            std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence) {
   auto call = std::make_shared<StepsCall>(environment, stub, std::move(listener));
-  call->Start(call);
+  call->Start(call, silence);
   return std::make_shared<Connection>(std::move(call));
 }
 

@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "rpc/status.h"
 #include "wire/steps.h"
@@ -15,13 +16,14 @@ using Reactor = grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>;
 // Lives until gRPC is done with the call, or longer where the worker still holds the connection.
 class ServedSteps : public Reactor {
  public:
-  explicit ServedSteps(Executor& executor) : order_(executor) {}
-  void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor);
+  explicit ServedSteps(Executor& executor) : executor_(executor), order_(executor) {}
+  void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor, absl::Duration silence);
 
   void Send(const StreamFrame<FromWorker>& frame) {
+    v1::FromWorkerFrame encoded = wire::ToProto(frame);
     MutexLock lock(mu_);
     if (finished_) return;
-    outgoing_.push_back(wire::ToProto(frame));
+    outgoing_.push_back(std::move(encoded));
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
   void Close() {
@@ -34,8 +36,9 @@ class ServedSteps : public Reactor {
 
   void OnReadDone(bool ok) override {
     if (!ok) return FinishOnce(absl::OkStatus());
+    watch_->Heard();
     absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
-    if (!frame.ok()) return FinishOnce(frame.status());
+    if (!frame.ok()) return OnNonsense(frame.status());
     Tell([frame = *std::move(frame)](StreamListener<ToWorker>& listener) mutable { listener.OnFrame(std::move(frame)); });
     StartRead(&incoming_);
   }
@@ -50,11 +53,17 @@ class ServedSteps : public Reactor {
   void OnCancel() override { FinishOnce(absl::CancelledError("the stream was given up")); }
 
   void OnDone() override {
+    watch_->Stop();
     Tell([](StreamListener<ToWorker>& listener) { listener.OnBroken(); });
     self_.reset();
   }
 
  private:
+  void OnNonsense(const absl::Status& why) {
+    DIVVY_LOG(ERROR) << "the coordinator sent a frame that makes no sense (" << why.message() << "): its stream is broken off";
+    FinishOnce(why);
+  }
+
   void FinishOnce(const absl::Status& status) {
     {
       MutexLock lock(mu_);
@@ -74,9 +83,11 @@ class ServedSteps : public Reactor {
     });
   }
 
+  Executor& executor_;
   SerialExecutor order_;
   std::shared_ptr<StreamListener<ToWorker>> listener_;
   std::shared_ptr<ServedSteps> self_;
+  std::shared_ptr<SilenceWatch> watch_;
   v1::ToWorkerFrame incoming_;
   Mutex mu_;
   std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);   // the first is being written
@@ -94,8 +105,11 @@ class Connection : public StreamConnection<FromWorker> {
   const std::shared_ptr<ServedSteps> call_;
 };
 
-void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor) {
+void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor, absl::Duration silence) {
   self_ = self;
+  watch_ = SilenceWatch::Start(executor_, silence, [call = std::weak_ptr<ServedSteps>(self)] {
+    if (const std::shared_ptr<ServedSteps> alive = call.lock()) alive->FinishOnce(absl::CancelledError("nothing has come for too long"));
+  });
   listener_ = acceptor.Accept(std::make_shared<Connection>(self));
   StartRead(&incoming_);
 }
@@ -108,9 +122,9 @@ class Refusal : public Reactor {
 
 }  // namespace
 
-Reactor* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor) {
+Reactor* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor, absl::Duration silence) {
   auto call = std::make_shared<ServedSteps>(executor);
-  call->Start(call, *acceptor);
+  call->Start(call, *acceptor, silence);
   return call.get();
 }
 

@@ -2,9 +2,12 @@
 #ifndef DIVVY_RPC_UNARY_CALL_H_
 #define DIVVY_RPC_UNARY_CALL_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/executor.h"
 #include "cluster/clients.h"
@@ -20,16 +23,20 @@ namespace divvy {
 constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
 constexpr absl::Duration kSyncDeadline = absl::Seconds(1);     // any later Sync acknowledges an earlier one too
-constexpr absl::Duration kLoadDeadline = absl::Minutes(10);
+constexpr absl::Duration kLoadDeadline = absl::Minutes(10);    // reads a checkpoint
 constexpr absl::Duration kCreateDeadline = absl::Minutes(2);   // computes the first values
 
-// What every call of a client needs; shared by its calls, which may outlive it.
+// What the calls of a client need. They hold what they use of it, so that the client may go while they are open.
 struct CallEnvironment {
-  Executor& executor;
+  Executor& executor;                 // outlives the last call: OpenCalls waits for it
   std::shared_ptr<OpenCalls> open;
+  std::string address;                // of the task that is called, for the texts of failures
 };
 
-// Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the Executor. `stub` lives until then.
+// Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the Executor: once, never from within. Holds `stub` until then.
+// Cancelled where the environment is closed; InvalidArgument (Reason::kInvalid) for a reply that makes no sense; else FromGrpc's errors.
+//
+//   CallUnary(environment, stub, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(done));
 template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
 void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
                void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*, std::function<void(grpc::Status)>), const Request& request,
@@ -43,13 +50,15 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
   call->request = wire::ToProto(request);
   call->context.set_deadline(GrpcDeadline(deadline));
   Executor& executor = environment.executor;
-  if (!environment.open->Begin(call->context)) return executor.Post([done = std::move(done)] { done(absl::CancelledError("the client is closed")); });
-  (stub->async()->*method)(&call->context, &call->request, &call->reply,
-                           [&executor, open = environment.open, call, stub, done = std::move(done)](const grpc::Status& status) mutable {
-                             absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply) : absl::StatusOr<Reply>(FromGrpc(status));
-                             executor.Post([reply = std::move(reply), done = std::move(done)]() mutable { done(std::move(reply)); });
-                             open->End(call->context);
-                           });
+  if (!environment.open->Begin({call, &call->context})) {
+    return executor.Post([done = std::move(done)] { done(absl::CancelledError("the client is closed")); });
+  }
+  auto on_end = [&executor, open = environment.open, address = environment.address, call, stub, done = std::move(done)](const grpc::Status& status) mutable {
+    absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply) : absl::StatusOr<Reply>(FromGrpc(status, address));
+    executor.Post([reply = std::move(reply), done = std::move(done)]() mutable { done(std::move(reply)); });
+    open->End(call->context);
+  };
+  (stub->async()->*method)(&call->context, &call->request, &call->reply, std::move(on_end));
 }
 
 }  // namespace divvy

@@ -1,0 +1,47 @@
+#include "rpc/parameter_client.h"
+
+#include <utility>
+
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/data_client.h"
+
+namespace divvy {
+namespace {
+
+class RpcParameterClient : public ParameterClient {
+ public:
+  using Async = v1::ParameterServer::StubInterface::async_interface;
+  RpcParameterClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& control, const std::shared_ptr<grpc::Channel>& data)
+      : environment_(std::move(environment)),
+        stub_(v1::ParameterServer::NewStub(control)),
+        data_(DataClient::Create(data, environment_.executor, DataClientOptions())) {}
+
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call(&Async::Attach, request, kAttachDeadline, std::move(done)); }
+  void Load(LoadRequest request, Callback<LoadReply> done) override { Call(&Async::Load, request, kLoadDeadline, std::move(done)); }
+  void Sync(SyncRequest request, Callback<SyncReply> done) override { Call(&Async::Sync, request, kSyncDeadline, std::move(done)); }
+  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override { Call(&Async::CreateShards, request, kCreateDeadline, std::move(done)); }
+  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override { Call(&Async::DeleteShards, request, kCallDeadline, std::move(done)); }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call(&Async::Shutdown, request, kCallDeadline, std::move(done)); }
+  void Pull(PullRequest request, Callback<PullReply> done) override { data_->Pull(std::move(request), std::move(done)); }
+  void Commit(CommitRequest request, Callback<CommitReply> done) override { data_->Commit(std::move(request), std::move(done)); }
+
+ private:
+  template <typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
+  void Call(void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*, std::function<void(grpc::Status)>), const Request& request,
+            absl::Duration deadline, Callback<Reply> done) {
+    CallUnary(environment_, stub_, method, request, deadline, std::move(done));
+  }
+
+  const CallEnvironment environment_;
+  const std::shared_ptr<v1::ParameterServer::Stub> stub_;
+  const std::shared_ptr<DataClient> data_;
+};
+
+}  // namespace
+
+std::shared_ptr<ParameterClient> MakeParameterClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& control,
+                                                     const std::shared_ptr<grpc::Channel>& data) {
+  return std::make_shared<RpcParameterClient>(std::move(environment), control, data);
+}
+
+}  // namespace divvy

@@ -1,0 +1,25 @@
+#include "rpc/status.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/error.h"
+#include "wire/status.h"
+
+namespace divvy {
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const std::string text = wire::ToProto(status).message();   // cut: a peer refuses headers that are too long, and would see another error
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text, wire::StatusDetails(status));
+}
+
+absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
+  const absl::Status plain = wire::StatusOfCall(static_cast<int>(status.error_code()), status.error_message(), status.error_details());
+  if (!status.error_details().empty()) return plain;
+  if (absl::IsDeadlineExceeded(plain)) return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
+  if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", plain.message()));
+  return plain;
+}
+
+}  // namespace divvy

@@ -1,0 +1,28 @@
+// The flags that every task of a cluster has.
+#ifndef DIVVY_RPC_TASK_FLAGS_H_
+#define DIVVY_RPC_TASK_FLAGS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "rpc/task_server.h"
+
+namespace divvy {
+
+// To be called by main, after the flags were parsed. Everything below blocks no longer than reading --cluster_file takes.
+
+// What TF_CONFIG, CLUSTER_SPEC, --cluster_file and the flags say of the cluster.
+absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags();
+// Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument: every problem at once.
+absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags();
+// --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
+absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
+absl::Duration DrainTimeoutFromFlags();
+// Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
+absl::Status SetLogFromFlags(const std::string& task);
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_TASK_FLAGS_H_

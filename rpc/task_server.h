@@ -1,0 +1,67 @@
+// What every task of a cluster has in common: who it is, where it listens, and a server that says so.
+#ifndef DIVVY_RPC_TASK_SERVER_H_
+#define DIVVY_RPC_TASK_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/cluster_config.h"
+#include "cluster/cluster_resolver.h"
+#include "cluster/error.h"
+#include "proto/divvy.pb.h"
+#include "rpc/admin_service.h"
+#include "rpc/credentials.h"
+#include "rpc/server.h"
+
+namespace divvy {
+
+// A plain value; task_flags.h makes one from flags and environment.
+struct TaskOptions {
+  ClusterConfig cluster;
+  JobName job = JobName::kNone;
+  int index = 0;
+  std::string bind_address;                       // where to listen; port 0: a free one. "": as BindAddress says
+  std::optional<TlsFiles> tls;                    // none: everything on loopback
+  int64_t rpc_memory_bytes = int64_t{1} << 30;    // ServerOptions::memory_bytes
+
+  std::string name() const;   // "worker 1"
+};
+
+// Where a task listens that was not told: at its own address in the cluster if that is on loopback, else at its port on every address of the machine (the name
+// that others know it by need not be one of this machine's). "127.0.0.1:0" where the cluster does not hold the task.
+std::string BindAddress(const TaskOptions& options);
+
+// The cluster as a program asks for it.
+std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster);
+
+// InvalidArgument or FailedPrecondition, every problem at once: plaintext where an address of the cluster is not on loopback, or certificates that cannot be used.
+absl::Status CheckSecurity(const TaskOptions& options);
+
+// The server of a task, with the admin service. Thread-safe.
+class TaskServer {
+ public:
+  // Listens. REQUIRES: services and hook outlive it; `status` as AdminService.
+  static absl::StatusOr<std::unique_ptr<TaskServer>> Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
+                                                           std::function<v1::TaskStatus()> status);
+
+  // Where others reach this task: its address in the cluster, or the one it listens on.
+  const std::string& address() const { return address_; }
+  void SetServing(bool serving) { server_->SetServing(serving); }
+  void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
+
+ private:
+  explicit TaskServer(std::function<v1::TaskStatus()> status) : admin_(std::move(status)) {}
+
+  AdminService admin_;
+  std::string address_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_TASK_SERVER_H_

@@ -1,0 +1,38 @@
+#include "rpc/worker_client.h"
+
+#include <utility>
+
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/steps_client.h"
+
+namespace divvy {
+namespace {
+
+class RpcWorkerClient : public WorkerClient {
+ public:
+  using Async = v1::Worker::StubInterface::async_interface;
+  RpcWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel)
+      : environment_(std::move(environment)), stub_(v1::Worker::NewStub(channel)) {}
+
+  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override {
+    CallUnary(environment_, stub_, &Async::Attach, request, kAttachDeadline, std::move(done));
+  }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+    CallUnary(environment_, stub_, &Async::Shutdown, request, kCallDeadline, std::move(done));
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+    return OpenStepsStream(environment_, stub_, std::move(listener));
+  }
+
+ private:
+  const CallEnvironment environment_;
+  const std::shared_ptr<v1::Worker::Stub> stub_;
+};
+
+}  // namespace
+
+std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel) {
+  return std::make_shared<RpcWorkerClient>(std::move(environment), channel);
+}
+
+}  // namespace divvy
