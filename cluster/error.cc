@@ -13,7 +13,7 @@ constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
 constexpr char kExitCodeUrl[] = "divvy/exit_code";   // of JobHasEnded: a number in decimal; crosses no wire
 
 // Exit codes below 128 are permanent, those above worth another start (sysexits.h; Kubeflow's ExitCode policy).
-constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78, kExitTryAgain = 138;
+constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78;
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
 // a Cord holds in place.

@@ -71,6 +71,7 @@ absl::Status MarkUser(const absl::Status& status);
 // Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or ResourceExhausted with one that says so.
 bool IsTransient(const absl::Status& status);
 
+constexpr int kExitTryAgain = 138;   // the least of our own codes that ask to be started again; below 128 they are final
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.
 std::optional<int> ExitCodeOf(Reason reason);
 // What a coordinator exits with whose job ended with this status: 0 for OK; by its reason; else by its code (Unavailable: 138, DataLoss: 65), unless a step

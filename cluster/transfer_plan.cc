@@ -167,6 +167,19 @@ std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::S
   return planner.Take();
 }
 
+int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
+  int64_t bytes = 0;
+  for (const CommitPart& part : parts) bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+  return bytes;
+}
+
+absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes) {
+  const int64_t bytes = PayloadBytes(parts);
+  if (max_bytes == 0 || bytes <= max_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
+                                                 " at a time. Raise --commit_buffer_bytes of the parameter servers, cut the variables into more shards, or write less in one step"));
+}
+
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);

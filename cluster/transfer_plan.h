@@ -42,6 +42,11 @@ const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
 // evaluated at `ordinal` and scaled. REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
 
+// Of tensors, as they travel.
+int64_t PayloadBytes(absl::Span<const CommitPart> parts);
+// InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes. `max_bytes` 0: it takes any.
+absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes);
+
 // One pull for each ps, and how the answers become the values asked for.
 class PullPlan {
  public:

@@ -238,7 +238,9 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
-  const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(result.ok() ? 0 : 1, std::move(done)); });
+  const int exit_code = ExitCodeOf(result);
+  if (exit_code >= kExitTryAgain) return result;   // workers and ps are told nothing: they wait for the next coordinator
+  const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
   return result.ok() ? ended : result;
 }
 

@@ -50,7 +50,8 @@ class BlockingCoordinator : public Coordinator {
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
   void SetGoal(int64_t epochs) override;
 
-  // Ends the job, as after Train returned `result`: joins what is queued (if it is OK), tells every task. Returns what the job ended with.
+  // Ends the job, as after Train returned `result`: joins what is queued (if it is OK), tells every task. Returns what the job ended with: ExitCodeOf it is
+  // the process' code. An error that another start may mend (from 128 on) ends this process alone: nothing is stored, workers and ps wait.
   absl::Status Finish(absl::Status result);
 
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override;

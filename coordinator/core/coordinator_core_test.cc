@@ -21,17 +21,33 @@ using ::testing::HasSubstr;
 
 // Answers everything with OK, a millisecond later, unless told otherwise.
 class FakePs : public ParameterClient {
+  Executor& executor_;
+  std::vector<std::string>& log_;
+  const int index_;
+
  public:
   FakePs(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
   void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override {
     PsAttachReply reply;
-    reply.incarnation = Incarnation(100 + index_);
-    Answer("Attach", std::move(done), reply);
+    reply.incarnation = Incarnation(incarnation);
+    reply.max_commit_bytes = max_commit_bytes;
+    attached = request.fence;
+    absl::Status refused;
+    if (request.fence.target != Incarnation() && request.fence.target != reply.incarnation) refused = MakeError(Reason::kWrongIncarnation, "another life");
+    if (request.fence.epoch < epoch) {
+      ErrorDetail detail;
+      detail.reason = Reason::kStaleEpoch;
+      detail.epoch = epoch;
+      refused = MakeError(detail, "a later epoch has begun");
+    }
+    if (refused.ok()) return Answer("Attach", std::move(done), reply);
+    executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
   void Load(LoadRequest request, Callback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
   void Sync(SyncRequest request, Callback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;
+    reply.draining = draining;
     for (const EntryId id : request.query) {
       if (applied.count(id) > 0) reply.applied.push_back({id, applied[id], EntryKind::kStep});
     }
@@ -51,6 +67,11 @@ class FakePs : public ParameterClient {
   }
   void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Answer("Shutdown", std::move(done), ShutdownReply()); }
 
+  uint64_t incarnation = 100 + index_;
+  int64_t max_commit_bytes = 0;
+  bool draining = false;
+  Epoch epoch;                                    // that it has obeyed
+  Fence attached;                                 // of the last Attach
   absl::Status down;                              // answers everything with this
   std::map<std::string, absl::Status> refuses;    // by call
   std::map<EntryId, int> applied;                 // id -> participants
@@ -67,9 +88,6 @@ class FakePs : public ParameterClient {
     if (status.ok() && refuses.count(call) > 0) status = refuses[call];
     executor_.PostAfter(absl::Milliseconds(1), [done, reply, status] { done(status.ok() ? absl::StatusOr<Reply>(reply) : absl::StatusOr<Reply>(status)); });
   }
-  Executor& executor_;
-  std::vector<std::string>& log_;
-  const int index_;
 };
 
 // Takes dispatches and keeps them until a test reports.
@@ -78,6 +96,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   FakeWorker(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
   void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override {
     session = request.fence.session;
+    flags = request.program_flags;
+    if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
     stream = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session);
     dispatched.clear();
     executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_)] { done(WorkerAttachReply{incarnation, 1, 1}); });
@@ -128,6 +148,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   std::deque<Dispatch> dispatched;
   std::vector<EntryId> cancelled;
   bool silent = false;   // says nothing, not even Pong
+  absl::Status refuses;  // every Attach
+  std::map<std::string, std::string> flags;
 
  private:
   void OnFrame(const StreamFrame<ToWorker>& frame) {
@@ -157,6 +179,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     options.incarnation = Incarnation(1);
     for (int i = 0; i < num_ps; ++i) {
       ps_.push_back(std::make_shared<FakePs>(world_, log_, i));
+      ps_.back()->max_commit_bytes = max_commit_bytes_;
       options.ps_addresses.push_back(absl::StrCat("ps", i));
     }
     for (int i = 0; i < num_workers; ++i) {
@@ -191,6 +214,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     return outcome;
   }
 
+  int64_t max_commit_bytes_ = 0;
   SimExecutor world_{1};
   MemoryStore store_{world_};
   std::vector<std::string> log_;
@@ -433,6 +457,222 @@ TEST_F(CoordinatorCoreTest, TheHorizonNamesWhatIsInFlight) {
   world_.RunFor(absl::Seconds(2));
   EXPECT_THAT(ps_[0]->horizon.open, ElementsAre(b));
   EXPECT_TRUE(ps_[0]->horizon.IsClosed(a));
+}
+
+// ---- who registers -----------------------------------------------------------------------------------------------------------------------------------
+
+class RegisterTest : public CoordinatorCoreTest {
+ protected:
+  static RegisterRequest From(JobName job, int index, uint64_t incarnation, std::string address) {
+    RegisterRequest request;
+    request.job = job;
+    request.index = index;
+    request.incarnation = Incarnation(incarnation);
+    request.address = std::move(address);
+    return request;
+  }
+  absl::Status Register(RegisterRequest request) {
+    std::optional<absl::Status> answer;
+    core_->Register(std::move(request), [&](absl::StatusOr<RegisterReply> reply) { answer = reply.status(); });
+    return answer.value();
+  }
+};
+
+TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
+  CoordinatorOptions options;
+  options.cluster = {{"ps", {{0, "ps0"}, {1, "ps1"}}}};
+  Start(2, 1, options);
+  const absl::Status beyond = Register(From(JobName::kPs, 2, 9, "ps2"));
+  EXPECT_EQ(ReasonOf(beyond), Reason::kClusterMismatch);
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr("--num_ps"));
+  RegisterRequest contradicts = From(JobName::kWorker, 0, 200, "worker0");
+  contradicts.cluster = {{"ps", {{1, "elsewhere"}}}};
+  EXPECT_EQ(ReasonOf(Register(contradicts)), Reason::kClusterMismatch);
+  RegisterRequest newer = From(JobName::kWorker, 0, 200, "worker0");
+  newer.protocol = {3, 4};
+  EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kChief, 0, 9, "chief"))), Reason::kInvalid);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
+TEST_F(RegisterTest, ASecondWorkerOfAnIndexThatAnswersIsRefused) {
+  Start(1, 1);
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);   // the first is asked
+  world_.RunFor(absl::Milliseconds(20));
+  const absl::Status refused = Register(From(JobName::kWorker, 0, 9, "worker0"));
+  EXPECT_EQ(ReasonOf(refused), Reason::kDuplicateTask);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("worker 0 runs already, at worker0"));
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());   // the first itself
+}
+
+TEST_F(RegisterTest, AWorkerWhosePredecessorIsSilentTakesOverWhenThatIsLost) {
+  Start(1, 1);
+  workers_[0]->silent = true;
+  workers_[0]->refuses = absl::DeadlineExceededError("no answer");
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
+  world_.RunFor(absl::Seconds(4));
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
+  world_.RunFor(absl::Seconds(3));
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 9, "worker0")).ok());
+}
+
+TEST_F(RegisterTest, ASecondPsOfAnIndexThatAnswersIsRefused) {
+  Start(1, 1);
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kDuplicateTask);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
+TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
+  Start(1, 1);
+  ps_[0]->incarnation = 9;   // another life answers at its address
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  world_.RunFor(absl::Milliseconds(20));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);   // it waits for the next coordinator
+}
+
+TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
+  ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {""};
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  world_.RunFor(absl::Seconds(6));
+  const auto waits = core_->Snapshot().waits;
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0].text == "ps 0: it has not registered yet" || waits[1].text == "ps 0: it has not registered yet", true) << waits[0].text << ", " << waits[1].text;
+  EXPECT_TRUE(Register(From(JobName::kPs, 0, 100, "ps0")).ok());
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
+// ---- epochs, jobs and ends -----------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CoordinatorCoreTest, ACoordinatorThatMeetsALaterEpochWhileItAttachesBeginsOneAboveIt) {
+  ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
+  ps_[0]->epoch = Epoch(40);   // its store is lost, and what it began lives on
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.job = JobId(77);
+  options.ps_addresses = {"ps0"};
+  options.worker_addresses[0] = "worker0";
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  world_.RunFor(absl::Milliseconds(500));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_EQ(core_->Snapshot().epoch_id, Epoch(41));
+  EXPECT_EQ(ps_[0]->attached.job, JobId(77));
+  EXPECT_EQ(store_.Load()->epoch, Epoch(41));
+}
+
+TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobEndsTheCoordinatorNamingWhatToGiveIt) {
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
+  workers_[0]->refuses = MakeError(Reason::kWrongJob, "worker 0: serves job 1");
+  ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {"ps0"};
+  options.worker_addresses[0] = "worker0";
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  world_.RunFor(absl::Milliseconds(500));
+  const auto later = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(ExitCodeOf(later->status), 78);
+  EXPECT_THAT(std::string(later->status.message()), HasSubstr("--state_dir"));
+  EXPECT_THAT(std::string(later->status.message()), HasSubstr("--job_name"));
+}
+
+TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtStart) {
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {"ps0"};
+  JobRow row;
+  row.job = JobId(5);
+  row.epoch = Epoch(3);
+  for (const auto& [state, exit_code] : {std::pair{JobRow::State::kComplete, 0}, std::pair{JobRow::State::kFailed, 65}}) {
+    row.state = state;
+    row.exit_code = exit_code;
+    store_.Put(row, [](const absl::Status&) {});
+    const absl::Status ended = CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
+    EXPECT_EQ(ReasonOf(ended), Reason::kJobOver);
+    EXPECT_EQ(ExitCodeOf(ended), exit_code);
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("--state_dir"));
+  }
+  row.state = JobRow::State::kRunning;
+  store_.Put(row, [](const absl::Status&) {});
+  options.job = JobId(6);
+  EXPECT_EQ(ReasonOf(CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status()), Reason::kWrongJob);
+}
+
+TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits) {
+  Start(1, 1);
+  const auto running = Schedule("a");
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  const auto late = Schedule("b");
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u) << "nothing new is dispatched";
+  EXPECT_FALSE(drained || join->over);
+  EXPECT_TRUE(core_->Snapshot().draining);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(running->over && running->status.ok());
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(join->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ReasonOf(join->status), Reason::kJobOver);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") + std::count(log_.begin(), log_.end(), "worker 0 Shutdown"), 0);
+  EXPECT_EQ(store_.Load()->state, JobRow::State::kRunning);   // it goes on with the next coordinator
+}
+
+TEST_F(CoordinatorCoreTest, ADrainBeforeAnythingRunsIsOverAtOnce) {
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {""};
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  const auto ready = Watch([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(ReasonOf(ready->status), Reason::kJobOver);
+}
+
+TEST_F(CoordinatorCoreTest, AWorkersRefusalIsShownWhileItIsWaitedFor) {
+  CoordinatorOptions options;
+  options.program_flags = {{"depth", "3"}};
+  Start(1, 2, options);
+  EXPECT_EQ(workers_[0]->flags.at("depth"), "3");
+  workers_[1]->refuses = absl::FailedPreconditionError("worker 1 cannot take the program's flags");
+  workers_[1]->silent = true;
+  world_.RunFor(absl::Seconds(10));
+  const auto waits = core_->Snapshot().waits;
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].text, "worker 1 (worker1): worker 1 cannot take the program's flags");
+}
+
+TEST_F(CoordinatorCoreTest, ADirectWriteLargerThanAPsTakesIsRefused) {
+  max_commit_bytes_ = 7;
+  Start(1, 1);
+  Create({"x", {2}});
+  const StagedWrite write{"x", WriteOp::kAssign, Tensor::Vector<float>({1, 2}), {}, {}};
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  EXPECT_EQ(written->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(written->status.message()), HasSubstr("8 bytes"));
+}
+
+TEST_F(CoordinatorCoreTest, APsThatIsAskedToEndIsSaidAtOnce) {
+  Start(1, 1);
+  ps_[0]->draining = true;
+  world_.RunFor(absl::Seconds(1.5));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) was asked to end"));
 }
 
 }  // namespace

@@ -156,8 +156,10 @@ void CoordinatorCore::AttachPsLater(int index, absl::Duration wait) {
 void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) {
   Ps& ps = ps_[index];
   if (ps.attached || ps.tries != attempt || phase_ != Phase::kAttaching) return;
-  if (ReasonOf(reply.status()) == Reason::kStaleEpoch) return RestartEpoch(DetailOf(reply.status()).epoch);
-  if (ReasonOf(reply.status()) == Reason::kWrongIncarnation) ps.incarnation = Incarnation();   // it begins anew
+  const Reason reason = ReasonOf(reply.status());
+  // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell.
+  if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) return RestartEpoch(DetailOf(reply.status()).epoch);
+  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();   // it begins anew
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
     return;

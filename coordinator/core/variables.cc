@@ -233,10 +233,11 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
   for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
+    refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
     write->participants.push_back(ps);
     write->commits[ps].parts = std::move(parts);
   }
-  if (write->commits.empty()) return outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  if (!refused.ok() || write->commits.empty()) return outbox_.Add([done = std::move(write->done), refused] { done(refused); });
   waiting_writes_.push_back(std::move(write));
   Pump();
 }

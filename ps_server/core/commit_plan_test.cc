@@ -1,5 +1,6 @@
 #include "ps_server/core/commit_plan.h"
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -7,12 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/error.h"
 #include "gtest/gtest.h"
 #include "optimizers/apply.h"
 #include "ps_server/core/applied_table.h"
+#include "ps_server/core/commit_budget.h"
 #include "ps_server/core/element_ops.h"
 #include "ps_server/core/read_plan.h"
 
@@ -393,6 +396,112 @@ TEST(AppliedTableTest, ForgetsWhatIsClosedAndApplied) {
   const std::vector<EntryId> query = {EntryId(9), EntryId(1), EntryId(2)};
   ASSERT_EQ(table.Applied(query).size(), 2u);
   EXPECT_EQ(table.Applied(query)[0].id, EntryId(9));
+}
+
+// ---- CommitBudget ------------------------------------------------------------------------------------------------------------------------------------
+
+class CommitBudgetTest : public ::testing::Test {
+ protected:
+  CommitBudget::Ticket Reserve(const std::string& name, int64_t bytes) {
+    return budget_.Reserve(bytes, [this, name](const absl::Status& granted) {
+      told_.push_back(name);
+      last_ = granted;
+    });
+  }
+  using Told = std::vector<std::string>;
+  CommitBudget budget_{100};
+  Told told_;
+  absl::Status last_;
+};
+
+TEST_F(CommitBudgetTest, GrantsAtOnceWhatFits) {
+  Reserve("a", 60);
+  Reserve("b", 40);
+  EXPECT_EQ(told_, (Told{"a", "b"}));
+  EXPECT_EQ(budget_.free_bytes(), 0);
+}
+
+TEST_F(CommitBudgetTest, IsServedInOrderAlsoWhereALaterOneWouldFit) {
+  const auto a = Reserve("a", 60);
+  Reserve("large", 80);
+  Reserve("small", 10);
+  EXPECT_EQ(told_, (Told{"a"}));
+  EXPECT_EQ(budget_.waiting(), 2u);
+  budget_.Release(a);
+  EXPECT_EQ(told_, (Told{"a", "large", "small"}));
+  EXPECT_EQ(budget_.free_bytes(), 10);
+}
+
+TEST_F(CommitBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
+  Reserve("a", 100);
+  Reserve("b", 101);
+  EXPECT_EQ(told_, (Told{"a", "b"}));
+  EXPECT_EQ(ReasonOf(last_), Reason::kInvalid);
+  EXPECT_NE(last_.message().find("--commit_buffer_bytes"), std::string::npos);
+  Reserve("c", -1);
+  EXPECT_EQ(ReasonOf(last_), Reason::kInvalid);
+}
+
+TEST_F(CommitBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
+  const auto a = Reserve("a", 60);
+  const auto b = Reserve("b", 80);
+  Reserve("c", 40);
+  budget_.Release(b);   // its stream is broken: c need not wait for it any more
+  EXPECT_EQ(told_, (Told{"a", "c"}));
+  budget_.Release(b);
+  budget_.Release(a);
+  budget_.Release(a);
+  EXPECT_EQ(budget_.free_bytes(), 60);
+}
+
+TEST_F(CommitBudgetTest, AGrantMayReleaseAndReserveAgain) {
+  CommitBudget::Ticket a = 0;
+  int rounds = 0;
+  std::function<void(absl::Status)> again = [&](const absl::Status&) {
+    if (++rounds < 4) budget_.Reserve(100, again);
+  };
+  a = budget_.Reserve(100, again);
+  budget_.Release(a);
+  budget_.Release(a + 1);
+  budget_.Release(a + 2);
+  EXPECT_EQ(rounds, 4);
+}
+
+// Many threads take and give back; never more than there is.
+TEST(CommitBudgetStressTest, NeverGrantsMoreThanThereIs) {
+  CommitBudget budget(1000);
+  std::atomic<int64_t> held{0}, most{0}, grants{0};
+  {
+    ThreadPoolExecutor executor(4);
+    for (int i = 0; i < 400; ++i) {
+      executor.Post([&, i] {
+        const int64_t bytes = 1 + (i * 37) % 700;
+        auto ticket = std::make_shared<std::atomic<CommitBudget::Ticket>>(0);
+        const auto ticket_now = budget.Reserve(bytes, [&, bytes, ticket](const absl::Status&) {
+          const int64_t now = held += bytes;
+          int64_t seen = most;
+          while (now > seen && !most.compare_exchange_weak(seen, now)) {}
+          held -= bytes;
+          ++grants;
+        });
+        budget.Release(ticket_now);   // perhaps before it was granted: then it never is
+      });
+    }
+    Mutex mu;
+    CondVar over;
+    bool done = false;
+    executor.PostAfter(absl::Milliseconds(1), [&] {
+      MutexLock lock(mu);
+      done = true;
+      over.NotifyAll();
+    });
+    MutexLock lock(mu);
+    over.Wait(mu, [&] { return done; });
+  }
+  EXPECT_LE(most, 1000);
+  EXPECT_GT(grants, 0);
+  EXPECT_EQ(budget.waiting(), 0u);
+  EXPECT_EQ(budget.free_bytes(), 1000);
 }
 
 }  // namespace

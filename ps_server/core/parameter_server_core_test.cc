@@ -832,6 +832,57 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(exits, std::vector<int>{1});
 }
 
+// ---- Drain -------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(DrainTest, SaysSoInTheNextSyncReplyAndThenExits143) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ps.core->Drain();
+  EXPECT_TRUE(ps.exits.empty());
+  EXPECT_TRUE(ps.core->Inspect().draining);
+  const auto synced = ps.SendSync(1, {});
+  EXPECT_TRUE(synced->one()->draining);
+  EXPECT_EQ(ps.exits, std::vector<int>{143});
+  EXPECT_EQ(ReasonOf(ps.SendCommit(1, {ps.AddOne(1)})->one().status()), Reason::kNotReady);
+  ps.core->Drain();
+  ps.executor.RunUntilIdle();
+  EXPECT_EQ(ps.exits, std::vector<int>{143});
+}
+
+TEST(DrainTest, LetsWhatIsBeingAppliedEndFirst) {
+  Server ps(1, Server::SmallBlocks());
+  ps.BeginWithRows(8);
+  const auto commit = ps.SendCommit(1, {ps.AddOne(8)});
+  ps.RunIntoACommit();
+  ps.core->Drain();
+  const auto synced = ps.SendSync(1, {});
+  EXPECT_TRUE(ps.exits.empty());
+  ps.executor.RunUntilIdle();
+  EXPECT_TRUE(commit->one().ok());
+  EXPECT_TRUE(synced->one()->draining);
+  EXPECT_EQ(ps.exits, std::vector<int>{143});
+}
+
+TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ps.core->Drain();
+  ps.executor.RunFor(absl::Seconds(1.9));
+  EXPECT_TRUE(ps.exits.empty());
+  ps.executor.RunFor(absl::Seconds(0.2));
+  EXPECT_EQ(ps.exits, std::vector<int>{143});
+  Server empty;   // nobody counts on it
+  empty.core->Drain();
+  EXPECT_EQ(empty.exits, std::vector<int>{143});
+}
+
+TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
+  Server ps;
+  const auto refused = ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{ps.fence(), {2, 3}}));
+  EXPECT_EQ(ReasonOf(refused->one().status()), Reason::kVersionMismatch);
+  EXPECT_EQ(ps.core->Inspect().epoch, Epoch(0));
+}
+
 // ---- many requests at once ---------------------------------------------------------------------------------------------------------------------------
 
 // Every request of a small life, delivered a second time and late, answers the same kind and changes nothing.

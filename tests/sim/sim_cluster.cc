@@ -11,7 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "cluster/transfer_plan.h"
 #include "coordinator/core/coordinator_core.h"
+#include "ps_server/core/commit_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/sim_network.h"
 #include "worker/core/testing/scripted_step_runner.h"
@@ -20,8 +22,7 @@
 namespace divvy::sim {
 namespace {
 
-constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3), kPatience = absl::Minutes(5);
-const char kChief[] = "chief/0";
+constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3), kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
@@ -57,6 +58,7 @@ class SimPsClient : public ParameterClient {
   void Call(const std::string& name, void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done,
             absl::Duration deadline = kUnaryDeadline);
   Cluster& cluster_;
+  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, Callback<CommitReply> answer);
   const std::shared_ptr<Node> from_;
   const std::string to_;
 };
@@ -106,6 +108,8 @@ struct Process {
   std::unique_ptr<ScriptedInputOpener> inputs;
   std::shared_ptr<ParameterServerCore> ps;
   std::shared_ptr<WorkerCore> worker;
+  std::unique_ptr<MemoryStore> store;
+  std::shared_ptr<CoordinatorCore> chief;
   int index = 0;
   std::optional<int> exit_code;
 };
@@ -117,6 +121,7 @@ class Cluster {
   SimResult Run();
 
   Network& network() { return network_; }
+  const std::string& chief_address() const { return chief_->node->address; }
   void Trace(absl::string_view text) {
     hash_ = MixSeeds(hash_, HashText(text));
     hash_ = MixSeeds(hash_, static_cast<uint64_t>(absl::ToInt64Nanoseconds(now())));
@@ -132,19 +137,30 @@ class Cluster {
   }
 
   // starting
-  void StartPs(int index);
+  void StartPs(int index, const std::string& address);
+  void StartPs(int index) { StartPs(index, PsAddressOf(index)); }
   void StartWorker(int index, int life);
-  void StartCoordinator();
-  void DefineScripts(ScriptedStepRunner& runner);
+  void StartCoordinator(const JobRow& row);
+  // A worker or ps ends by itself; the supervisor starts it again where that makes sense.
+  void OnExit(Process* process, int code);
+  void OnWorkerExit(const Process& process);
+  void OnPsExit(const Process& process);
+  void DefineScripts(Process& process);
 
   // step bodies
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
-  std::vector<script::Move> Body(const StepCall& call);
+  std::vector<script::Move> Body(const Process& process, const StepCall& call);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
 
-  // the program
-  void Next() { world_.Post([this] { Act(); }); }
+  // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
+  template <typename Body>
+  auto Mine(Body body) {
+    return [this, life = life_, body](auto&&... args) {
+      if (life == life_ && !over_) body(std::forward<decltype(args)>(args)...);
+    };
+  }
+  void Next() { world_.Post(Mine([this] { Act(); })); }
   void Act();
   void CreateNext();
   void ScheduleSome();
@@ -157,13 +173,25 @@ class Cluster {
   void Apply(const std::vector<Delta>& deltas);
   void EndProgram();
   void JobLost(const absl::Status& error);
+  bool IsExpected(const absl::Status& error) const;
+  bool EndsTheJob(const absl::Status& error) const;
 
   // faults and checks
   void MaybeFault();
   void StopFaults();
   void Fault();
+  void FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away);
+  void FaultOfPs(absl::Duration while_away);
+  void FaultOfCoordinator(absl::Duration while_away);
+  void DrainCoordinator();
+  void DrainWorker(Process& worker);
+  void StartDuplicate();
+  // The coordinator's process is gone, or goes on unseen as a zombie: another is started.
+  void ReplaceCoordinator(absl::Duration after, bool zombie);
+  void RestartTasks();
   void CheckAlways();
   void CheckAtRest();
+  bool FindServingPs(int index);
   void CheckPass(ResourceId iterator, int64_t elements, bool complete);
   Process* LiveWorker(int index);
 
@@ -177,10 +205,12 @@ class Cluster {
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<Process*> ps_;
   std::map<int, Process*> workers_;          // the newest life of each
-  std::map<int, int> lives_;
-  std::unique_ptr<Process> chief_;
-  std::unique_ptr<MemoryStore> store_;
-  std::shared_ptr<CoordinatorCore> core_;
+  std::map<int, int> newest_life_;
+  Process* chief_ = nullptr;                 // the newest life of the coordinator
+  int life_ = 0;                             // of it
+  bool chief_down_ = true, chief_draining_ = false;
+  std::shared_ptr<CoordinatorCore> core_;    // its core
+  uint64_t ids_of_the_past_ = 0;             // the highest id of earlier lives whose store was kept
 
   std::vector<Shape> shapes_;
   std::vector<std::vector<int64_t>> model_;  // by variable: what finished steps and writes have made of it
@@ -188,6 +218,10 @@ class Cluster {
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
+  bool told_the_end_ = false;                // by EndJob, while the coordinator lived
+  bool calls_ = false;                       // the program waits for an answer
+  bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
+  int duplicates_ = 0;
   int killed_ps_index_ = -1;
   std::optional<int64_t> pass_elements_;
 };
@@ -213,7 +247,41 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
 
 void SimPsClient::Commit(CommitRequest request, Callback<CommitReply> done) {
   const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
-  Call(name, &ParameterServerCore::Commit, std::move(request), std::move(done), kStreamProgress);
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
+  cluster_.network().Call<CommitReply>(
+      from_, to_, kStreamProgress,
+      [cluster = &cluster_, request, line](Node& node, Callback<CommitReply> answer) {
+        cluster->Trace(line);
+        ReceiveCommit(*cluster, node, request, [cluster, line, answer](absl::StatusOr<CommitReply> reply) {
+          if (!reply.ok()) cluster->Trace(absl::StrCat(line, ": ", reply.status().message()));
+          answer(std::move(reply));
+        });
+      },
+      std::move(done));
+}
+
+// As a data stream brings it: the header, a reservation, then the payload. A stream that breaks, or that nothing comes on, gives its reservation back; what was
+// under way on it may still arrive, late.
+void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, Callback<CommitReply> answer) {
+  const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
+  const std::shared_ptr<CommitBudget> budget = node.commit_budget;
+  if (budget == nullptr) return core->Commit(request, std::move(answer));
+  const std::shared_ptr<NodeExecutor> executor = node.executor;
+  const auto ticket = std::make_shared<CommitBudget::Ticket>();
+  const auto give_back = [budget, ticket] { budget->Release(*ticket); };
+  *ticket = budget->Reserve(PayloadBytes(request.parts), [&network = cluster.network(), core, executor, request, answer, give_back](const absl::Status& granted) {
+    if (!granted.ok()) return answer(granted);
+    const bool breaks = network.BreaksStream();
+    if (breaks) executor->Post(give_back);
+    if (breaks && network.PayloadDelay() < absl::Milliseconds(1)) return;   // nothing more comes
+    executor->PostAfter(network.PayloadDelay() * (breaks ? 500 : 1), [core, request, answer, give_back] {
+      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+        give_back();
+        answer(std::move(reply));
+      });
+    });
+  });
+  executor->PostAfter(kStreamProgress, give_back);
 }
 
 void SimWorkerClient::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
@@ -241,29 +309,32 @@ std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shar
 
 void SimCoordinatorClient::Register(RegisterRequest request, Callback<RegisterReply> done) {
   cluster_.network().Call<RegisterReply>(
-      from_, kChief, kUnaryDeadline,
+      from_, cluster_.chief_address(), kUnaryDeadline,
       [request](Node& node, Callback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); }, std::move(done));
 }
 
 // ---- starting ----
 
-void Cluster::StartPs(int index) {
+void Cluster::StartPs(int index, const std::string& address) {
   auto process = std::make_unique<Process>();
   process->index = index;
-  process->node = network_.Boot(PsAddressOf(index));
+  process->node = network_.Boot(address);
   process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
   ParameterServerOptions options;
   options.index = index;
   options.incarnation = Incarnation(random_.Next() | 1);
-  options.address = PsAddressOf(index);
+  options.address = address;
   options.record_history = true;
+  options.max_commit_bytes = config_.commit_buffer_bytes;
   options.block_bytes = 16;   // several blocks a shard, so that pulls, fences and crashes fall between them
   Process* const raw = process.get();
-  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [raw](int code, const std::string&) { raw->exit_code = code; });
+  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->ps;
+  if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<CommitBudget>(config_.commit_buffer_bytes);
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
-  ps_[index] = raw;
+  if (ps_[index] == nullptr || !ps_[index]->node->executor->alive()) ps_[index] = raw;
   processes_.push_back(std::move(process));
+  Trace(absl::StrCat("boot ", address));
 }
 
 void Cluster::StartWorker(int index, int life) {
@@ -276,7 +347,7 @@ void Cluster::StartWorker(int index, int life) {
   process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
   process->runner = std::make_unique<ScriptedStepRunner>(executor);
   process->inputs = std::make_unique<ScriptedInputOpener>(executor);
-  DefineScripts(*process->runner);
+  DefineScripts(*process);
   process->inputs->Define("known", {pass_elements_, absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("unknown", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   WorkerOptions options;
@@ -286,32 +357,85 @@ void Cluster::StartWorker(int index, int life) {
   options.seed = random_.Next();
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
-                                       [raw](int code, const std::string&) { raw->exit_code = code; });
+                                       [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->worker;
   workers_[index] = raw;
-  lives_[index] = life;
   processes_.push_back(std::move(process));
   Trace(absl::StrCat("boot ", address));
 }
 
-void Cluster::StartCoordinator() {
-  chief_ = std::make_unique<Process>();
-  chief_->node = network_.Boot(kChief);
-  chief_->dialer = std::make_unique<SimDialer>(*this, chief_->node);
-  store_ = std::make_unique<MemoryStore>(*chief_->node->executor);
+void Cluster::StartCoordinator(const JobRow& row) {
+  auto process = std::make_unique<Process>();
+  process->node = network_.Boot(absl::StrCat("chief/0/life", ++life_));
+  process->dialer = std::make_unique<SimDialer>(*this, process->node);
+  process->store = std::make_unique<MemoryStore>(*process->node->executor);
+  process->store->Put(row, [](const absl::Status&) {});
+  chief_ = process.get();
+  processes_.push_back(std::move(process));
+  ++result_.coordinators;
+  Trace(absl::StrCat("boot ", chief_address()));
   CoordinatorOptions options;
   options.incarnation = Incarnation(random_.Next() | 1);
   options.job_seed = config_.seed;
-  for (int i = 0; i < config_.num_ps; ++i) options.ps_addresses.push_back(PsAddressOf(i));
+  if (config_.named_job) options.job = JobId(4711);
+  for (int i = 0; i < config_.num_ps; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
   options.ps_timeout = absl::Seconds(40);   // beyond any cut that heals
   options.step_deadline = absl::Seconds(30);
   options.max_step_attempts = 1000;         // loss after loss is no error here
   const int shards = config_.num_ps;
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
-  core_ = *CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *store_);
+  auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
+  if (!core.ok()) {
+    if (ReasonOf(core.status()) != Reason::kJobOver || row.state != JobRow::State::kComplete) Violation("X16", core.status().ToString());
+    over_ = true;   // it had ended; those that were not told then are not told any more
+    return;
+  }
+  core_ = chief_->chief = *core;
   core_->KeepHistory();
   chief_->node->core = core_;
+  chief_down_ = chief_draining_ = calls_ = false;
+  for (std::vector<int64_t>& values : model_) std::fill(values.begin(), values.end(), 0);
+  adam_commits_ = 0;
+  created_ = rounds_done_ = 0;
+  Next();
+}
+
+void Cluster::OnExit(Process* process, int code) {
+  process->exit_code = code;
+  Trace(absl::StrCat(process->node->address, " exits with ", code));
+  result_.drained += code == 143;
+  result_.refused += code == 78;
+  const bool may = code == 0 || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers));
+  if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
+  world_.Post([this, process] {
+    network_.Kill(process->node->address);
+    const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
+    const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver);   // else a zombie said so
+    if (over_ || (process->exit_code == 0 && ended)) return;
+    process->worker != nullptr ? OnWorkerExit(*process) : OnPsExit(*process);
+  });
+}
+
+// The supervisor looks a little later whether the index is served, if need be by an older life.
+void Cluster::OnWorkerExit(const Process& process) {
+  const int index = process.index;
+  for (const auto& other : processes_) {
+    if (other->worker != nullptr && other->index == index && other->node->executor->alive()) workers_[index] = other.get();
+  }
+  world_.PostAfter(absl::Seconds(2), [this, index] {
+    if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
+  });
+}
+
+void Cluster::OnPsExit(const Process& process) {
+  const int index = process.index;
+  for (const auto& other : processes_) {
+    if (other->ps != nullptr && other->index == index && other->node->executor->alive()) ps_[index] = other.get();
+  }
+  world_.PostAfter(absl::Seconds(2), [this, index, drained = process.exit_code == 143] {
+    if (!over_ && !drained && !ps_[index]->node->executor->alive()) StartPs(index);   // of a drained one FaultOfPs says what becomes
+  });
 }
 
 // ---- step bodies ----
@@ -344,14 +468,15 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
   return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
-std::vector<script::Move> Cluster::Body(const StepCall& call) {
+std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
-  if (!config_.changing_steps && random.Chance(0.5)) {
+  const bool of_the_past = process.worker->Inspect().epoch != core_->Snapshot().epoch_id;   // the model is of this life's program
+  if (random.Chance(0.5) && !config_.changing_steps && !of_the_past) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
     moves.push_back(script::Compute{[this, tag, variable, floor = model_[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
@@ -386,8 +511,8 @@ std::vector<script::Move> Cluster::Body(const StepCall& call) {
   return moves;
 }
 
-void Cluster::DefineScripts(ScriptedStepRunner& runner) {
-  runner.Define("work", [this](const StepCall& call) { return Body(call); });
+void Cluster::DefineScripts(Process& process) {
+  process.runner->Define("work", [this, &process](const StepCall& call) { return Body(process, call); });
 }
 
 // ---- the program ----
@@ -414,17 +539,74 @@ void Cluster::Finished(const Nest& value) {
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
 
+// The errors that no later call of this coordinator survives.
+bool Cluster::EndsTheJob(const absl::Status& error) const {
+  const Reason reason = ReasonOf(error);
+  return reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
+}
+
+bool Cluster::IsExpected(const absl::Status& error) const {
+  switch (ReasonOf(error)) {
+    case Reason::kPsLost:
+      return (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) || had_duplicate_ ||
+             (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||   // it still hears the zombie
+             (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
+    case Reason::kStaleEpoch:
+    case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
+    case Reason::kWrongJob: return lost_store_ && !config_.named_job && absl::StrContains(error.message(), "--state_dir") && absl::StrContains(error.message(), "--job_name");
+    case Reason::kJobOver: return chief_draining_;
+    default: return false;
+  }
+}
+
 void Cluster::JobLost(const absl::Status& error) {
-  if (result_.job_lost) return;
-  result_.job_lost = over_ = true;
-  const bool expected = (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) ||
-                        (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
-  if (!expected || ReasonOf(error) != Reason::kPsLost) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
-  Trace(absl::StrCat("the job is lost: ", error.message()));
+  calls_ = false;
+  if (chief_down_) return;   // said to another call already
+  Trace(absl::StrCat("the coordinator ends: ", error.message()));
+  if (!IsExpected(error)) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
+  if (ReasonOf(error) == Reason::kJobOver) return;   // its drain says when
+  const bool for_good = ReasonOf(error) == Reason::kPsLost && ps_killed_ && !config_.restart_ps;
+  if (for_good || !config_.kill_coordinator) {
+    result_.job_lost = over_ = true;
+    return;
+  }
+  if (ReasonOf(error) == Reason::kWrongJob) RestartTasks();
+  ReplaceCoordinator(absl::Milliseconds(500), /*zombie=*/false);
+}
+
+// What a person does who reads of another job's tasks: starts all of them again.
+void Cluster::RestartTasks() {
+  for (int i = 0; i < config_.num_ps; ++i) {
+    network_.Kill(ps_[i]->node->address);
+    StartPs(i);
+  }
+  for (const auto& [index, worker] : workers_) network_.Kill(worker->node->address);
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+}
+
+void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
+  const JobRow row = *chief_->store->Load();
+  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && row.state == JobRow::State::kRunning;
+  const CoordinatorCore::Inspection past = core_->Inspect();
+  for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
+  for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
+  if (lose) ids_of_the_past_ = 0;
+  chief_down_ = true;
+  if (!zombie) {
+    core_->Abandon();
+    network_.Kill(chief_address());
+  }
+  had_zombie_ |= zombie;
+  lost_store_ |= lose;
+  Trace(absl::StrCat("the coordinator is started again", lose ? ", its store is lost" : ""));
+  world_.PostAfter(after, [this, life = life_, row = lose ? JobRow() : row] {
+    if (life == life_ && !over_) StartCoordinator(row);
+  });
 }
 
 void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
-  if (ReasonOf(error) == Reason::kPsLost) return JobLost(error);
+  calls_ = false;
+  if (EndsTheJob(error)) return JobLost(error);
   ++result_.failed_steps;
   if (!config_.failing_steps && !config_.changing_steps) Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
@@ -452,11 +634,13 @@ void Cluster::CreateNext() {
     spec = {absl::StrCat("v", created_), shapes_[created_], Zeros(), {}, DType::kInt64};
   }
   ++created_;
-  core_->CreateVariable(spec, [this](absl::Status status) {
-    if (ReasonOf(status) == Reason::kPsLost) return JobLost(status);
+  calls_ = true;
+  core_->CreateVariable(spec, Mine([this](absl::Status status) {
+    calls_ = false;
+    if (EndsTheJob(status)) return JobLost(status);
     if (!status.ok()) return Violation("create", status.ToString());
     Next();
-  });
+  }));
 }
 
 void Cluster::ScheduleSome() {
@@ -467,29 +651,30 @@ void Cluster::ScheduleSome() {
     bool raised = false;
   };
   auto batch = std::make_shared<Batch>(Batch{count});
+  calls_ = true;
   for (int i = 0; i < count; ++i) {
     const int64_t tag = next_tag_++;
     StepRequest request{"work", Nest(Nest::List{Nest(tag)}), false};
     core_->Schedule(
-        request, [this](absl::StatusOr<Nest> value) { if (value.ok()) Finished(*value); },
-        [this, batch](absl::Status accepted) {
+        request, Mine([this](const absl::StatusOr<Nest>& value) { if (value.ok()) Finished(*value); }),
+        Mine([this, batch](const absl::Status& accepted) {
+          if (EndsTheJob(accepted)) return JobLost(accepted);
           if (!accepted.ok() && !batch->raised) {
             batch->raised = true;
-            if (ReasonOf(accepted) == Reason::kPsLost) return JobLost(accepted);
             ++result_.failed_steps;
           }
           if (--batch->left == 0) CallJoin();
-        });
+        }));
   }
 }
 
 void Cluster::CallJoin() {
-  core_->Join([this](absl::Status status) {
+  core_->Join(Mine([this](const absl::Status& status) {
     if (!status.ok()) return OnRaised(status, "Join");
     Trace("program: joined");
     CheckAtRest();
     ReadAll();
-  });
+  }));
 }
 
 void Cluster::RunPass() {
@@ -499,16 +684,18 @@ void Cluster::RunPass() {
   request.source = known ? "known" : "unknown";
   Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source));
   const size_t passes_before = core_->Inspect().finished_positions.size();
+  calls_ = true;
   core_->Run(
-      request, [this](Nest value) { Finished(value); },
-      [this, passes_before](absl::Status status) {
+      request, Mine([this](const Nest& value) { Finished(value); }),
+      Mine([this, passes_before](const absl::Status& status) {
         const auto positions = core_->Inspect().finished_positions;
         if (!positions.empty() && (positions.size() > passes_before || *pass_elements_ == 0)) CheckPass(positions.rbegin()->first, *pass_elements_, status.ok());
         if (!status.ok()) return OnRaised(status, "Run");
+        calls_ = false;
         Trace("program: the pass is over");
         CheckAtRest();
         Next();
-      });
+      }));
 }
 
 void Cluster::WriteSome() {
@@ -528,17 +715,18 @@ void Cluster::WriteSome() {
     if (delta.ids.empty()) whole.push_back(delta);
   }
   Trace("program: writes");
-  core_->Write(std::move(writes), [this, whole](absl::Status status) {
+  calls_ = true;
+  core_->Write(std::move(writes), Mine([this, whole](const absl::Status& status) {
     if (!status.ok()) return OnRaised(status, "Write");
     Apply(whole);
     ReadAll();
-  });
+  }));
 }
 
 void Cluster::ReadAll() {
   std::vector<VariableRead> reads;
   for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
-  core_->Read(reads, [this](absl::StatusOr<std::vector<Tensor>> values) {
+  core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
     if (!values.ok()) return OnRaised(values.status(), "Read");
     for (int i = 0; i < config_.num_variables; ++i) {
       const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
@@ -547,17 +735,20 @@ void Cluster::ReadAll() {
         Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_[i], " "), "]"));
       }
     }
+    calls_ = false;
     Next();
-  });
+  }));
 }
 
 void Cluster::EndProgram() {
   Trace("program: ends");
-  core_->EndJob(0, [this](absl::Status status) {
-    if (ReasonOf(status) == Reason::kPsLost) return JobLost(status);
+  calls_ = true;
+  core_->EndJob(0, Mine([this](const absl::Status& status) {
+    calls_ = false;
+    if (EndsTheJob(status)) return JobLost(status);
     if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
-    over_ = true;
-  });
+    over_ = told_the_end_ = true;
+  }));
 }
 
 // ---- faults ----
@@ -567,52 +758,134 @@ Process* Cluster::LiveWorker(int index) {
   return found != workers_.end() && found->second->node->executor->alive() ? found->second : nullptr;
 }
 
-void Cluster::Fault() {
-  ++result_.faults;
-  const int index = static_cast<int>(random_.Below(config_.num_workers));
-  Process* const worker = LiveWorker(index);
-  const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
-  const uint64_t kind = random_.Below(100);
-  if (kind < 25 && config_.kill_workers && worker != nullptr) {
-    Trace(absl::StrCat("fault: kills ", worker->node->address));
-    network_.Kill(worker->node->address);
+void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away) {
+  const std::string address = worker.node->address;
+  if (kind < 25 && config_.kill_workers) {
+    Trace(absl::StrCat("fault: kills ", address));
+    network_.Kill(address);
     world_.PostAfter(while_away, [this, index] {
-      if (LiveWorker(index) == nullptr) StartWorker(index, lives_[index] + 1);
+      if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
     });
-  } else if (kind < 45 && config_.pause_workers && worker != nullptr) {
-    Trace(absl::StrCat("fault: stops ", worker->node->address));
-    worker->node->executor->Pause();
-    world_.PostAfter(while_away, [worker] { worker->node->executor->Resume(); });
-  } else if (kind < 55 && config_.replace_workers && worker != nullptr && !faults_stopped_) {
-    Trace(absl::StrCat("fault: replaces ", worker->node->address, ", which goes on as a zombie"));
-    worker->node->executor->Pause();
-    world_.PostAfter(while_away, [worker] { worker->node->executor->Resume(); });
-    world_.PostAfter(while_away + absl::Seconds(3), [this, worker] { network_.Kill(worker->node->address); });
-    StartWorker(index, lives_[index] + 1);
-  } else if (kind < 85 && config_.cut_links && worker != nullptr) {
-    const std::string other = random_.Chance(0.5) ? kChief : PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
-    const std::string from = random_.Chance(0.5) ? other : worker->node->address, to = from == other ? worker->node->address : other;
+  } else if (kind < 45 && config_.pause_workers) {
+    Trace(absl::StrCat("fault: stops ", address));
+    worker.node->executor->Pause();
+    world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+  } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
+    Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
+    worker.node->executor->Pause();
+    world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+    world_.PostAfter(while_away + absl::Seconds(3), [this, index, address] {
+      network_.Kill(address);
+      if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
+    });
+    StartWorker(index, ++newest_life_[index]);
+  } else if (kind < 60 && config_.drain) {
+    DrainWorker(worker);
+  } else if (kind < 85 && config_.cut_links) {
+    const std::string other = random_.Chance(0.5) ? chief_address() : PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
+    const std::string from = random_.Chance(0.5) ? other : address, to = from == other ? address : other;
     const bool both = random_.Chance(0.5);
     Trace(absl::StrCat("fault: cuts ", from, both ? " <-> " : " -> ", to));
     network_.Cut(from, to);
     if (both) network_.Cut(to, from);
     world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to), network_.Heal(to, from); });
-  } else if (kind < 90) {
-    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
-    network_.Cut(kChief, ps);
-    Trace(absl::StrCat("fault: cuts ", kChief, " -> ", ps));
-    world_.PostAfter(while_away, [this, ps] { network_.Heal(kChief, ps); });
-  } else if (worker != nullptr) {
-    Trace(absl::StrCat("fault: breaks the streams of ", worker->node->address));
-    network_.BreakStreams(worker->node->address);
+  } else if (kind >= 90) {
+    Trace(absl::StrCat("fault: breaks the streams of ", address));
+    network_.BreakStreams(address);
   }
-  if (config_.kill_ps && !ps_killed_ && result_.finished_steps > 20 && random_.Chance(0.2)) {
-    ps_killed_ = true;
-    killed_ps_index_ = static_cast<int>(random_.Below(config_.num_ps));
-    Trace(absl::StrCat("fault: kills ", PsAddressOf(killed_ps_index_)));
-    network_.Kill(PsAddressOf(killed_ps_index_));
-    if (config_.restart_ps) world_.PostAfter(while_away, [this] { StartPs(killed_ps_index_); });
+}
+
+void Cluster::FaultOfPs(absl::Duration while_away) {
+  ps_killed_ = true;
+  killed_ps_index_ = static_cast<int>(random_.Below(config_.num_ps));
+  Process* const ps = ps_[killed_ps_index_];
+  if (config_.drain && random_.Chance(0.4)) {
+    Trace(absl::StrCat("fault: SIGTERM to ", ps->node->address));
+    ps->node->executor->Post([ps] { ps->ps->Drain(); });
+    world_.PostAfter(kDrainTimeout, [this, ps] {
+      if (ps->node->executor->alive()) network_.Kill(ps->node->address);
+    });
+  } else {
+    Trace(absl::StrCat("fault: kills ", ps->node->address));
+    network_.Kill(ps->node->address);
   }
+  if (!config_.restart_ps) return;
+  world_.PostAfter(while_away, [this, ps, index = killed_ps_index_] {
+    if (ps->node->executor->alive()) network_.Kill(ps->node->address);
+    if (!over_) StartPs(index);
+  });
+}
+
+void Cluster::FaultOfCoordinator(absl::Duration while_away) {
+  if (chief_down_ || chief_draining_) return;
+  if (config_.drain && random_.Chance(0.3)) return DrainCoordinator();
+  const bool zombie = config_.zombie_coordinator && random_.Chance(0.5);
+  Trace(absl::StrCat("fault: ", zombie ? "stops " : "kills ", chief_address()));
+  if (zombie) {
+    Process* const chief = chief_;
+    chief->node->executor->Pause();
+    world_.PostAfter(while_away, [chief] { chief->node->executor->Resume(); });
+  }
+  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(3'000))), zombie);
+}
+
+void Cluster::DrainCoordinator() {
+  Trace(absl::StrCat("fault: SIGTERM to ", chief_address()));
+  chief_draining_ = true;
+  core_->Drain(Mine([this] {
+    ++result_.drained;
+    world_.PostAfter(absl::Milliseconds(1), Mine([this] {   // a call made at the very moment has its answer by then
+      if (chief_down_) return;
+      if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused()) Violation("X16", "the coordinator has drained, and a call of the program still waits");
+      ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+    }));
+  }));
+  world_.PostAfter(kDrainTimeout, Mine([this] {
+    if (!chief_down_) ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);   // the supervisor has no more patience
+  }));
+}
+
+void Cluster::DrainWorker(Process& worker) {
+  Trace(absl::StrCat("fault: SIGTERM to ", worker.node->address));
+  worker.node->executor->Post([core = worker.worker] { core->Drain(); });
+  world_.PostAfter(kDrainTimeout, [this, &worker] {
+    if (worker.exit_code || !worker.node->executor->alive()) return;
+    if (faults_stopped_) Violation("X16", absl::StrCat(worker.node->address, " did not drain"));
+    network_.Kill(worker.node->address);
+    OnWorkerExit(worker);
+  });
+}
+
+// A mistake of a person: the index is served already.
+void Cluster::StartDuplicate() {
+  had_duplicate_ = true;
+  if (random_.Chance(0.5)) {
+    const int index = static_cast<int>(random_.Below(config_.num_workers));
+    Trace(absl::StrCat("fault: starts worker ", index, " a second time"));
+    StartWorker(index, ++newest_life_[index]);
+  } else {
+    const int index = static_cast<int>(random_.Below(config_.num_ps));
+    Trace(absl::StrCat("fault: starts ps ", index, " a second time"));
+    StartPs(index, absl::StrCat(PsAddressOf(index), "/second", ++duplicates_));
+  }
+}
+
+void Cluster::Fault() {
+  ++result_.faults;
+  const int index = static_cast<int>(random_.Below(config_.num_workers));
+  const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
+  const uint64_t kind = random_.Below(100);
+  if (kind >= 85 && kind < 90) {
+    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(config_.num_ps))), chief = chief_address();
+    network_.Cut(chief, ps);
+    Trace(absl::StrCat("fault: cuts ", chief, " -> ", ps));
+    world_.PostAfter(while_away, [this, chief, ps] { network_.Heal(chief, ps); });
+  } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
+    FaultOfWorker(index, *worker, kind, while_away);
+  }
+  if (config_.kill_ps && !ps_killed_ && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
+  if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
+  if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
 }
 
 void Cluster::MaybeFault() {
@@ -629,10 +902,14 @@ void Cluster::StopFaults() {
   network_.set_rates(FaultRates());
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();
-    if (process->worker != nullptr && workers_[process->index] != process.get()) network_.Kill(process->node->address);   // zombies
+    const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) || (process->ps != nullptr && ps_[process->index] != process.get()) ||
+                        (process->chief != nullptr && (chief_ != process.get() || chief_down_));
+    if (!zombie || !process->node->executor->alive()) continue;
+    network_.Kill(process->node->address);
+    if (process->chief != nullptr) process->chief->Abandon();
   }
   for (int i = 0; i < config_.num_workers; ++i) {
-    if (LiveWorker(i) == nullptr) StartWorker(i, lives_[i] + 1);
+    if (LiveWorker(i) == nullptr) StartWorker(i, ++newest_life_[i]);
   }
 }
 
@@ -657,12 +934,34 @@ void Cluster::CheckAlways() {
   for (const auto& [id, sessions] : admissible) {
     if (sessions.size() > 1) Violation("X5", absl::StrCat("id ", id.value(), " may be applied by sessions ", absl::StrJoin(sessions, " and ")));
   }
-  if (core_->Inspect().unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
+  if (chief_down_) return;
+  for (const EntryId id : truth.open) {
+    if (id.value() <= ids_of_the_past_) Violation("X14", absl::StrCat("id ", id.value(), " was given by an earlier life of the coordinator"));
+  }
+}
+
+// Of two processes of one index: the one whose state the coordinator counts on.
+bool Cluster::FindServingPs(int index) {
+  const Epoch epoch = core_->Snapshot().epoch_id;
+  const JobId job = chief_->store->Load()->job;
+  for (auto process = processes_.rbegin(); process != processes_.rend(); ++process) {
+    if ((*process)->ps == nullptr || (*process)->index != index) continue;
+    const ParameterServerSnapshot seen = (*process)->ps->Inspect();
+    if (seen.lineage != epoch || seen.job != job) continue;
+    ps_[index] = process->get();
+    return true;
+  }
+  return false;
 }
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (!truth.open.empty()) return;   // a direct write of another round is under way
+  for (int i = 0; i < config_.num_ps; ++i) {
+    if (!FindServingPs(i)) return;   // lost, or another coordinator's by now: this one will learn it
+  }
   std::map<EntryId, std::set<int>> applied;
   for (Process* ps : ps_) {
     const std::map<EntryId, int> history = ps->ps->Inspect().history;
@@ -711,30 +1010,31 @@ SimResult Cluster::Run() {
   rates.break_stream = config_.break_stream;
   rates.slow = config_.slow;
   network_.set_rates(rates);
+  StartCoordinator(JobRow());
   for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
-  StartCoordinator();
-  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, 1);
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
   world_.Post([this] { MaybeFault(); });
-  Next();
   while (result_.violation.ok() && !over_ && world_.RunOne()) {
     ++result_.events;
     if (result_.events % 16 == 0) CheckAlways();
     if (now() > config_.fault_time + kPatience) Violation("X16", absl::StrCat("no end after ", absl::FormatDuration(now()), " of virtual time"));
   }
   if (result_.violation.ok() && !over_) Violation("X16", "nothing is left to happen, but the program has not ended");
-  if (result_.violation.ok() && !result_.job_lost) {
+  if (result_.violation.ok() && told_the_end_) {
     world_.RunFor(absl::Seconds(15));   // tasks that missed the Shutdown learn of the end when they register
     CheckAtRest();
-    for (Process* ps : ps_) {
+    for (int i = 0; i < config_.num_ps; ++i) {
+      FindServingPs(i);
+      const Process* const ps = ps_[i];
+      if (ps_killed_ && !ps->node->executor->alive()) continue;   // in the job's last moment
       if (ps->exit_code != 0) Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
     }
   }
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
-  core_->Abandon();
-  chief_->node->core = nullptr;   // cores hold connections, and those their nodes
-  for (const auto& process : processes_) {
+  for (const auto& process : processes_) {   // cores hold connections, and those their nodes
     if (process->worker != nullptr) process->worker->Abandon();
+    if (process->chief != nullptr) process->chief->Abandon();
     process->node->core = nullptr;
   }
   return std::move(result_);
@@ -761,6 +1061,14 @@ SimConfig ConfigOf(uint64_t seed) {
   config.changing_steps = random.Chance(0.15);
   config.kill_ps = random.Chance(0.1);
   config.restart_ps = random.Chance(0.7);
+  config.kill_coordinator = random.Chance(0.3);
+  config.zombie_coordinator = random.Chance(0.5);
+  config.lose_store = random.Chance(0.3);
+  config.named_job = random.Chance(0.5);
+  config.drain = random.Chance(0.3);
+  config.duplicates = random.Chance(0.15);
+  config.learn_addresses = random.Chance(0.3);
+  if (random.Chance(0.5)) config.commit_buffer_bytes = 2'000;
   return config;
 }
 

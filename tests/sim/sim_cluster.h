@@ -6,8 +6,11 @@
 //   X7   what ps and streams remember is bounded               X8   a step that failed or was cancelled is in no ps once the next call has raised
 //   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen)
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
-//   X14  ids are never used twice                              X16  once faults stop all ends well, within bounded virtual time
+//   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
 //   X18  the same seed gives the same trace                    (X6 and X15 are tested on the ps alone: ps_server/core)
+//
+// The coordinator is one of the processes that die, drain, and are started again with their store or without; the program then begins anew, on empty ps. What
+// of an older epoch reaches a ps after that is found as X2 or X8.
 #ifndef DIVVY_TESTS_SIM_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_SIM_CLUSTER_H_
 
@@ -26,7 +29,15 @@ struct SimConfig {
   double lose = 0, duplicate = 0, break_stream = 0, slow = 0;   // rates of each message
   double fault_rate = 0;                                        // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
-  bool kill_ps = false, restart_ps = false;                     // ends the job with Unavailable
+  bool kill_ps = false, restart_ps = false;                     // ends the coordinator with Unavailable
+  bool kill_coordinator = false;                                // it is started again, as after every end that is worth another start
+  bool zombie_coordinator = false;                              // now and then the killed one lives on beside its successor
+  bool lose_store = false;                                      // now and then its successor finds an empty state directory
+  bool named_job = false;                                       // --job_name: also that one begins the same job
+  bool drain = false;                                           // SIGTERM to workers, ps (with kill_ps) and coordinator
+  bool duplicates = false;                                      // a second process is started with the job and index of one that lives
+  bool learn_addresses = false;                                 // the coordinator knows no ps in advance
+  int64_t commit_buffer_bytes = 0;                              // of each ps; 0: as much as one wants
   bool failing_steps = false;                                   // step functions fail now and then
   bool changing_steps = false;                                  // a re-run fails, or touches other ps: may end the job
   absl::Duration fault_time = absl::Seconds(30);                // then they stop
@@ -40,6 +51,8 @@ struct SimResult {
   absl::Status violation;          // OK: every invariant held
   uint64_t trace_hash = 0;
   int64_t events = 0, finished_steps = 0, failed_steps = 0, reruns = 0, faults = 0;
+  int64_t coordinators = 0;        // lives of the coordinator
+  int64_t drained = 0, refused = 0;   // processes that ended with 143 and with 78
   bool job_lost = false;           // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/clients.h"
+#include "ps_server/core/commit_budget.h"
 
 namespace divvy::sim {
 
@@ -54,6 +55,7 @@ struct Node {
   std::string address;
   std::shared_ptr<NodeExecutor> executor;
   std::shared_ptr<void> core;              // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
+  std::shared_ptr<CommitBudget> commit_budget;   // of a ps: commits are received under it; null: as much as one wants
 };
 
 class Network {
@@ -73,6 +75,9 @@ class Network {
   void HealAll() { cuts_.clear(); }
   void BreakStreams(const std::string& address);
   int64_t messages() const { return messages_; }
+  // How long the payload of a message takes behind its header.
+  absl::Duration PayloadDelay() { return Delay(); }
+  bool BreaksStream() { return random_.Chance(rates_.break_stream); }
 
   // A request from `from` to `to`: `deliver` runs there with a way to answer. `done` runs at `from` once, by `deadline` at the latest.
   template <typename Reply>

@@ -161,8 +161,11 @@ void WorkerCore::BeginCommit() {
       PlanCommits(*session_->layout, live.record.writes, live.dispatch.ordinal.value_or(0), live.dispatch.learning_rate_scale);
   if (parts.empty()) return ReportLive(StepOutcome::kOk, absl::OkStatus());
   for (const auto& [ps, part] : parts) {
-    if (session_->links->ps.count(ps) > 0) continue;
-    return ReportLive(StepOutcome::kFailed, absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it")));
+    const auto link = session_->links->ps.find(ps);
+    if (link == session_->links->ps.end()) {
+      return ReportLive(StepOutcome::kFailed, absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it")));
+    }
+    if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(large));
   }
   live.state = WorkerSnapshot::Step::kCommitting;
   for (auto& [ps, part] : parts) {

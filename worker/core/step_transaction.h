@@ -31,6 +31,7 @@ struct SessionLinks {
   struct Ps {
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
+    int64_t max_commit_bytes = 0;   // 0: any
   };
   Fence fence;   // of every request; `target` is filled in
   std::map<int, Ps> ps;

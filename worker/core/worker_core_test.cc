@@ -859,6 +859,62 @@ TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
   EXPECT_EQ(exits_, std::vector<int>({143}));
 }
 
+// ---- what a real process adds ------------------------------------------------------------------------------------------------------------------------
+
+class ProgramFlagsTest : public WorkerCoreTest {
+ protected:
+  ProgramFlagsTest() {
+    core_->Abandon();
+    options_.apply_program_flags = [this](const std::map<std::string, std::string>& flags) {
+      given_.push_back(flags);
+      return answer_;
+    };
+    Start();
+  }
+  std::vector<std::map<std::string, std::string>> given_;
+  absl::Status answer_;
+};
+
+TEST_F(ProgramFlagsTest, AreGivenOnceBeforeTheFirstStep) {
+  WorkerAttachRequest request = AttachRequest(1);
+  request.program_flags = {{"depth", "3"}};
+  EXPECT_TRUE(TryAttach(request).ok());
+  EXPECT_TRUE(TryAttach(AttachRequest(2)).ok());
+  ASSERT_EQ(given_.size(), 1u);
+  EXPECT_EQ(given_[0].at("depth"), "3");
+}
+
+TEST_F(ProgramFlagsTest, ThatItCannotTakeRefuseTheAttachUntilItCan) {
+  answer_ = absl::InvalidArgumentError("unknown flag \"depth\"");
+  const absl::Status refused = TryAttach(AttachRequest(1)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(refused.message(), "unknown flag \"depth\"")) << refused;
+  EXPECT_FALSE(core_->Inspect().attached);
+  answer_ = absl::OkStatus();
+  EXPECT_TRUE(TryAttach(AttachRequest(2)).ok());
+  EXPECT_EQ(given_.size(), 2u);
+}
+
+TEST_F(WorkerCoreTest, AnotherVersionIsRefusedAtAttach) {
+  WorkerAttachRequest request = AttachRequest(1);
+  request.protocol = {2, 2};
+  EXPECT_EQ(ReasonOf(TryAttach(request).status()), Reason::kVersionMismatch);
+}
+
+TEST_F(WorkerCoreTest, ACommitLargerThanItsPsTakesFailsTheStepBeforeAnythingIsSent) {
+  WorkerAttachRequest request = AttachRequest(1);
+  request.view[1].max_commit_bytes = 7;   // of w, ps 1 has two floats
+  ASSERT_TRUE(TryAttach(request).ok());
+  end_ = std::make_unique<CoordinatorEnd>(SessionId(1));
+  end_->Connect(*core_);
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_TRUE(DetailOf(OnlyReport().error).user);
+  EXPECT_TRUE(absl::StrContains(OnlyReport().error.message(), "--commit_buffer_bytes")) << OnlyReport().error;
+  EXPECT_EQ(commits(), 0u);
+}
+
 TEST_F(WorkerCoreTest, AnAbandonedWorkerSaysNothingMore) {
   Attach();
   Dispatch(1, "slow");
