@@ -65,5 +65,83 @@ TEST(SimPsLossTest, ALostParameterServerEndsTheJobWithUnavailableThatNamesIt) {
   EXPECT_GT(lost, 0);
 }
 
+// Faults of one kind, and none of the network.
+SimConfig Calm(uint64_t seed) {
+  SimConfig config;
+  config.seed = seed;
+  config.rounds = 8;
+  config.fault_rate = 0.03;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = false;
+  return config;
+}
+
+struct Totals {
+  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0;
+};
+
+Totals RunAll(SimConfig config, int seeds) {
+  Totals totals;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    config.seed = static_cast<uint64_t>(seed);
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    EXPECT_FALSE(result.job_lost) << "seed " << seed;
+    totals.coordinators += result.coordinators, totals.drained += result.drained, totals.refused += result.refused, totals.finished += result.finished_steps;
+  }
+  return totals;
+}
+
+TEST(SimCoordinatorTest, KilledAtAnyEventItBeginsANewEpochOfItsJob) {
+  SimConfig config = Calm(1);
+  config.kill_coordinator = true;
+  EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
+TEST(SimCoordinatorTest, AZombieBesideItsSuccessorChangesNothing) {
+  SimConfig config = Calm(1);
+  config.kill_coordinator = config.zombie_coordinator = true;
+  EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
+TEST(SimCoordinatorTest, WithAnEmptyStoreAndANameItFindsItsJobAgain) {
+  SimConfig config = Calm(1);
+  config.kill_coordinator = config.lose_store = config.named_job = true;
+  EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
+TEST(SimCoordinatorTest, WithAnEmptyStoreAndNoNameItIsToldThatTheTasksAreAnotherJobs) {
+  SimConfig config = Calm(1);
+  config.kill_coordinator = config.lose_store = true;
+  EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
+TEST(SimDrainTest, WorkersAndCoordinatorsThatAreAskedToEndDoSoWithoutAStepRunTwice) {
+  SimConfig config = Calm(1);
+  config.drain = true;
+  int64_t drained = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    config.seed = seed;
+    config.kill_coordinator = seed % 2 == 0;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    drained += result.drained;
+  }
+  EXPECT_GT(drained, 10);
+}
+
+TEST(SimDuplicateTest, ASecondProcessOfAnIndexIsRefusedAndTheJobGoesOn) {
+  SimConfig config = Calm(1);
+  config.duplicates = true;
+  config.kill_coordinator = true;   // between two coordinators the second may be the first to be known
+  const Totals totals = RunAll(config, 20);
+  EXPECT_GT(totals.refused, 10);
+}
+
+TEST(SimPsLossTest, APsThatComesBackEmptyEndsTheCoordinatorAndTheNextOneBeginsAnew) {
+  SimConfig config = Calm(1);
+  config.kill_ps = config.restart_ps = config.kill_coordinator = config.drain = true;
+  EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
 }  // namespace
 }  // namespace divvy::sim

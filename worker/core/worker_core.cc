@@ -117,6 +117,7 @@ void WorkerCore::Drain() {
   CoreLock lock(mu_, outbox_);
   if (over_ || draining_) return;
   draining_ = true;
+  drain_since_ = clock_.Elapsed();
   if (session_ != nullptr) Send(Draining{});
   EndIfDrained();
 }
@@ -128,7 +129,9 @@ void WorkerCore::EndIfDrained() {
   if (shutdown_code_ && !committing) return End(*shutdown_code_, "");
   if (!draining_) return;
   const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
-  if (idle || (Silent() && !committing)) End(kExitDrained, "asked to end");
+  // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
+  const bool patient = committing && clock_.Elapsed() - drain_since_ < options_.drain_timeout;
+  if (idle || (Silent() && !patient)) End(kExitDrained, "asked to end");
 }
 
 void WorkerCore::End(int exit_code, std::string why) {

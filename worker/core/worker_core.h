@@ -60,7 +60,7 @@ struct WorkerOptions {
   absl::Duration register_every = absl::Seconds(2);       // while no session lives
   absl::Duration coordinator_silence = absl::Seconds(5);  // nothing heard for so long: no new step is begun
   absl::Duration orphan_timeout = absl::Hours(1);         // nothing heard for so long: exit 138
-  absl::Duration drain_timeout = absl::Seconds(10);       // what a shutdown waits for commits under way
+  absl::Duration drain_timeout = absl::Seconds(10);       // what a shutdown, and a drain without a coordinator, waits for commits under way
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -108,7 +108,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   // ---- from its own process ----
 
-  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_exit with 143.
+  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given, then calls on_exit with 143. With a coordinator that says
+  // nothing any more it finishes only what it commits, for at most drain_timeout.
   void Drain();
   // Forgets all timers, completions and connections, without a word: nothing is answered any more; a step that runs is cancelled, so that its thread ends.
   // For a process about to end, and for the simulation's kill. The destructor does the same.
@@ -223,6 +224,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);   // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
+  absl::Duration drain_since_ DIVVY_GUARDED_BY(mu_);
   Fence known_ DIVVY_GUARDED_BY(mu_);                        // job, newest epoch with its coordinator, newest session in it
   std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);   // null: detached
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);

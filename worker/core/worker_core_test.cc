@@ -854,6 +854,18 @@ TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
   EXPECT_EQ(exits_, std::vector<int>({143}));
 }
 
+TEST_F(WorkerCoreTest, ADrainWithoutCoordinatorAndPsIsBounded) {
+  Attach();
+  ps_[1].RefuseCommits(std::vector<absl::Status>(1000, absl::UnavailableError("connection refused")));
+  Dispatch(1, "assign");
+  Run();
+  core_->Drain();
+  Run(absl::Seconds(9));
+  EXPECT_TRUE(exits_.empty());
+  Run(absl::Seconds(3));
+  EXPECT_EQ(exits_, std::vector<int>{143});
+}
+
 TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
   core_->Drain();
   EXPECT_EQ(exits_, std::vector<int>({143}));
