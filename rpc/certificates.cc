@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
@@ -45,12 +44,20 @@ bool IsIpAddress(const std::string& host) {
   return address != nullptr;
 }
 
+absl::Status CheckTravels(absl::string_view name) {
+  if (Travels(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a certificate cannot hold the name \"", name, "\""));
+}
+
 absl::StatusOr<std::string> AlternativeNames(const CertificateRequest& request) {
   std::vector<std::string> names;
-  if (!request.uri.empty()) names.push_back(absl::StrCat("URI:", request.uri));
-  for (const std::string& host : request.hosts) names.push_back(absl::StrCat(IsIpAddress(host) ? "IP:" : "DNS:", host));
-  for (const std::string& name : names) {
-    if (!Travels(name)) return absl::InvalidArgumentError(absl::StrCat("a certificate cannot hold the name \"", name, "\""));
+  if (!request.uri.empty()) {
+    RETURN_IF_ERROR(CheckTravels(request.uri));
+    names.push_back(absl::StrCat("URI:", request.uri));
+  }
+  for (const std::string& host : request.hosts) {
+    RETURN_IF_ERROR(CheckTravels(host));
+    names.push_back(absl::StrCat(IsIpAddress(host) ? "IP:" : "DNS:", host));
   }
   return absl::StrJoin(names, ",");
 }

@@ -2,12 +2,14 @@
 
 #include <openssl/err.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -80,6 +82,16 @@ std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& fi
   return std::make_shared<tls::FileWatcherCertificateProvider>(files.key, files.cert, files.ca, kRefreshSeconds);
 }
 
+// 127.0.0.0/8 in figures: "127.example.com" is somebody's host.
+bool IsLoopbackV4(absl::string_view host) {
+  const std::vector<std::string> parts = absl::StrSplit(host, '.');
+  if (parts.size() != 4 || parts[0] != "127") return false;
+  return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
+    int value = 0;
+    return part.size() <= 3 && absl::SimpleAtoi(part, &value) && value >= 0 && value <= 255;
+  });
+}
+
 }  // namespace
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {
@@ -124,7 +136,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::opti
 bool IsLoopback(absl::string_view address) {
   if (absl::StartsWith(address, "unix:")) return true;
   const absl::string_view host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
+  return host == "localhost" || host == "[::1]" || IsLoopbackV4(host);
 }
 
 absl::Status CheckPlaintext(const std::vector<std::string>& addresses) {
