@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace divvy {
@@ -38,19 +39,24 @@ Termination::~Termination() {
   close(wake_);
 }
 
-Termination::Event Termination::Wait() {
+std::optional<Termination::Event> Termination::WaitFor(absl::Duration timeout) {
+  const absl::Duration until = Clock::Real().Elapsed() + timeout;
   Event event;
   for (;;) {
-    if (TakeRequest(event)) return event;
-    signalfd_siginfo info;
-    if (read(signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      event.signal = static_cast<int>(info.ssi_signo);
-      event.exit_code = 128 + event.signal;
-      return event;
-    }
+    if (TakeRequest(event) || TakeSignal(event)) return event;
+    const absl::Duration left = until - Clock::Real().Elapsed();
+    if (left <= absl::ZeroDuration()) return std::nullopt;
     pollfd fds[] = {{signals_, POLLIN, 0}, {wake_, POLLIN, 0}};
-    poll(fds, 2, -1);
+    poll(fds, 2, timeout == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(left) + 1));
   }
+}
+
+bool Termination::TakeSignal(Event& event) {
+  signalfd_siginfo info;
+  if (read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return false;
+  event.signal = static_cast<int>(info.ssi_signo);
+  event.exit_code = 128 + event.signal;
+  return true;
 }
 
 bool Termination::TakeRequest(Event& event) {

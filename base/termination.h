@@ -2,8 +2,10 @@
 #ifndef DIVVY_BASE_TERMINATION_H_
 #define DIVVY_BASE_TERMINATION_H_
 
+#include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "base/mutex.h"
 
 namespace divvy {
@@ -28,7 +30,9 @@ class Termination {
   Termination(const Termination&) = delete;
 
   // Blocks until the next signal or request. Requests go first.
-  Event Wait();
+  Event Wait() { return *WaitFor(absl::InfiniteDuration()); }
+  // The same; nullopt: `timeout` has passed.
+  std::optional<Event> WaitFor(absl::Duration timeout);
   // Makes Wait return. Only the first counts; never blocks.
   void Request(int exit_code, std::string why);
   // From now on a signal kills the process at once: for a drain that a person has no patience for. To be called by the thread that waited.
@@ -36,6 +40,7 @@ class Termination {
 
  private:
   bool TakeRequest(Event& event);
+  bool TakeSignal(Event& event);
 
   int signals_ = -1;   // signalfd
   int wake_ = -1;      // eventfd

@@ -375,6 +375,10 @@ TEST(ErrorTest, AProcessEndsWithTheCodeOfItsReason) {
   EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 138);
   EXPECT_EQ(ExitCodeOf(MarkUser(absl::UnavailableError("a step's own"))), 1);
   EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), 65);
+  EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), 66);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), 70);
+  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("")), 74);
+  EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), 77);
   EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), 1);
   EXPECT_EQ(ExitCodeOf(JobHasEnded(0, "")), 0);
   EXPECT_EQ(ExitCodeOf(JobHasEnded(65, "")), 65);

@@ -13,7 +13,7 @@ constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
 constexpr char kExitCodeUrl[] = "divvy/exit_code";   // of JobHasEnded: a number in decimal; crosses no wire
 
 // Exit codes below 128 are permanent, those above worth another start (sysexits.h; Kubeflow's ExitCode policy).
-constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78;
+constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitNoInput = 66, kExitInternal = 70, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78;
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
 // a Cord holds in place.
@@ -176,6 +176,11 @@ int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable: return kExitTryAgain;
     case absl::StatusCode::kDataLoss: return kExitCorruptData;
+    case absl::StatusCode::kNotFound: return kExitNoInput;
+    case absl::StatusCode::kInternal: return kExitInternal;
+    case absl::StatusCode::kResourceExhausted: return kExitResources;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated: return kExitNotAuthorized;
     default: return kExitPermanent;
   }
 }

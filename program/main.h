@@ -12,9 +12,14 @@
 
 namespace divvy {
 
-// What `main` of //program:main does: parses the flags, starts the whole cluster in this process (--ps, --workers, --replicas_per_worker), runs the program's
-// Train, and returns the exit code. To be called once.
+// What `main` of //program:main does: parses the flags, finds out from TF_CONFIG and flags which task of a cluster this process is, plays it, and returns the exit
+// code (docs/operations.md). Where nothing speaks of a cluster, the whole of it is started in this process (--ps, --workers, --replicas_per_worker). The chief
+// runs the program's Train. To be called once.
 int Main(int argc, char** argv);
+
+// The same for a binary without a program of its own, which plays one role only ("worker", "chief"): loads --program=lib.so first. `binary` is its name, for
+// messages. To be called once.
+int StockMain(int argc, char** argv, const char* binary, const char* role);
 
 struct EmbeddedOptions {
   int num_ps = 2;
@@ -28,10 +33,6 @@ struct EmbeddedOptions {
 // signal handlers. Blocks until the cluster is ready (milliseconds). The coordinator owns it: when it goes, what runs is stopped.
 // InvalidArgument: an option out of its range, or steps and data sources registered twice.
 absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options = {});
-
-// The exit code that tells an operator what to do with a program that ended so (sysexits where one fits; from 128 on: start it again).
-//   0 OK   65 DataLoss   66 NotFound   70 Internal   74 ResourceExhausted   77 PermissionDenied, Unauthenticated   138 Unavailable   1 all others
-int ExitCodeOf(const absl::Status& status);
 
 }  // namespace divvy
 

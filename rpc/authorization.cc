@@ -1,6 +1,5 @@
 #include "rpc/authorization.h"
 
-#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -8,9 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "cluster/error.h"
 #include "grpc/grpc_security_constants.h"
+#include "rpc/log_limit.h"
 
 namespace divvy {
 namespace {
@@ -44,24 +43,9 @@ std::string Property(const grpc::AuthContext& peer, const char* name) {
   return values.size() == 1 ? std::string(values[0].data(), values[0].size()) : "";
 }
 
-// Whether this has not been said before, so that a peer that goes on asking does not fill the log. Remembers so many: then everything is said again.
-class SaidOnce {
- public:
-  bool First(const std::string& text) {
-    MutexLock lock(mu_);
-    if (said_.size() >= kRemembered) said_.clear();
-    return said_.insert(text).second;
-  }
-
- private:
-  static constexpr size_t kRemembered = 1'000;
-  Mutex mu_;
-  std::set<std::string> said_ DIVVY_GUARDED_BY(mu_);
-};
-
-SaidOnce& Refusals() {
-  static SaidOnce* const refusals = new SaidOnce;
-  return *refusals;
+LogLimit& Limit() {
+  static LogLimit* const limit = new LogLimit;
+  return *limit;
 }
 
 }  // namespace
@@ -86,7 +70,7 @@ absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method) 
   if (role && MayCall(role->role, method)) return absl::OkStatus();
   const std::string who = role ? absl::StrCat(role->role, " ", role->index) : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
   const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not call ", method, ": check which certificate the task was given"));
-  if (Refusals().First(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
+  if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
   return refusal;
 }
 

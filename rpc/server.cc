@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "rpc/failure_text.h"
 #include "rpc/grpc_log.h"
 #include "rpc/time.h"
 
@@ -41,8 +42,8 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
 }
 
-absl::Status CannotListen(const std::string& address, const std::vector<std::string>& causes) {
-  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", ListenFailure(causes)));
+absl::Status CannotListen(const std::string& address, const GrpcErrors& errors) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", ListenFailure(errors.text())));
 }
 
 void CheckAddress(absl::string_view what, const std::string& address, std::vector<std::string>& problems) {
@@ -78,7 +79,7 @@ absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, c
     return listening;
   }
   if (hook != nullptr) hook->Shutdown();
-  return CannotListen(options.address, errors.Take());
+  return CannotListen(options.address, errors);
 }
 
 absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& options) {
@@ -91,7 +92,7 @@ absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& o
   builder.AddListeningPort(options.health_address, grpc::InsecureServerCredentials(), &listening.port);
   GrpcErrors errors;
   listening.server = builder.BuildAndStart();
-  if (listening.server == nullptr || listening.port == 0) return CannotListen(options.health_address, errors.Take());
+  if (listening.server == nullptr || listening.port == 0) return CannotListen(options.health_address, errors);
   return listening;
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/error.h"
+#include "rpc/failure_text.h"
 #include "wire/status.h"
 
 namespace divvy {
@@ -18,7 +18,7 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
   const absl::Status plain = wire::StatusOfCall(static_cast<int>(status.error_code()), status.error_message(), status.error_details());
   if (!status.error_details().empty()) return plain;
   if (absl::IsDeadlineExceeded(plain)) return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
-  if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", plain.message()));
+  if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
   return plain;
 }
 

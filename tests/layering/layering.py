@@ -35,6 +35,8 @@ _ROLES = {
     **_role("worker", _STRATEGY, []),
     **_role("coordinator", _STRATEGY, ["store", "report"]),
 }
+for _stock in ("worker", "coordinator"):  # their mains load a program, so they are made of program/
+    _ROLES[_stock] = _ROLES[_stock] | {"program"}
 _API = _STRATEGY | {"train", "."}
 _PROGRAM = _API | _RPC | set(_ROLES) | {"program"}
 

@@ -12,9 +12,10 @@ namespace {
 // The explorer's configuration with more zombies, no ps killed, and re-runs that differ from the lost run: what a late commit leaves behind then shows.
 SimConfig Rough(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
-  config.kill_ps = false;
+  config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = false;
   config.changing_steps = seed % 2 == 0;
   config.fault_rate = 0.05;
+  config.late = 0.02;
   config.num_ps = std::max(config.num_ps, 2);
   return config;
 }

@@ -1009,6 +1009,7 @@ SimResult Cluster::Run() {
   rates.duplicate = config_.duplicate;
   rates.break_stream = config_.break_stream;
   rates.slow = config_.slow;
+  rates.late = config_.late;
   network_.set_rates(rates);
   StartCoordinator(JobRow());
   for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
@@ -1069,6 +1070,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.duplicates = random.Chance(0.15);
   config.learn_addresses = random.Chance(0.3);
   if (random.Chance(0.5)) config.commit_buffer_bytes = 2'000;
+  config.late = rate(0.005);
   return config;
 }
 

@@ -26,7 +26,7 @@ namespace divvy::sim {
 struct SimConfig {
   uint64_t seed = 1;
   int num_ps = 2, num_workers = 2, num_variables = 3, rounds = 4;
-  double lose = 0, duplicate = 0, break_stream = 0, slow = 0;   // rates of each message
+  double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;   // rates of each message
   double fault_rate = 0;                                        // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
   bool kill_ps = false, restart_ps = false;                     // ends the coordinator with Unavailable

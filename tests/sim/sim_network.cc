@@ -62,6 +62,7 @@ std::vector<absl::Duration> Network::Arrivals(const std::string& from, const std
   if (CutOff(from, to) || random_.Chance(rates_.lose)) return arrivals;
   arrivals.push_back(Delay());
   if (random_.Chance(rates_.duplicate)) arrivals.push_back(Delay() * 5);
+  if (random_.Chance(rates_.late)) arrivals.back() += absl::Seconds(8) * random_.Uniform();
   return arrivals;
 }
 

@@ -47,6 +47,7 @@ struct FaultRates {
   double lose = 0, duplicate = 0;          // of each message
   double break_stream = 0;                 // of each frame: the connection breaks there
   double slow = 0;                         // of each message: late by up to slow_by
+  double late = 0;                         // of each request: it arrives up to 8 s later, when nobody waits for it any more
   absl::Duration latency = absl::Milliseconds(1), slow_by = absl::Milliseconds(200);
 };
 

@@ -1,0 +1,4 @@
+// coordinator --program=lib.so: runs the Train of any program.
+#include "program/main.h"
+
+int main(int argc, char** argv) { return divvy::StockMain(argc, argv, "coordinator", "chief"); }

@@ -1,0 +1,112 @@
+#include "coordinator/service/chief_task.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "coordinator/service/coordinator_status.h"
+#include "coordinator/store/sqlite_store.h"
+
+namespace divvy {
+namespace {
+
+// The first 8 bytes of SHA-256 of the name, so that a job can be found again by its name alone.
+JobId JobOfName(const std::string& name) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(name.data()), name.size(), digest);
+  uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value |= static_cast<uint64_t>(digest[i]) << (8 * i);
+  return JobId(value == 0 ? 1 : value);
+}
+
+}  // namespace
+
+absl::Status ChiefTaskOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (!strategy.problem.ok()) problems.push_back(std::string(strategy.problem.message()));
+  if (NumParameterServers(task.cluster) < 1) problems.push_back("the cluster names no parameter servers: list them under cluster.ps, or give --num_ps");
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
+ChiefTask::ChiefTask(const ChiefTaskOptions& options)
+    : options_(options), executor_(std::max(2, NumCores())), service_(core_), dialer_(executor_, options.task.tls) {}
+
+ChiefTask::~ChiefTask() {
+  if (const auto core = core_.Get()) core->Abandon();
+  if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+  dialer_.Close();
+  executor_.Stop();
+  core_.Set(nullptr);   // before what it uses
+}
+
+absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<ChiefTask> task(new ChiefTask(options));
+  RETURN_IF_ERROR(task->OpenStore());
+  task->FillInCluster();
+  RETURN_IF_ERROR(task->Listen());
+  RETURN_IF_ERROR(task->StartCore());
+  task->server_->SetServing(true);
+  return task;
+}
+
+absl::Status ChiefTask::OpenStore() {
+  if (options_.state_dir.empty()) {
+    store_ = std::make_unique<MemoryStore>(executor_);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(store_, SqliteStore::Open(options_.state_dir, executor_));
+  return absl::OkStatus();
+}
+
+void ChiefTask::FillInCluster() {
+  const ClusterConfig& cluster = options_.task.cluster;
+  const ClusterSpec::Jobs tasks = TrainingCluster(cluster);
+  CoordinatorOptions& core = options_.core;
+  core.incarnation = Incarnation(EntropySeed());
+  core.cluster = tasks;
+  core.ps_addresses.assign(NumParameterServers(cluster), "");   // those that the cluster does not name are learnt by Register
+  if (const auto ps = tasks.find("ps"); ps != tasks.end()) {
+    for (const auto& [index, address] : ps->second) {
+      if (index < static_cast<int>(core.ps_addresses.size())) core.ps_addresses[index] = address;
+    }
+  }
+  if (const auto workers = tasks.find("worker"); workers != tasks.end()) core.worker_addresses = workers->second;
+  if (!options_.job_name.empty()) core.job = JobOfName(options_.job_name);
+  core.partitioner = options_.strategy.partitioner;
+  core.placement = options_.strategy.placement == StrategyOptions::Placement::kBalanced ? Placement::kBalanced : Placement::kRoundRobin;
+}
+
+absl::Status ChiefTask::Listen() {
+  const auto status = [this] {
+    const auto core = core_.Get();
+    return CoordinatorTaskStatus(options_.core, core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
+  };
+  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status));
+  return absl::OkStatus();
+}
+
+absl::Status ChiefTask::StartCore() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<CoordinatorCore> core, CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_));
+  core_.Set(core);
+  if (options_.report) {
+    reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
+    reporter_->Watch(core);
+  }
+  coordinator_ = std::make_unique<BlockingCoordinator>(core, executor_, ResolverOf(options_.task.cluster), options_.replicas_per_worker, reporter_.get());
+  return absl::OkStatus();
+}
+
+void ChiefTask::Drain(std::function<void()> drained) {
+  server_->SetServing(false);
+  core_.Get()->Drain(std::move(drained));
+}
+
+}  // namespace divvy

@@ -1,0 +1,74 @@
+// The coordinator as a process has it: the core with its store, its server, the ways to the other roles, and the live line.
+#ifndef DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
+#define DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/late.h"
+#include "coordinator/core/blocking_coordinator.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/store.h"
+#include "coordinator/report/reporter.h"
+#include "coordinator/service/coordinator_service.h"
+#include "rpc/dialer.h"
+#include "rpc/task_server.h"
+#include "strategy/strategy_options.h"
+
+namespace divvy {
+
+struct ChiefTaskOptions {
+  TaskOptions task;
+  CoordinatorOptions core;                // incarnation, addresses and cluster are filled in from the task
+  StrategyOptions strategy;
+  int replicas_per_worker = 1;            // for the strategy's figures
+  std::string state_dir;                  // empty: the job is forgotten with the process
+  std::string job_name;                   // the job's number follows from it; empty: random
+  std::optional<ReportOptions> report;    // none: nothing is drawn
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// Thread-safe, but for the coordinator's calls, which one program makes.
+class ChiefTask {
+ public:
+  // Opens the store, listens, begins an epoch and dials. Does not wait for the cluster: coordinator().WaitUntilReady() does.
+  // InvalidArgument, FailedPrecondition: the options, the certificates, the address, the state directory (exit 78). Reason::kJobOver: the store says that the
+  // job has ended before.
+  static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
+  ~ChiefTask();   // says nothing more, and waits for what runs
+
+  BlockingCoordinator& coordinator() { return *coordinator_; }
+  Reporter* reporter() { return reporter_.get(); }   // null: none
+  // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then end with Cancelled (Reason::kJobOver). Does not block.
+  // `drained` is called once, when the process may exit.
+  void Drain(std::function<void()> drained);
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  explicit ChiefTask(const ChiefTaskOptions& options);
+  absl::Status OpenStore();
+  absl::Status Listen();
+  absl::Status StartCore();
+
+  void FillInCluster();
+
+  ChiefTaskOptions options_;
+  ThreadPoolExecutor executor_;
+  std::unique_ptr<Store> store_;
+  Late<CoordinatorCore> core_;
+  CoordinatorService service_;
+  RpcDialer dialer_;
+  std::unique_ptr<TaskServer> server_;
+  std::shared_ptr<Reporter> reporter_;
+  std::unique_ptr<BlockingCoordinator> coordinator_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_

@@ -1,0 +1,114 @@
+#include "program/program_library.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "strategy/program.h"
+
+#ifndef DIVVY_STATIC
+#include <cxxabi.h>
+#include <dlfcn.h>
+#endif
+
+namespace divvy {
+
+std::optional<std::string> ProgramFlag(int argc, const char* const* argv) {
+  std::optional<std::string> value;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--") break;
+    if (!absl::ConsumePrefix(&word, "-")) continue;
+    absl::ConsumePrefix(&word, "-");
+    if (word == "program") value = i + 1 < argc ? argv[++i] : "";
+    if (absl::ConsumePrefix(&word, "program=")) value = std::string(word);
+  }
+  return value;
+}
+
+#ifdef DIVVY_STATIC
+
+// glibc could load it even so, together with a second libdivvy.so and a second libc.
+absl::Status LoadProgramLibrary(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat("--program=", path, ": this binary is static and cannot load a library; "
+                                                    "use a binary built without --config=static, or link the program with //program:main"));
+}
+
+#else
+
+namespace {
+
+std::string Refused(const std::string& path, absl::string_view why) { return absl::StrCat("--program=", path, ": ", why); }
+
+// The file as one that nobody but root and this user can have put there.
+absl::Status CheckTrusted(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(Refused(path, "there is no such file; give the path of the program's library"));
+    return absl::PermissionDeniedError(Refused(path, absl::StrCat(strerror(error), "; make it readable for this user")));
+  }
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(Refused(path, "is not a file; give the path of the program's library"));
+  if (info.st_uid != 0 && info.st_uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        Refused(path, absl::StrCat("belongs to user ", info.st_uid, ", whose code would run as user ", geteuid(), "; chown it to root or to this user")));
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::PermissionDeniedError(Refused(path, absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path)));
+  }
+  return absl::OkStatus();
+}
+
+std::string Demangled(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 ? name.get() : symbol;
+}
+
+// What the system's loader said, in words for who has to mend it. It says "<file>: <what is wrong>", about the library or one that it needs.
+absl::Status Translated(const std::string& path, absl::string_view said) {
+  constexpr absl::string_view kUndefined = "undefined symbol: ";
+  constexpr absl::string_view kApi = "divvy_program_api_";
+  const size_t at = said.find(kUndefined);
+  if (at != absl::string_view::npos) {
+    absl::string_view symbol = said.substr(at + kUndefined.size());
+    symbol = symbol.substr(0, symbol.find_first_of(" \n"));
+    if (absl::ConsumePrefix(&symbol, kApi)) {
+      return absl::FailedPreconditionError(
+          Refused(path, absl::StrCat("was built for version ", symbol, " of Divvy's program interface, and this is another; build it again with this SDK")));
+    }
+    return absl::InvalidArgumentError(
+        Refused(path, absl::StrCat("needs ", Demangled(std::string(symbol)), ", which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses")));
+  }
+  if (absl::StrContains(said, "ELF") || absl::StrContains(said, "file too short")) {
+    return absl::InvalidArgumentError(Refused(path, "is not a shared library for this machine; build it with -shared -fPIC"));
+  }
+  return absl::InvalidArgumentError(Refused(path, absl::StrCat("cannot be loaded: ", said)));
+}
+
+}  // namespace
+
+absl::Status LoadProgramLibrary(const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("--program: the path of the program's library is missing");
+  const std::string file = absl::StrContains(path, '/') ? path : absl::StrCat("./", path);
+  RETURN_IF_ERROR(CheckTrusted(file));
+  if (FindProgram().ok()) return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
+  // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries happen to have in common stays apart.
+  if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return Translated(path, dlerror());
+  const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
+  if (program.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(Refused(path, program.status().message()));
+}
+
+#endif  // DIVVY_STATIC
+
+}  // namespace divvy

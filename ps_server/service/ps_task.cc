@@ -1,0 +1,81 @@
+#include "ps_server/service/ps_task.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "ps_server/service/ps_status.h"
+
+namespace divvy {
+
+absl::Status PsTaskOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (memory_limit_bytes < 0) problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes, ", wanted at least 1, or 0 for any"));
+  if (commit_buffer_bytes < 1) problems.push_back(absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
+PsTask::PsTask(const PsTaskOptions& options)
+    : options_(options),
+      executor_(std::max(2, NumCores())),
+      budget_(options.commit_buffer_bytes),
+      service_(core_),
+      data_(core_, budget_),
+      data_server_(data_),
+      dialer_(executor_, options.task.tls) {}
+
+PsTask::~PsTask() {
+  core_.Set(nullptr);   // what it still holds is let go as by a killed process
+  if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+  dialer_.Close();
+  executor_.Stop();
+}
+
+absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options, OnExit on_exit) {
+  RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<PsTask> task(new PsTask(options));
+  RETURN_IF_ERROR(task->Listen());
+  RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));
+  task->server_->SetServing(true);
+  return task;
+}
+
+absl::Status PsTask::Listen() {
+  const auto status = [this] {
+    const auto core = core_.Get();
+    return PsTaskStatus(core_options_, core == nullptr ? ParameterServerSnapshot() : core->Inspect());
+  };
+  core_options_.index = options_.task.index;
+  core_options_.incarnation = Incarnation(EntropySeed());
+  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, &data_server_, status));
+  return absl::OkStatus();
+}
+
+absl::Status PsTask::StartCore(OnExit on_exit) {
+  ParameterServerOptions options = core_options_;
+  options.address = server_->address();
+  options.memory_limit_bytes = options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : std::numeric_limits<int64_t>::max();
+  options.max_commit_bytes = options_.commit_buffer_bytes;
+  options.seed = EntropySeed();
+  options.cluster = TrainingCluster(options_.task.cluster);
+  options.build = kVersion;
+  const std::string chief = CoordinatorAddress(options_.task.cluster);
+  ASSIGN_OR_RETURN(std::shared_ptr<ParameterServerCore> core,
+                   ParameterServerCore::Start(std::move(options), executor_, chief.empty() ? nullptr : dialer_.Coordinator(chief), std::move(on_exit)));
+  core_.Set(std::move(core));
+  return absl::OkStatus();
+}
+
+void PsTask::Drain() {
+  server_->SetServing(false);
+  if (const auto core = core_.Get()) core->Drain();
+}
+
+}  // namespace divvy

@@ -1,0 +1,63 @@
+// A parameter server as a process has it: the core, its server, and the way to the coordinator.
+#ifndef DIVVY_PS_SERVER_SERVICE_PS_TASK_H_
+#define DIVVY_PS_SERVER_SERVICE_PS_TASK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/late.h"
+#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/parameter_server_core.h"
+#include "ps_server/service/ps_data_handler.h"
+#include "ps_server/service/ps_service.h"
+#include "rpc/data_server.h"
+#include "rpc/dialer.h"
+#include "rpc/task_server.h"
+
+namespace divvy {
+
+struct PsTaskOptions {
+  TaskOptions task;
+  int64_t memory_limit_bytes = 0;            // of all shards together; 0: any
+  int64_t commit_buffer_bytes = 256 << 20;   // of commits being received; also the largest one
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// Thread-safe.
+class PsTask {
+ public:
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this code,
+  // and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
+  static absl::StatusOr<std::unique_ptr<PsTask>> Start(const PsTaskOptions& options, OnExit on_exit);
+  ~PsTask();   // stops serving and waits for what runs
+
+  // As after SIGTERM: says so to the coordinator, ends what is being applied, then on_exit.
+  void Drain();
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  explicit PsTask(const PsTaskOptions& options);
+  absl::Status Listen();
+  absl::Status StartCore(OnExit on_exit);
+
+  const PsTaskOptions options_;
+  ParameterServerOptions core_options_;   // index and incarnation, for the status; set before the server is
+  ThreadPoolExecutor executor_;
+  CommitBudget budget_;
+  Late<ParameterServerCore> core_;
+  PsService service_;
+  PsDataHandler data_;
+  DataServer data_server_;
+  RpcDialer dialer_;
+  std::unique_ptr<TaskServer> server_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_PS_SERVER_SERVICE_PS_TASK_H_

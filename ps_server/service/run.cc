@@ -1,0 +1,29 @@
+#include "ps_server/service/run.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "base/log.h"
+#include "ps_server/service/ps_task.h"
+#include "rpc/task_end.h"
+#include "rpc/task_flags.h"
+
+ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server together; a create beyond it is refused. 0: any");
+ABSL_FLAG(int64_t, commit_buffer_bytes, int64_t{256} << 20, "of commits that a parameter server is receiving; also the largest commit there can be");
+
+namespace divvy {
+
+int RunParameterServer(const TaskOptions& task) {
+  Termination termination;
+  PsTaskOptions options;
+  options.task = task;
+  options.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
+  options.commit_buffer_bytes = absl::GetFlag(FLAGS_commit_buffer_bytes);
+  const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
+  if (!ps.ok()) return RefuseToStart(ps.status());
+  DIVVY_LOG(INFO) << task.name() << " is at " << (*ps)->address() << " and waits for the coordinator";
+  return AwaitEnd(termination, task.name(), [&ps] { (*ps)->Drain(); }, DrainTimeoutFromFlags());
+}
+
+}  // namespace divvy

@@ -1,0 +1,332 @@
+// Who is let in, and what both sides say where somebody is not.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file_system.h"
+#include "base/late.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "cluster/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/authorization.h"
+#include "rpc/certificates.h"
+#include "rpc/channel.h"
+#include "rpc/coordinator_client.h"
+#include "rpc/credentials.h"
+#include "rpc/server.h"
+#include "rpc/unary_handler.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// ---- who may call what -------------------------------------------------------------------------------------------------------------------------------------
+
+const std::vector<std::string>& Methods() {
+  static const auto* const methods = new std::vector<std::string>{
+      "Coordinator.Register",         "Worker.Attach",               "Worker.Steps",
+      "Worker.Shutdown",              "ParameterServer.Attach",      "ParameterServer.Load",
+      "ParameterServer.Sync",         "ParameterServer.CreateShards", "ParameterServer.DeleteShards",
+      "ParameterServer.Shutdown",     "ParameterServerData.Pull",    "ParameterServerData.Commit",
+      "Admin.GetStatus",
+  };
+  return *methods;
+}
+
+std::vector<std::string> MethodsOf(absl::string_view role) {
+  std::vector<std::string> allowed;
+  for (const std::string& method : Methods()) {
+    if (MayCall(role, method)) allowed.push_back(method);
+  }
+  return allowed;
+}
+
+TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
+  using Calls = std::vector<std::string>;
+  EXPECT_EQ(MethodsOf("chief"), (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load", "ParameterServer.Sync",
+                                       "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown", "ParameterServerData.Pull",
+                                       "ParameterServerData.Commit", "Admin.GetStatus"}));
+  EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
+  EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
+  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus"}));
+}
+
+TEST(AuthorizationTest, WhatIsNotListedIsDenied) {
+  EXPECT_EQ(MethodsOf("evaluator"), std::vector<std::string>{});
+  EXPECT_EQ(MethodsOf(""), std::vector<std::string>{});
+  EXPECT_EQ(MethodsOf("Chief"), std::vector<std::string>{});
+  EXPECT_FALSE(MayCall("worker", "Coordinator.RegisterAll"));
+  EXPECT_FALSE(MayCall("chief", "WorkerX.Attach"));
+}
+
+TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
+  const auto role = ParseRoleUri("spiffe://job/worker/3");
+  ASSERT_TRUE(role.has_value());
+  EXPECT_EQ(role->role, "worker");
+  EXPECT_EQ(role->index, "3");
+  for (const char* bad : {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3", "spiffe://job/worker/3/x", "https://job/worker/3"}) {
+    EXPECT_FALSE(ParseRoleUri(bad).has_value()) << bad;
+  }
+}
+
+TEST(PlaintextTest, IsForLoopbackAlone) {
+  for (const char* here : {"localhost:1", "127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "unix:/tmp/x"}) EXPECT_TRUE(IsLoopback(here)) << here;
+  for (const char* there : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ps-0:1", "localhost.example.com:1", "127.example.com:1", "127.0.0.1.example.com:1", ":80", ""}) {
+    EXPECT_FALSE(IsLoopback(there)) << there;
+  }
+}
+
+TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
+  EXPECT_TRUE(CheckPlaintext({"127.0.0.1:1", "localhost:2"}).ok());
+  const absl::Status refused = CheckPlaintext({"127.0.0.1:1", "ps-0:2", "10.0.0.7:3"});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(),
+            "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)");
+}
+
+// ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------
+
+CertifiedKey Value(absl::StatusOr<CertifiedKey> made) {
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *std::move(made) : CertifiedKey();
+}
+
+// A CA and the files of tasks.
+class Pki {
+ public:
+  explicit Pki(const std::string& name) : folder_(absl::StrCat(testing::TempDir(), "/", name)), authority_(Value(MakeAuthority(name, absl::Hours(1)))) {
+    EXPECT_TRUE(FileSystem::Real().CreateDirectory(folder_).ok());
+    Write("ca.pem", authority_.certificate);
+  }
+
+  std::string Write(const std::string& name, absl::string_view bytes) {
+    const std::string path = absl::StrCat(folder_, "/", name);
+    EXPECT_TRUE(FileSystem::Real().ReplaceFile(path, bytes).ok());
+    return path;
+  }
+  CertifiedKey Issue(const std::string& uri, absl::Duration lifetime = absl::Hours(1)) {
+    return Value(IssueCertificate(authority_, {uri, {"localhost", "127.0.0.1"}, lifetime}));
+  }
+  TlsFiles Files(const std::string& name, const CertifiedKey& made) {
+    return {Write(absl::StrCat(name, ".pem"), made.certificate), Write(absl::StrCat(name, ".key"), made.key), absl::StrCat(folder_, "/ca.pem")};
+  }
+  // Those of a task whose role is its name.
+  TlsFiles Role(const std::string& role) { return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0"))); }
+  const CertifiedKey& authority() const { return authority_; }
+
+ private:
+  const std::string folder_;
+  const CertifiedKey authority_;
+};
+
+TEST(CheckTlsFilesTest, AcceptsWhatTheAuthorityHasIssued) {
+  Pki pki("accepts");
+  EXPECT_TRUE(CheckTlsFiles(pki.Role("worker")).ok()) << CheckTlsFiles(pki.Role("worker"));
+}
+
+TEST(CheckTlsFilesTest, SaysEveryProblemAtOnce) {
+  Pki pki("problems");
+  const std::string text = pki.Write("text", "no certificate\n");
+  const absl::Status refused = CheckTlsFiles({text, "/no/such/key", "/no/such/ca"});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr(absl::StrCat("--tls_cert=", text, ": cannot read a PEM certificate from it")));
+  EXPECT_THAT(refused.message(), HasSubstr("--tls_key=/no/such/key: cannot read a PEM private key without password from it"));
+  EXPECT_THAT(refused.message(), HasSubstr("--tls_ca=/no/such/ca: cannot read PEM certificates from it"));
+}
+
+TEST(CheckTlsFilesTest, RefusesTheKeyOfAnotherCertificate) {
+  Pki pki("key");
+  TlsFiles files = pki.Role("worker");
+  files.key = pki.Role("ps").key;
+  EXPECT_EQ(CheckTlsFiles(files).message(), absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
+}
+
+TEST(CheckTlsFilesTest, RefusesWhatHasExpired) {
+  Pki pki("expired");
+  const TlsFiles files = pki.Files("worker", pki.Issue("spiffe://test/worker/0", -absl::Hours(1)));
+  EXPECT_EQ(CheckTlsFiles(files).message(), absl::StrCat("--tls_cert=", files.cert, ": certificate has expired (checked against --tls_ca=", files.ca, ")"));
+}
+
+TEST(CheckTlsFilesTest, RefusesWhatAnotherAuthorityHasSigned) {
+  Pki pki("mine"), other("other");
+  TlsFiles files = pki.Role("worker");
+  files.ca = other.Role("worker").ca;
+  EXPECT_THAT(CheckTlsFiles(files).message(), HasSubstr(absl::StrCat("--tls_cert=", files.cert, ": unable to get local issuer certificate")));
+}
+
+TEST(CheckTlsFilesTest, RefusesACertificateWithoutARole) {
+  Pki pki("roleless");
+  EXPECT_THAT(CheckTlsFiles(pki.Files("none", pki.Issue(""))).message(), HasSubstr("names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX"));
+  EXPECT_THAT(CheckTlsFiles(pki.Files("web", pki.Issue("https://example.com/x"))).message(), HasSubstr("names no role"));
+}
+
+TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {
+  Pki pki("names");
+  for (const char* host : {"", "a,DNS:b", "a b", "a\nb", "a;b"}) {
+    const auto made = IssueCertificate(pki.authority(), {"spiffe://test/ps/0", {host}, absl::Hours(1)});
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << host;
+  }
+}
+
+// ---- connections -------------------------------------------------------------------------------------------------------------------------------------------
+
+// Keeps what is logged.
+class LogKeeper {
+ public:
+  LogKeeper() : before_(SetLogSink([this](const LogEntry& entry) { Keep(entry); })) {}
+  ~LogKeeper() { SetLogSink(before_); }
+  std::string text() {
+    MutexLock lock(mu_);
+    return absl::StrJoin(texts_, "\n");
+  }
+  // Blocks until something was logged that holds `part`; false after 10 s.
+  bool Await(absl::string_view part) {
+    MutexLock lock(mu_);
+    return more_.WaitFor(mu_, absl::Seconds(10), [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return absl::StrContains(absl::StrJoin(texts_, "\n"), part); });
+  }
+
+ private:
+  void Keep(const LogEntry& entry) {
+    MutexLock lock(mu_);
+    texts_.push_back(entry.text);
+    more_.NotifyAll();
+  }
+  Mutex mu_;
+  CondVar more_;
+  std::vector<std::string> texts_ DIVVY_GUARDED_BY(mu_);
+  LogSink before_;
+};
+
+struct FakeCoordinator {
+  void Register(RegisterRequest request, Callback<RegisterReply> done) { done(RegisterReply{JobId(7), Epoch(3), std::nullopt}); }
+};
+
+class Service : public v1::Coordinator::CallbackService {
+ public:
+  Service() { core_.Set(std::make_shared<FakeCoordinator>()); }
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) override {
+    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request, *reply);
+  }
+
+ private:
+  Late<FakeCoordinator> core_;
+};
+
+RegisterRequest ARequest() {
+  RegisterRequest request;
+  request.job = JobName::kWorker;
+  request.incarnation = Incarnation(5);
+  request.address = "localhost:1";
+  return request;
+}
+
+class TlsTest : public testing::Test {
+ protected:
+  TlsTest() : pki_("tls"), executor_(2), open_(std::make_shared<OpenCalls>()) {}
+  ~TlsTest() override { open_->CancelAndWait(); }
+
+  void Serve(const TlsFiles& files) {
+    auto server = Server::Start(Options(files), {&service_}, nullptr);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  static ServerOptions Options(const TlsFiles& files) {
+    ServerOptions options;
+    options.address = "127.0.0.1:0";
+    options.tls = files;
+    return options;
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
+
+  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials));
+    Mutex mu;
+    CondVar came;
+    std::optional<absl::Status> status;
+    client->Register(ARequest(), [&](absl::StatusOr<RegisterReply> reply) {
+      MutexLock lock(mu);
+      status = reply.status();
+      came.NotifyAll();
+    });
+    MutexLock lock(mu);
+    came.Wait(mu, [&] { return status.has_value(); });
+    return *status;
+  }
+  absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
+
+  LogKeeper log_;
+  Pki pki_;
+  ThreadPoolExecutor executor_;
+  const std::shared_ptr<OpenCalls> open_;
+  Service service_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(TlsTest, ATaskWithTheRightRoleIsServed) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(pki_.Role("worker"));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(log_.text(), "");
+}
+
+TEST_F(TlsTest, TheWrongRoleIsRefusedAndToldSoOnBothSides) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(pki_.Role("admin"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized);
+  EXPECT_EQ(status.message(), "admin 0 may not call Coordinator.Register: check which certificate the task was given");
+  EXPECT_TRUE(log_.Await("admin 0 may not call Coordinator.Register"));
+}
+
+TEST_F(TlsTest, ACertificateWithoutARoleMayCallNothing) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(pki_.Files("roleless", pki_.Issue("")));
+  EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized) << status;
+  EXPECT_THAT(status.message(), HasSubstr("a certificate without a role"));
+}
+
+TEST_F(TlsTest, NoTls) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(std::nullopt);
+  printf("CLIENT %s\nSERVER %s\n", status.ToString().c_str(), log_.text().c_str());
+}
+
+TEST_F(TlsTest, NoCert) {
+  Serve(pki_.Role("chief"));
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = pki_.authority().certificate;
+  const absl::Status status = Register(grpc::SslCredentials(options));
+  printf("CLIENT %s\nSERVER %s\n", status.ToString().c_str(), log_.text().c_str());
+}
+TEST_F(TlsTest, OtherCa) {
+  Serve(pki_.Role("chief"));
+  Pki other("intruder");
+  TlsFiles f = other.Role("worker");
+  f.ca = pki_.Role("worker").ca;
+  const absl::Status status = Register(f);
+  printf("CLIENT %s\nSERVER %s\n", status.ToString().c_str(), log_.text().c_str());
+  const absl::Status status2 = Register(other.Role("worker"));
+  printf("CLIENT2 %s\nSERVER %s\n", status2.ToString().c_str(), log_.text().c_str());
+}
+TEST_F(TlsTest, Expired) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(pki_.Files("exp", pki_.Issue("spiffe://test/worker/0", -absl::Hours(1))));
+  printf("CLIENT %s\nSERVER %s\n", status.ToString().c_str(), log_.text().c_str());
+}
+TEST_F(TlsTest, WrongServer) {
+  Serve(pki_.Role("ps"));
+  const absl::Status status = Register(pki_.Role("worker"));
+  printf("CLIENT %s\nSERVER %s\n", status.ToString().c_str(), log_.text().c_str());
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,28 @@
+// The calls of a worker, as gRPC delivers them.
+#ifndef DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
+#define DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
+
+#include "base/late.h"
+#include "proto/divvy.grpc.pb.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy {
+
+// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there answers NOT_READY.
+class WorkerService : public v1::Worker::CallbackService {
+ public:
+  // REQUIRES: `core` and `executor` outlive the server that this is registered with.
+  WorkerService(const Late<WorkerCore>& core, Executor& executor) : core_(core), executor_(executor) {}
+
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) override;
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const v1::ShutdownRequest* request, v1::ShutdownReply* reply) override;
+  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(grpc::CallbackServerContext* context) override;
+
+ private:
+  const Late<WorkerCore>& core_;
+  Executor& executor_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_

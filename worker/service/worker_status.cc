@@ -1,0 +1,33 @@
+#include "worker/service/worker_status.h"
+
+#include "base/version.h"
+
+namespace divvy {
+namespace {
+
+const char* StateText(const WorkerSnapshot& snapshot) {
+  if (!snapshot.attached) return "waiting";
+  if (snapshot.silent) return "silent";
+  return snapshot.live ? "running" : "idle";
+}
+
+}  // namespace
+
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot) {
+  v1::TaskStatus status;
+  status.set_job(v1::WORKER);
+  status.set_index(options.index);
+  status.set_incarnation(options.incarnation.value());
+  status.set_build(kVersion);
+  status.set_epoch(snapshot.epoch.value());
+  status.set_state(StateText(snapshot));
+  v1::WorkerStatus& worker = *status.mutable_worker();
+  worker.set_session(snapshot.attached ? snapshot.session.value() : 0);
+  worker.set_reported(snapshot.reported);
+  worker.set_queued(static_cast<int32_t>(snapshot.queued.size()));
+  worker.set_live_step(snapshot.live ? snapshot.live->value() : 0);
+  worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting);
+  return status;
+}
+
+}  // namespace divvy

@@ -1,0 +1,15 @@
+// A worker's word on itself.
+#ifndef DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
+#define DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
+
+#include "proto/divvy.pb.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy {
+
+// What Admin.GetStatus answers. Pure.
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot);
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_SERVICE_WORKER_STATUS_H_

@@ -1,0 +1,85 @@
+#include "worker/service/worker_task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "ops/blas_threads.h"
+#include "worker/service/worker_status.h"
+
+namespace divvy {
+
+absl::Status WorkerTaskOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (replicas < 1) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1"));
+  if (blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
+WorkerTask::WorkerTask(const WorkerTaskOptions& options)
+    : options_(options), executor_(std::max(2, NumCores())), service_(core_, executor_), dialer_(executor_, options.task.tls), inputs_(executor_) {}
+
+WorkerTask::~WorkerTask() {
+  if (const auto core = core_.Get()) core->Abandon();
+  if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+  dialer_.Close();
+  executor_.Stop();
+  core_.Set(nullptr);   // before what it uses
+}
+
+absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options, OnExit on_exit) {
+  RETURN_IF_ERROR(options.Validate());
+  std::unique_ptr<WorkerTask> task(new WorkerTask(options));
+  RETURN_IF_ERROR(task->Listen());
+  RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));
+  task->server_->SetServing(true);
+  return task;
+}
+
+absl::Status WorkerTask::Listen() {
+  const auto status = [this] {
+    const auto core = core_.Get();
+    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect());
+  };
+  core_options_.index = options_.task.index;
+  core_options_.incarnation = Incarnation(EntropySeed());
+  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerTask::StartCore(OnExit on_exit) {
+  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : std::max(1, NumCores() / options_.replicas));
+  ThreadStepRunnerOptions runner;
+  runner.worker_index = options_.task.index;
+  runner.replicas = options_.replicas;
+  runner.resolver = ResolverOf(options_.task.cluster);
+  runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
+  if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty()) coordinator_ = dialer_.Coordinator(chief);
+  WorkerOptions options = core_options_;
+  options.address = server_->address();
+  options.replicas = options_.replicas;
+  options.check_numerics = options_.check_numerics;
+  options.seed = EntropySeed();
+  options.orphan_timeout = options_.orphan_timeout;
+  options.drain_timeout = options_.drain_timeout;
+  options.cluster = TrainingCluster(options_.task.cluster);
+  options.build = kVersion;
+  options.apply_program_flags = options_.apply_program_flags;
+  ASSIGN_OR_RETURN(const std::shared_ptr<WorkerCore> core,
+                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *runner_, inputs_, dialer_, coordinator_.get(), std::move(on_exit)));
+  core_.Set(core);
+  return absl::OkStatus();
+}
+
+void WorkerTask::Drain() {
+  server_->SetServing(false);
+  core_.Get()->Drain();
+}
+
+}  // namespace divvy

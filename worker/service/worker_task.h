@@ -1,0 +1,67 @@
+// A worker as a process has it: the core, what runs its steps, its server, and the ways to the other roles.
+#ifndef DIVVY_WORKER_SERVICE_WORKER_TASK_H_
+#define DIVVY_WORKER_SERVICE_WORKER_TASK_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/late.h"
+#include "rpc/dialer.h"
+#include "rpc/task_server.h"
+#include "worker/core/data_input_opener.h"
+#include "worker/core/thread_step_runner.h"
+#include "worker/core/worker_core.h"
+#include "worker/service/worker_service.h"
+
+namespace divvy {
+
+struct WorkerTaskOptions {
+  TaskOptions task;
+  int replicas = 1;
+  int blas_threads = 0;                           // of a matrix product; 0: cores / replicas
+  bool check_numerics = false;                    // a step that writes a value that is not finite fails
+  absl::Duration orphan_timeout = absl::Hours(1);
+  absl::Duration drain_timeout = absl::Seconds(25);
+  // Takes over the flags of the program that the coordinator runs; called once, before the first step. Its error refuses the coordinator.
+  std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+// Thread-safe.
+class WorkerTask {
+ public:
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this code,
+  // and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
+  static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options, OnExit on_exit);
+  ~WorkerTask();   // says nothing more, and waits for what runs: a step body that does not look at its context may take its time
+
+  // As after SIGTERM: says so to the coordinator, finishes what it was given, then on_exit.
+  void Drain();
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  explicit WorkerTask(const WorkerTaskOptions& options);
+  absl::Status Listen();
+  absl::Status StartCore(OnExit on_exit);
+
+  const WorkerTaskOptions options_;
+  WorkerOptions core_options_;   // index and incarnation, for the status; set before the server is
+  ThreadPoolExecutor executor_;
+  Late<WorkerCore> core_;
+  WorkerService service_;
+  RpcDialer dialer_;
+  DataInputOpener inputs_;
+  std::unique_ptr<TaskServer> server_;
+  std::shared_ptr<CoordinatorClient> coordinator_;
+  std::unique_ptr<ThreadStepRunner> runner_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_WORKER_SERVICE_WORKER_TASK_H_
