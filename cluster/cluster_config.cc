@@ -418,14 +418,21 @@ class Validation {
         Problem("task.index is ", config_.task_index.value_or(0), ", but --num_ps is ", *config_.num_ps);
       }
     } else if (indices.empty()) {
-      if (!IsEmpty() && !NeedsNoCluster()) Problem("cluster.ps has no tasks; at least one is needed", SparseAdvice());
+      if (IsMissed("ps")) Problem("cluster.ps has no tasks; at least one is needed", SparseAdvice());
     } else if (!FlagsTellTheRest() && indices.back() + 1 != static_cast<int>(indices.size())) {
       Problem("cluster.ps has holes (", IndicesText(spec_, "ps"), "): parameter servers are counted from 0");
     }
   }
 
   void CheckWorkers() {
-    if (spec_.num_tasks("worker") == 0 && !IsEmpty() && !NeedsNoCluster()) Problem("cluster.worker has no tasks; at least one is needed", SparseAdvice());
+    if (spec_.num_tasks("worker") == 0 && IsMissed("worker")) Problem("cluster.worker has no tasks; at least one is needed", SparseAdvice());
+  }
+
+  // Whether a job without tasks is a problem of its own: not where the cluster as a whole is missing, nor where another job is this one misspelt.
+  bool IsMissed(absl::string_view job) const {
+    const std::vector<std::string> jobs = spec_.jobs();
+    const bool is_misspelt = std::any_of(jobs.begin(), jobs.end(), [&](const std::string& name) { return !IsKnownType(name) && NearType(name) == job; });
+    return !IsEmpty() && !NeedsNoCluster() && !is_misspelt;
   }
 
   absl::string_view SparseAdvice() const {

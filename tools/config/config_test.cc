@@ -1,0 +1,194 @@
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/config/compose_file.h"
+#include "tools/config/describe_cluster.h"
+
+namespace divvy {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// ---- divvyctl config -----------------------------------------------------------------------------------------------------------------------------------
+
+std::string Described(const std::string& tf_config, ClusterFlags flags = {}) {
+  ClusterConfigSources sources;
+  sources.tf_config = tf_config;
+  sources.flags = flags;
+  return DescribeCluster(sources).text;
+}
+
+TEST(DescribeClusterTest, EveryTaskHasItsLineAndThisOneAStar) {
+  EXPECT_EQ(Described(R"({"cluster":{"chief":["h0:2222"],"evaluator":["h9:2222"],"ps":["h3:2222","h4:2222"],"worker":["h1:2222","h2:2222"]},)"
+                      R"("task":{"type":"worker","index":1},"job":{}})"),
+            "cluster 358434d9ff7b75b8 (from TF_CONFIG): 1 chief, 2 ps, 2 workers; * is this task\n"
+            "  chief 0      h0:2222  runs the program; waits for 2 ps and for workers\n"
+            "  evaluator 0  h9:2222  reads checkpoints; nobody dials it\n"
+            "  ps 0         h3:2222  holds variables; registers with h0:2222\n"
+            "  ps 1         h4:2222  holds variables; registers with h0:2222\n"
+            "  worker 0     h1:2222  runs steps; registers with h0:2222\n"
+            "* worker 1     h2:2222  runs steps; registers with h0:2222\n"
+            "note: TF_CONFIG: not read: \"job\"\n"
+            "note: evaluators are in the cluster, but nobody dials them: they read checkpoints\n"
+            "nothing is wrong with it\n");
+}
+
+TEST(DescribeClusterTest, WhatCouldBeReadIsShownAboveEverythingThatIsWrong) {
+  ClusterConfigSources sources;
+  sources.tf_config = R"({"cluster":{"ps":["h3","h4:2222"],"wroker":["h1:2222"]},"task":{"type":"PS","index":1}})";
+  const ClusterDescription description = DescribeCluster(sources);
+  EXPECT_FALSE(description.can_run);
+  EXPECT_EQ(description.text,
+            "cluster d5d2cb98ae834055 (from TF_CONFIG): 0 chiefs, 2 ps, 0 workers; * is this task\n"
+            "  ps 0      h3         holds variables; waits until the coordinator dials it\n"
+            "  ps 1      h4:2222    holds variables; waits until the coordinator dials it\n"
+            "  wroker 0  h1:2222    plays no role that is known\n"
+            "* PS 1      not in it  plays no role that is known\n"
+            "wrong: cluster.ps[0] is \"h3\": it has no port: write \"h3:2222\"\n"
+            "wrong: cluster has the job \"wroker\": it is written \"worker\"\n"
+            "wrong: task.type is \"PS\": it is written \"ps\"\n"
+            "3 things are wrong: no task would start\n");
+}
+
+TEST(DescribeClusterTest, ASparseParameterServerSeesItselfAndTheCoordinator) {
+  EXPECT_THAT(Described(R"({"cluster":{"ps":["a:1"],"worker":{}},"task":{"type":"ps","index":3}})", {{}, {}, "c:1", {}}),
+              HasSubstr("* ps 3  a:1      holds variables; registers with c:1\nnothing is wrong with it\n"));
+}
+
+TEST(DescribeClusterTest, WhereNothingIsSaidTheClusterIsOneProcess) {
+  const ClusterDescription description = DescribeCluster({});
+  EXPECT_TRUE(description.can_run);
+  EXPECT_EQ(description.text, "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in one process\n");
+}
+
+TEST(DescribeClusterTest, ManyTasksAreCutShortAndThisOneIsShown) {
+  std::string workers = "\"w0:1\"";
+  for (int i = 1; i < 1000; ++i) workers += ",\"w" + std::to_string(i) + ":1\"";
+  const std::string text = Described(R"({"cluster":{"ps":["p:1"],"worker":[)" + workers + R"(]},"task":{"type":"worker","index":700}})");
+  EXPECT_THAT(text, HasSubstr("\n* worker 700  w700:1       runs steps"));
+  EXPECT_THAT(text, HasSubstr("\n  worker ...  1000 in all\n"));
+  EXPECT_THAT(text, Not(HasSubstr("worker 64 ")));
+}
+
+TEST(DescribeClusterTest, WhatIsNoTextCannotForgeALine) {
+  EXPECT_THAT(Described("{\"cluster\":{\"a\\nnothing is wrong\":[\"b:1\"]}}"), HasSubstr("a\\x0anothing is wrong 0"));
+}
+
+// ---- divvyctl gen compose ------------------------------------------------------------------------------------------------------------------------------
+
+ComposeOptions OnePsOneWorker() {
+  ComposeOptions options;
+  options.num_ps = 1;
+  options.num_workers = 1;
+  options.image = "digits:${TAG:-1}";
+  options.command = {"/digits", "--name=it's $HOME \"x\"", "--epochs=3"};
+  return options;
+}
+
+TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) {
+  const absl::StatusOr<std::string> file = ComposeFile(OnePsOneWorker());
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file, R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
+# The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.
+# Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing
+# again for ever.
+x-task: &task
+  image: "digits:${TAG:-1}"
+  entrypoint: ["/digits"]
+  user: "65532:65532"
+  init: true
+  read_only: true
+  tmpfs: ["/tmp"]
+  cap_drop: ["ALL"]
+  security_opt: ["no-new-privileges:true"]
+  stop_grace_period: 30s
+  restart: on-failure:50
+
+services:
+  chief-0:
+    <<: *task
+    hostname: chief-0
+    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key", "--tls_ca=/certs/ca.pem", "--state_dir=/state", "--name=it's $$HOME \"x\"", "--epochs=3"]
+    environment:
+      TF_CONFIG: '{"cluster":{"chief":["chief-0:2222"],"ps":["ps-0:2222"],"worker":["worker-0:2222"]},"task":{"type":"chief","index":0}}'
+    volumes:
+      - {type: bind, source: "./certs/chief-0.pem", target: "/certs/chief-0.pem", read_only: true}
+      - {type: bind, source: "./certs/chief-0.key", target: "/certs/chief-0.key", read_only: true}
+      - {type: bind, source: "./certs/ca.pem", target: "/certs/ca.pem", read_only: true}
+      - {type: volume, source: state, target: /state}
+    healthcheck:
+      test: ["CMD", "/divvyctl", "health", "--addr=localhost:2222", "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key", "--tls_ca=/certs/ca.pem"]
+      interval: 2s
+      timeout: 5s
+      start_period: 10s
+      retries: 5
+    restart: on-failure:5
+    depends_on:
+      ps-0: {condition: service_healthy}
+      worker-0: {condition: service_healthy}
+  ps-0:
+    <<: *task
+    hostname: ps-0
+    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/ps-0.pem", "--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"]
+    environment:
+      TF_CONFIG: '{"cluster":{"chief":["chief-0:2222"],"ps":["ps-0:2222"],"worker":["worker-0:2222"]},"task":{"type":"ps","index":0}}'
+    volumes:
+      - {type: bind, source: "./certs/ps-0.pem", target: "/certs/ps-0.pem", read_only: true}
+      - {type: bind, source: "./certs/ps-0.key", target: "/certs/ps-0.key", read_only: true}
+      - {type: bind, source: "./certs/ca.pem", target: "/certs/ca.pem", read_only: true}
+    healthcheck:
+      test: ["CMD", "/divvyctl", "health", "--addr=localhost:2222", "--tls_cert=/certs/ps-0.pem", "--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"]
+      interval: 2s
+      timeout: 5s
+      start_period: 10s
+      retries: 5
+  worker-0:
+    <<: *task
+    hostname: worker-0
+    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/worker-0.pem", "--tls_key=/certs/worker-0.key", "--tls_ca=/certs/ca.pem"]
+    environment:
+      TF_CONFIG: '{"cluster":{"chief":["chief-0:2222"],"ps":["ps-0:2222"],"worker":["worker-0:2222"]},"task":{"type":"worker","index":0}}'
+    volumes:
+      - {type: bind, source: "./certs/worker-0.pem", target: "/certs/worker-0.pem", read_only: true}
+      - {type: bind, source: "./certs/worker-0.key", target: "/certs/worker-0.key", read_only: true}
+      - {type: bind, source: "./certs/ca.pem", target: "/certs/ca.pem", read_only: true}
+    healthcheck:
+      test: ["CMD", "/divvyctl", "health", "--addr=localhost:2222", "--tls_cert=/certs/worker-0.pem", "--tls_key=/certs/worker-0.key", "--tls_ca=/certs/ca.pem"]
+      interval: 2s
+      timeout: 5s
+      start_period: 10s
+      retries: 5
+
+volumes:
+  state: {}
+)yaml");
+}
+
+TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
+  ComposeOptions options = OnePsOneWorker();
+  options.tls_dir = "my$certs";
+  EXPECT_THAT(*ComposeFile(options), HasSubstr("source: \"./my$$certs/ca.pem\""));
+  options.tls_dir = "/etc/certs";
+  EXPECT_THAT(*ComposeFile(options), HasSubstr("source: \"/etc/certs/ca.pem\""));
+}
+
+TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
+  ComposeOptions options;
+  options.num_workers = 1001;
+  options.tls_dir = "";
+  EXPECT_EQ(ComposeFile(options).status(),
+            absl::InvalidArgumentError(
+                "gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; --image is missing: the name of an image that has the program; "
+                "--tls_dir is missing: containers are not on loopback, so every task needs a certificate (divvyctl certs); "
+                "the program is missing: write its path in the image behind \"--\""));
+  options = OnePsOneWorker();
+  options.image = "a\nb";
+  options.command.push_back("x\ny");
+  EXPECT_EQ(ComposeFile(options).status(), absl::InvalidArgumentError(
+      "gen compose: --image has a control character: \"a\\x0ab\"; argument 3 has a control character: \"x\\x0ay\""));
+}
+
+}  // namespace
+}  // namespace divvy
