@@ -1,0 +1,167 @@
+#include "tools/ctl/commands.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "base/file_system.h"
+#include "base/terminal.h"
+#include "cluster/cluster_config.h"
+#include "rpc/credentials.h"
+#include "rpc/task_end.h"
+#include "rpc/task_flags.h"
+#include "tools/config/compose_file.h"
+#include "tools/config/describe_cluster.h"
+#include "tools/ctl/certs.h"
+#include "tools/ctl/health.h"
+#include "tools/ctl/status.h"
+#include "tools/launch/launch.h"
+
+// Of several commands.
+ABSL_FLAG(int, ps, 2, "launch, certs, gen: parameter servers");
+ABSL_FLAG(int, workers, 2, "launch, certs, gen: workers");
+ABSL_FLAG(std::string, format, "table", "status: table, or json (one object a line)");
+ABSL_FLAG(std::string, addr, "", "status: host:port,...; health: host:port. Default: the tasks of TF_CONFIG");
+// launch
+ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
+ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random worker at that period");
+ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
+ABSL_FLAG(int, max_restarts, 5, "launch: of one worker in a row");
+// gen
+ABSL_FLAG(std::string, image, "", "gen: the container image");
+ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
+// health
+ABSL_FLAG(std::string, service, "", "health: the service asked about; empty: the whole task");
+ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: until there is a connection");
+ABSL_FLAG(absl::Duration, rpc_timeout, absl::Seconds(1), "health: until there is an answer");
+// certs
+ABSL_FLAG(std::string, out, "", "certs: the directory to write to");
+ABSL_FLAG(std::string, job, "divvy", "certs: the trust domain of the role URIs");
+ABSL_FLAG(int, days, 365, "certs: how long they are good for");
+ABSL_FLAG(bool, force, false, "certs: overwrite what is there");
+
+namespace divvy {
+namespace {
+
+constexpr int kUsage = 64;         // EX_USAGE
+constexpr int kConfiguration = 78; // EX_CONFIG
+constexpr int kBadArguments = 1;   // grpc_health_probe's
+
+int Misuse(absl::string_view what) {
+  WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
+  return kUsage;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
+  ASSIGN_OR_RETURN(const std::optional<TlsFiles> files, TlsFilesFromFlags());
+  if (files) RETURN_IF_ERROR(CheckTlsFiles(*files));
+  return MakeChannelCredentials(files, "");
+}
+
+// Those of --addr, or every task that TF_CONFIG names.
+absl::StatusOr<std::vector<std::string>> Addresses() {
+  if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) return std::vector<std::string>(absl::StrSplit(given, ','));
+  ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
+  ASSIGN_OR_RETURN(const ClusterConfig cluster, ResolveClusterConfig(sources));
+  std::vector<std::string> addresses;
+  for (const auto& [job, tasks] : TrainingCluster(cluster)) {
+    for (const auto& [index, address] : tasks) addresses.push_back(address);
+  }
+  if (addresses.empty()) return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
+  return addresses;
+}
+
+}  // namespace
+
+int LaunchCommand(const std::vector<std::string>& args) {
+  LaunchOptions options;
+  options.ps = absl::GetFlag(FLAGS_ps);
+  options.workers = absl::GetFlag(FLAGS_workers);
+  options.command = args;
+  options.logs = absl::GetFlag(FLAGS_logs);
+  options.chaos = absl::GetFlag(FLAGS_chaos);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  return Launch(options);
+}
+
+int StatusCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("status takes flags only");
+  StatusOptions options;
+  auto addresses = Addresses();
+  if (!addresses.ok()) return RefuseToStart(addresses.status());
+  options.addresses = *std::move(addresses);
+  auto credentials = Credentials();
+  if (!credentials.ok()) return RefuseToStart(credentials.status());
+  options.credentials = *std::move(credentials);
+  options.json = absl::GetFlag(FLAGS_format) == "json";
+  return ShowStatus(options);
+}
+
+int ConfigCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("config takes flags only");
+  const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
+  if (!sources.ok()) return RefuseToStart(sources.status());
+  const ClusterDescription description = DescribeCluster(*sources);
+  std::fputs(description.text.c_str(), stdout);
+  return description.can_run ? EXIT_SUCCESS : kConfiguration;
+}
+
+int GenCommand(const std::vector<std::string>& args) {
+  if (args.empty() || args[0] != "compose") return Misuse("gen makes one kind of file: divvyctl gen compose --ps=P --workers=W --image=I -- /program ARGS");
+  ComposeOptions options;
+  options.num_ps = absl::GetFlag(FLAGS_ps);
+  options.num_workers = absl::GetFlag(FLAGS_workers);
+  options.image = absl::GetFlag(FLAGS_image);
+  options.tls_dir = absl::GetFlag(FLAGS_tls_dir);
+  options.command.assign(args.begin() + 1, args.end());
+  const absl::StatusOr<std::string> file = ComposeFile(options);
+  if (!file.ok()) return Misuse(absl::StrCat("gen compose: ", file.status().message()));
+  std::fputs(file->c_str(), stdout);
+  return EXIT_SUCCESS;
+}
+
+int CertsCommand(const std::vector<std::string>& args) {
+  if (!args.empty()) return Misuse("certs takes flags only");
+  CertsOptions options;
+  options.out = absl::GetFlag(FLAGS_out);
+  options.job = absl::GetFlag(FLAGS_job);
+  options.ps = absl::GetFlag(FLAGS_ps);
+  options.workers = absl::GetFlag(FLAGS_workers);
+  options.lifetime = absl::Hours(24) * absl::GetFlag(FLAGS_days);
+  options.force = absl::GetFlag(FLAGS_force);
+  umask(077);   // keys are for their owner alone
+  const absl::Status written = WriteCertificates(options, FileSystem::Real());
+  if (written.ok()) {
+    std::printf("%s: ca.pem, and a certificate with its key for chief-0, admin-0, %d ps, %d workers; good for %d days\n", options.out.c_str(), options.ps, options.workers,
+                absl::GetFlag(FLAGS_days));
+    return EXIT_SUCCESS;
+  }
+  return absl::IsInvalidArgument(written) ? Misuse(written.message()) : RefuseToStart(written);
+}
+
+int HealthCommand(const std::vector<std::string>& args) {
+  HealthOptions options;
+  options.address = absl::GetFlag(FLAGS_addr);
+  auto credentials = Credentials();
+  if (!args.empty() || options.address.empty() || !credentials.ok()) {
+    WriteStandardError(absl::StrCat("health: ", credentials.ok() ? "give --addr=HOST:PORT" : credentials.status().message(), "\n"));
+    return kBadArguments;
+  }
+  options.service = absl::GetFlag(FLAGS_service);
+  options.credentials = *std::move(credentials);
+  options.connect_timeout = absl::GetFlag(FLAGS_connect_timeout);
+  options.rpc_timeout = absl::GetFlag(FLAGS_rpc_timeout);
+  return CheckHealth(options);
+}
+
+}  // namespace divvy
