@@ -45,6 +45,12 @@ TEST(ProgramFlagTest, OtherFlagsAndWhatStandsBehindTwoDashesAreNotIt) {
   EXPECT_EQ(FlagOf({"worker", "--programs=a.so", "--noprogram", "program=a.so", "--", "--program=a.so"}), std::nullopt);
 }
 
+// Each library is loaded in a process of its own, for it stays where it is loaded.
+class ProgramLibraryTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
 std::string Library(const std::string& name) { return absl::StrCat("program/testing/lib", name, ".so"); }
 
 std::string Temporary(const std::string& name, const std::string& bytes, mode_t mode) {
@@ -54,7 +60,7 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
   return path;
 }
 
-// Loads it in a process of its own (a library stays), and says how that went on stderr.
+// Says how loading went on stderr.
 [[noreturn]] void LoadAndSay(const std::string& path) {
   const absl::Status status = LoadProgramLibrary(path);
   std::fputs(absl::StrCat("<", status.ToString(), ">\n").c_str(), stderr);
@@ -80,33 +86,33 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
   _exit(0);
 }
 
-TEST(ProgramLibraryTest, AGoodOneBringsItsProgramAndItsFlags) {
+TEST_F(ProgramLibraryTest, AGoodOneBringsItsProgramAndItsFlags) {
   EXPECT_EXIT(LoadAndTrain("--library_rows=7"), ExitedWithCode(0), HasSubstr("UNIMPLEMENTED: rows 7"));
 }
 
-TEST(ProgramLibraryTest, WhatIsNotThereIsNotFound) {
+TEST_F(ProgramLibraryTest, WhatIsNotThereIsNotFound) {
   EXPECT_REFUSED("no/such.so", "NOT_FOUND", "there is no such file; give the path of the program's library");
   EXPECT_LOADING_SAYS("", HasSubstr("<INVALID_ARGUMENT: --program: the path of the program's library is missing>"));
 }
 
-TEST(ProgramLibraryTest, WhatIsNoLibraryIsRefused) {
+TEST_F(ProgramLibraryTest, WhatIsNoLibraryIsRefused) {
   EXPECT_REFUSED(std::getenv("TEST_TMPDIR"), "INVALID_ARGUMENT", "is not a file; give the path of the program's library");
   const std::string words = "is not a shared library for this machine; build it with -shared -fPIC";
   EXPECT_REFUSED(Temporary("short.so", "a", 0644), "INVALID_ARGUMENT", words);
   EXPECT_REFUSED(Temporary("text.so", std::string(5000, '#'), 0644), "INVALID_ARGUMENT", words);
 }
 
-TEST(ProgramLibraryTest, AnotherVersionOfTheInterfaceIsSaidAndNothingOfTheLibraryRuns) {
+TEST_F(ProgramLibraryTest, AnotherVersionOfTheInterfaceIsSaidAndNothingOfTheLibraryRuns) {
   EXPECT_REFUSED(Library("other_api"), "FAILED_PRECONDITION",
                  "was built for version 2 of Divvy's program interface, and this is another; build it again with this SDK");
 }
 
-TEST(ProgramLibraryTest, WhatTheLibraryMissesIsNamed) {
+TEST_F(ProgramLibraryTest, WhatTheLibraryMissesIsNamed) {
   EXPECT_REFUSED(Library("unresolved"), "INVALID_ARGUMENT",
                  "needs mine::DefinedNowhere(int), which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses");
 }
 
-TEST(ProgramLibraryTest, ALibraryHasOneProgramExactly) {
+TEST_F(ProgramLibraryTest, ALibraryHasOneProgramExactly) {
   EXPECT_LOADING_SAYS(Library("no_program"), HasSubstr("<INVALID_ARGUMENT: --program=program/testing/libno_program.so: there is no program"));
   EXPECT_LOADING_SAYS(Library("two_programs"), HasSubstr("<INVALID_ARGUMENT: --program=program/testing/libtwo_programs.so: there are 2 programs"));
 }
@@ -116,18 +122,18 @@ TEST(ProgramLibraryTest, ALibraryHasOneProgramExactly) {
   LoadAndSay(second);
 }
 
-TEST(ProgramLibraryTest, ASecondLibraryIsRefused) {
+TEST_F(ProgramLibraryTest, ASecondLibraryIsRefused) {
   EXPECT_EXIT(LoadTwo(Library("two_programs")), ExitedWithCode(0), HasSubstr("this binary has a program of its own"));
 }
 
-TEST(ProgramLibraryTest, AFileThatOthersMayWriteIsRefused) {
+TEST_F(ProgramLibraryTest, AFileThatOthersMayWriteIsRefused) {
   for (const mode_t mode : {0664, 0646}) {
     const std::string path = Temporary("open.so", "a", mode);
     EXPECT_REFUSED(path, "PERMISSION_DENIED", absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path));
   }
 }
 
-TEST(ProgramLibraryTest, AFileOfAnotherUserIsRefused) {
+TEST_F(ProgramLibraryTest, AFileOfAnotherUserIsRefused) {
   const std::string path = Temporary("theirs.so", "a", 0644);
   if (chown(path.c_str(), 12345, -1) != 0) GTEST_SKIP() << "only root may give files away";
   EXPECT_REFUSED(path, "PERMISSION_DENIED", absl::StrCat("belongs to user 12345, whose code would run as user ", geteuid(), "; chown it to root or to this user"));

@@ -11,11 +11,6 @@ namespace {
 // Runs when the library is loaded; a library that is refused for its symbols must not get so far.
 const int kLoaded = std::fputs("code of the library ran\n", stderr);
 
-#ifdef OTHER_API
-extern "C" const char divvy_program_api_2;
-const char* const kApi = &divvy_program_api_2;
-#endif
-
 }  // namespace
 
 #ifdef UNRESOLVED
@@ -27,7 +22,12 @@ int CallsIt() { return mine::DefinedNowhere(kLoaded); }
 
 #ifndef NO_PROGRAM
 absl::Status Train(divvy::Coordinator&) { return absl::UnimplementedError(absl::StrCat("rows ", absl::GetFlag(FLAGS_library_rows))); }
+#ifdef OTHER_API  // as DIVVY_PROGRAM is in the headers of that version
+extern "C" const char divvy_program_api_2;
+static const divvy::Program program(Train, divvy::runner::ParameterServerStrategy(), divvy_program_api_2);
+#else
 DIVVY_PROGRAM(Train);
+#endif
 #endif
 
 #ifdef TWO_PROGRAMS
