@@ -12,6 +12,12 @@
 namespace divvy {
 
 // So that what the answers use (the Executor) can be taken down after the last of them. Thread-safe.
+//
+// A call ends on a thread of gRPC's own, and there the last handle of a channel must never be let go: gRPC would join that very thread, and abort. So the end
+// of a call takes everything that holds its channel (its context does) and gives it away together with its answer:
+//
+//   executor.Post([held = open->Take(context), ...] { answer });
+//   open->End();
 class OpenCalls {
  public:
   ~OpenCalls() { CancelAndWait(); }
@@ -20,21 +26,29 @@ class OpenCalls {
   bool Begin(std::shared_ptr<grpc::ClientContext> context) {
     MutexLock lock(mu_);
     if (closed_) return false;
+    ++open_;
     const grpc::ClientContext* const key = context.get();
     calls_.emplace(key, std::move(context));
     return true;
   }
-  // The last thing that the end of a call does: what it used may be gone afterwards.
-  void End(const grpc::ClientContext& context) {
+  // What Begin was given.
+  std::shared_ptr<grpc::ClientContext> Take(const grpc::ClientContext& context) {
     MutexLock lock(mu_);
-    calls_.erase(&context);
-    if (calls_.empty()) ended_.NotifyAll();
+    const auto call = calls_.find(&context);
+    std::shared_ptr<grpc::ClientContext> held = std::move(call->second);
+    calls_.erase(call);
+    return held;
+  }
+  // The last thing that the end of a call does: what it used may be gone afterwards.
+  void End() {
+    MutexLock lock(mu_);
+    if (--open_ == 0) ended_.NotifyAll();
   }
   // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES: not called from the end of a call.
   void CancelAndWait() {
     for (const auto& [key, context] : Close()) context->TryCancel();   // without the lock: the end of a call may come within
     MutexLock lock(mu_);
-    ended_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return calls_.empty(); });
+    ended_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return open_ == 0; });
   }
 
  private:
@@ -49,7 +63,8 @@ class OpenCalls {
   Mutex mu_;
   CondVar ended_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
-  Calls calls_ DIVVY_GUARDED_BY(mu_);
+  int open_ DIVVY_GUARDED_BY(mu_) = 0;   // begun and not ended
+  Calls calls_ DIVVY_GUARDED_BY(mu_);    // of those, the ones that are not taken
 };
 
 }  // namespace divvy

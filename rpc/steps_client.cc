@@ -60,11 +60,13 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     if (!outgoing_.empty()) StartWrite(&outgoing_.front());
   }
 
+  // Everything that holds the channel goes with the last task: open_calls.h says why.
   void OnDone(const grpc::Status&) override {
     watch_->Stop();
-    Tell([](StreamListener<FromWorker>& listener) { listener.OnBroken(); });
-    environment_.open->End(context_);
-    self_.reset();
+    const std::shared_ptr<OpenCalls> open = environment_.open;
+    SerialExecutor order = order_;   // this may be gone before Post returns
+    order.Post([self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
+    open->End();
   }
 
  private:
@@ -89,19 +91,23 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   }
 
   void OnBegunTooLate() {
-    Tell([](StreamListener<FromWorker>& listener) { listener.OnBroken(); });
-    self_.reset();
+    order_.Post([self = std::move(self_)] { self->TellBroken(); });
+  }
+
+  void TellBroken() {
+    if (!closed()) listener_->OnBroken();
+  }
+
+  bool closed() {
+    MutexLock lock(mu_);
+    return closed_;
   }
 
   // In order, on the Executor; nothing once the coordinator has closed.
   template <typename Event>
   void Tell(Event event) {
     order_.Post([event = std::move(event), self = self_]() mutable {
-      {
-        MutexLock lock(self->mu_);
-        if (self->closed_) return;
-      }
-      event(*self->listener_);
+      if (!self->closed()) event(*self->listener_);
     });
   }
 

@@ -45,20 +45,26 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
     grpc::ClientContext context;
     ProtoRequest request;
     ProtoReply reply;
+    std::shared_ptr<Stub> stub;
+    Callback<Reply> done;
   };
   auto call = std::make_shared<Call>();
   call->request = wire::ToProto(request);
   call->context.set_deadline(GrpcDeadline(deadline));
+  call->stub = stub;
+  call->done = std::move(done);
   Executor& executor = environment.executor;
   if (!environment.open->Begin({call, &call->context})) {
-    return executor.Post([done = std::move(done)] { done(absl::CancelledError("the client is closed")); });
+    return executor.Post([call = std::move(call)] { call->done(absl::CancelledError("the client is closed")); });
   }
-  auto on_end = [&executor, open = environment.open, address = environment.address, call, stub, done = std::move(done)](const grpc::Status& status) mutable {
+  Call& started = *call;
+  auto on_end = [&executor, open = environment.open, address = environment.address, call = std::move(call)](const grpc::Status& status) mutable {
     absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply) : absl::StatusOr<Reply>(FromGrpc(status, address));
-    executor.Post([reply = std::move(reply), done = std::move(done)]() mutable { done(std::move(reply)); });
-    open->End(call->context);
+    auto held = open->Take(call->context);
+    executor.Post([reply = std::move(reply), call = std::move(call), held = std::move(held)]() mutable { call->done(std::move(reply)); });
+    open->End();
   };
-  (stub->async()->*method)(&call->context, &call->request, &call->reply, std::move(on_end));
+  (stub->async()->*method)(&started.context, &started.request, &started.reply, std::move(on_end));
 }
 
 }  // namespace divvy
