@@ -24,10 +24,10 @@ namespace {
 using Kind = JsonValue::Kind;
 using Problems = std::vector<std::string>;
 
-constexpr size_t kShownProblems = 20;   // of one message
+constexpr size_t kShownProblems = 20;  // of one message
 constexpr size_t kShownIndices = 8;
 constexpr absl::string_view kTypes[] = {"chief", "worker", "ps", "evaluator"};
-constexpr absl::string_view kSeveralSources = "the cluster";   // ahead of the problems of several texts, or of none
+constexpr absl::string_view kSeveralSources = "the cluster";  // ahead of the problems of several texts, or of none
 constexpr absl::string_view kExampleCluster = R"({"ps": ["host:2222"], "worker": ["host:2222"]})";
 constexpr absl::string_view kExampleTask = R"({"type": "worker", "index": 0})";
 
@@ -57,8 +57,8 @@ bool IsKnownType(absl::string_view type) { return std::find(std::begin(kTypes), 
 
 // What a word that is no type was meant to be; "" if that cannot be told.
 absl::string_view NearType(absl::string_view word) {
-  static const auto& others = *new std::map<std::string, absl::string_view>{
-      {"coordinator", "chief"}, {"master", "chief"}, {"parameterserver", "ps"}, {"psserver", "ps"}, {"server", "ps"}, {"eval", "evaluator"}};
+  static const auto& others = *new std::map<std::string, absl::string_view>{{"coordinator", "chief"}, {"master", "chief"}, {"parameterserver", "ps"},
+                                                                            {"psserver", "ps"},       {"server", "ps"},    {"eval", "evaluator"}};
   std::string plain;
   for (const char c : word) {
     if (absl::ascii_isalpha(c)) plain += absl::ascii_tolower(c);
@@ -66,7 +66,7 @@ absl::string_view NearType(absl::string_view word) {
   if (absl::EndsWith(plain, "s") && plain != "ps") plain.pop_back();
   if (const auto found = others.find(plain); found != others.end()) return found->second;
   for (const absl::string_view type : kTypes) {
-    const size_t allowed = type.size() > 2 ? 2 : 0;   // every short word is near "ps"
+    const size_t allowed = type.size() > 2 ? 2 : 0;  // every short word is near "ps"
     if (plain.size() < 2 * type.size() && EditDistance(plain, type) <= allowed) return type;
   }
   return "";
@@ -95,7 +95,7 @@ struct Reading {
   std::optional<int> task_index;
   std::optional<std::string> rpc_layer, session_master;
   bool has_cluster = false;
-  bool cluster_is_whole = true, task_is_whole = true;   // nothing was left out for being wrong
+  bool cluster_is_whole = true, task_is_whole = true;  // nothing was left out for being wrong
   Problems problems;
   std::vector<std::string> unread_keys;
 };
@@ -119,7 +119,9 @@ class Reader {
 
  private:
   template <typename... Words>
-  void Problem(const Words&... words) { reading_.problems.push_back(absl::StrCat(words...)); }
+  void Problem(const Words&... words) {
+    reading_.problems.push_back(absl::StrCat(words...));
+  }
   template <typename... Words>
   void ClusterProblem(const Words&... words) {
     reading_.cluster_is_whole = false;
@@ -156,8 +158,10 @@ class Reader {
   }
 
   void ReadText(const std::string& key, const JsonValue& value, absl::string_view example, std::optional<std::string>& text) {
-    if (value.kind == Kind::kText) text = value.text;
-    else if (value.kind != Kind::kNull) Problem(key, " is ", ShowJson(value), "; wanted text ", example);
+    if (value.kind == Kind::kText)
+      text = value.text;
+    else if (value.kind != Kind::kNull)
+      Problem(key, " is ", ShowJson(value), "; wanted text ", example);
   }
 
   // ---- cluster
@@ -167,15 +171,17 @@ class Reader {
     for (const auto& [written, tasks] : cluster.members) {
       const std::string path = absl::StrCat("cluster.", EscapeText(written));
       const std::string job = JobFrom(written, "cluster");
-      if (reading_.jobs.count(job) > 0) ClusterProblem(path, " and another key are both the job ", job, ": keep one");
-      else ReadJob(path, tasks, reading_.jobs[job]);
+      if (reading_.jobs.count(job) > 0)
+        ClusterProblem(path, " and another key are both the job ", job, ": keep one");
+      else
+        ReadJob(path, tasks, reading_.jobs[job]);
     }
     CheckAddressesDiffer();
   }
 
   std::string JobFrom(const std::string& written, absl::string_view where) {
     if (!dialect_.has_worker_pools) return written == "master" ? "chief" : written;
-    static constexpr absl::string_view kPools[] = {"chief", "worker", "ps", "evaluator"};   // workerpool0 to 3
+    static constexpr absl::string_view kPools[] = {"chief", "worker", "ps", "evaluator"};  // workerpool0 to 3
     int pool = -1;
     const bool is_pool = absl::StartsWith(written, "workerpool") && absl::SimpleAtoi(written.substr(10), &pool) && pool >= 0 && pool < 4;
     if (is_pool) return std::string(kPools[pool]);
@@ -185,7 +191,7 @@ class Reader {
   }
 
   void ReadJob(const std::string& path, const JsonValue& tasks, std::map<int, std::string>& job) {
-    if (tasks.kind == Kind::kNull) return;   // Kubeflow's way to write an empty job
+    if (tasks.kind == Kind::kNull) return;  // Kubeflow's way to write an empty job
     if (tasks.kind == Kind::kMap) return ReadSparseJob(path, tasks, job);
     if (tasks.kind != Kind::kList) return ClusterProblem(path, " is ", ShowJson(tasks), "; wanted a list of addresses, or an object {\"0\": address}");
     for (size_t i = 0; i < tasks.items.size(); ++i) job[static_cast<int>(i)] = ReadAddress(absl::StrCat(path, "[", i, "]"), tasks.items[i]);
@@ -195,10 +201,14 @@ class Reader {
     for (const auto& [key, address] : tasks.members) {
       int index = 0;
       const std::string canonical = absl::SimpleAtoi(key, &index) ? absl::StrCat(index) : "";
-      if (canonical.empty()) ClusterProblem(path, " has the key ", ShowText(key), "; wanted an index such as \"0\"");
-      else if (index < 0 || index > kMaxTaskIndex) ClusterProblem(path, " has the key ", ShowText(key), "; an index is 0 to ", kMaxTaskIndex);
-      else if (canonical != key) ClusterProblem(path, " has the key ", ShowText(key), ": it is written \"", canonical, "\"");
-      else job[index] = ReadAddress(absl::StrCat(path, "[", index, "]"), address);
+      if (canonical.empty())
+        ClusterProblem(path, " has the key ", ShowText(key), "; wanted an index such as \"0\"");
+      else if (index < 0 || index > kMaxTaskIndex)
+        ClusterProblem(path, " has the key ", ShowText(key), "; an index is 0 to ", kMaxTaskIndex);
+      else if (canonical != key)
+        ClusterProblem(path, " has the key ", ShowText(key), ": it is written \"", canonical, "\"");
+      else
+        job[index] = ReadAddress(absl::StrCat(path, "[", index, "]"), address);
     }
   }
 
@@ -235,16 +245,20 @@ class Reader {
   }
 
   void ReadType(const JsonValue& type) {
-    if (type.kind == Kind::kText) reading_.task_type = JobFrom(type.text, "task.type");
-    else TaskProblem("task.type is ", ShowJson(type), "; wanted one of the texts \"chief\", \"worker\", \"ps\" and \"evaluator\"");
+    if (type.kind == Kind::kText)
+      reading_.task_type = JobFrom(type.text, "task.type");
+    else
+      TaskProblem("task.type is ", ShowJson(type), "; wanted one of the texts \"chief\", \"worker\", \"ps\" and \"evaluator\"");
   }
 
   // Numbers in text are read as Python's int() does, for launchers that write "1".
   void ReadIndex(const JsonValue& index) {
     int number = -1;
     const bool is_number = (index.kind == Kind::kInteger || index.kind == Kind::kText) && absl::SimpleAtoi(index.text, &number);
-    if (is_number && number >= 0 && number <= kMaxTaskIndex) reading_.task_index = number;
-    else TaskProblem("task.index is ", ShowJson(index), "; wanted a whole number from 0 to ", kMaxTaskIndex);
+    if (is_number && number >= 0 && number <= kMaxTaskIndex)
+      reading_.task_index = number;
+    else
+      TaskProblem("task.index is ", ShowJson(index), "; wanted a whole number from 0 to ", kMaxTaskIndex);
   }
 
   const Dialect& dialect_;
@@ -311,7 +325,8 @@ void ApplyFlags(const ClusterFlags& flags, Resolution& resolution) {
   if (!flags.coordinator_address.has_value()) return;
   const absl::StatusOr<std::string> address = NormalizeAddress(*flags.coordinator_address);
   config.coordinator_address = address.value_or(*flags.coordinator_address);
-  if (!address.ok()) resolution.problems.push_back(absl::StrCat("--coordinator_address is ", ShowText(*flags.coordinator_address), ": ", address.status().message()));
+  if (!address.ok())
+    resolution.problems.push_back(absl::StrCat("--coordinator_address is ", ShowText(*flags.coordinator_address), ": ", address.status().message()));
 }
 
 // Kubeflow gives parameter server k a list with its own address alone, which so stands at index 0; workers are then an empty object.
@@ -354,18 +369,20 @@ class Validation {
       : config_(config), spec_(config.spec), type_(config.task_type.value_or("")), cluster_is_whole_(cluster_is_whole), task_is_whole_(task_is_whole) {}
 
   Problems Run() {
-    if (cluster_is_whole_) CheckNotEmpty(), CheckJobNames();                                // 1, 2
-    if (task_is_whole_) CheckType();                                                        // 3
-    if (cluster_is_whole_ && task_is_whole_) CheckTypeIsInCluster();                        // 4
-    if (cluster_is_whole_) CheckAtMostOne("chief"), CheckAtMostOne("evaluator");            // 5, 6
-    if (cluster_is_whole_ && task_is_whole_) CheckIndex();                                  // 7
-    if (cluster_is_whole_) CheckParameterServers(), CheckWorkers();                         // 8, 9
+    if (cluster_is_whole_) CheckNotEmpty(), CheckJobNames();                      // 1, 2
+    if (task_is_whole_) CheckType();                                              // 3
+    if (cluster_is_whole_ && task_is_whole_) CheckTypeIsInCluster();              // 4
+    if (cluster_is_whole_) CheckAtMostOne("chief"), CheckAtMostOne("evaluator");  // 5, 6
+    if (cluster_is_whole_ && task_is_whole_) CheckIndex();                        // 7
+    if (cluster_is_whole_) CheckParameterServers(), CheckWorkers();               // 8, 9
     return std::move(problems_);
   }
 
  private:
   template <typename... Words>
-  void Problem(const Words&... words) { problems_.push_back(absl::StrCat(words...)); }
+  void Problem(const Words&... words) {
+    problems_.push_back(absl::StrCat(words...));
+  }
 
   bool IsEmpty() const { return spec_.as_map().empty(); }
   bool IsEvaluator() const { return type_ == "evaluator"; }
@@ -565,7 +582,7 @@ ClusterExamination ExamineCluster(const ClusterConfigSources& sources) {
 }
 
 absl::Status CheckSameCluster(const ClusterSpec::Jobs& mine, const ClusterSpec::Jobs& theirs, absl::string_view who) {
-  std::map<std::string, std::string> my_names;   // address -> path
+  std::map<std::string, std::string> my_names;  // address -> path
   for (const auto& [job, tasks] : mine) {
     for (const auto& [index, address] : tasks) my_names[address] = EntryPath(job, index);
   }

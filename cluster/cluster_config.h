@@ -31,13 +31,13 @@ constexpr int kMaxTaskIndex = (1 << 20) - 1;
 
 // A plain value; addresses are normalised (task_address.h).
 struct ClusterConfig {
-  ClusterSpec spec;                                 // with its evaluators, as TensorFlow gives it; nobody dials those: TrainingCluster
-  std::optional<std::string> task_type;             // as written, but "chief" for "master"; absent: not said
-  std::optional<int> task_index;                    // 0 or more; absent: not said
-  std::string rpc_layer;                            // "" unless set
-  std::optional<std::string> session_master;        // as written
-  std::optional<std::string> coordinator_address;   // from its flag alone: CoordinatorAddress
-  std::optional<int> num_ps;                        // from its flag alone: NumParameterServers
+  ClusterSpec spec;                                // with its evaluators, as TensorFlow gives it; nobody dials those: TrainingCluster
+  std::optional<std::string> task_type;            // as written, but "chief" for "master"; absent: not said
+  std::optional<int> task_index;                   // 0 or more; absent: not said
+  std::string rpc_layer;                           // "" unless set
+  std::optional<std::string> session_master;       // as written
+  std::optional<std::string> coordinator_address;  // from its flag alone: CoordinatorAddress
+  std::optional<int> num_ps;                       // from its flag alone: NumParameterServers
 
   friend bool operator==(const ClusterConfig& a, const ClusterConfig& b);
   friend bool operator!=(const ClusterConfig& a, const ClusterConfig& b) { return !(a == b); }
@@ -69,23 +69,23 @@ std::string TfConfigText(const ClusterConfig& config);
 struct ClusterFlags {
   std::optional<std::string> task_type;
   std::optional<int> task_index;
-  std::optional<std::string> coordinator_address;   // for tasks whose cluster does not name the chief
-  std::optional<int> num_ps;                        // for a chief whose cluster does not name the parameter servers
+  std::optional<std::string> coordinator_address;  // for tasks whose cluster does not name the chief
+  std::optional<int> num_ps;                       // for a chief whose cluster does not name the parameter servers
 };
 
 // What says something about the cluster. For each of cluster, task.type, task.index, rpc_layer and session_master the first source that says it wins: flags,
 // tf_config, cluster_file (of the same shape). Vertex' cluster_spec is read only where there is no tf_config.
 struct ClusterConfigSources {
-  std::optional<std::string> tf_config;      // the environment variable TF_CONFIG
-  std::optional<std::string> cluster_file;   // the content of --cluster_file
-  std::optional<std::string> cluster_spec;   // the environment variable CLUSTER_SPEC
+  std::optional<std::string> tf_config;     // the environment variable TF_CONFIG
+  std::optional<std::string> cluster_file;  // the content of --cluster_file
+  std::optional<std::string> cluster_spec;  // the environment variable CLUSTER_SPEC
   ClusterFlags flags;
 
-  bool empty() const;   // nothing is said: the whole cluster runs in this process
+  bool empty() const;  // nothing is said: the whole cluster runs in this process
 };
 
-// InvalidArgument: every problem of all sources in one line. A parameter server whose cluster holds only itself (Kubeflow, dynamic workers) stands in the result
-// under its own index.
+// InvalidArgument: every problem of all sources in one line. A parameter server whose cluster holds only itself (Kubeflow, dynamic workers) stands in the
+// result under its own index.
 absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterConfigSources& sources);
 
 // Whether a job with parameter servers can run so: the checks of TensorFlow's constructor, in its order, against the true indices. A task whose flags tell what
@@ -97,15 +97,15 @@ absl::StatusOr<ClusterConfig> ResolveParameterServerCluster(const ClusterConfigS
 
 // The same for a person: what could be read, although something is wrong.
 struct ClusterExamination {
-  std::string source;                  // what was read: "TF_CONFIG", "--cluster_file", "CLUSTER_SPEC"; "the cluster" where several texts or none were
+  std::string source;  // what was read: "TF_CONFIG", "--cluster_file", "CLUSTER_SPEC"; "the cluster" where several texts or none were
   ClusterConfig config;
-  std::vector<std::string> problems;   // a sentence each; empty: it can run
-  std::vector<std::string> notes;      // worth one line of INFO: keys that nobody reads, what will be waited for
+  std::vector<std::string> problems;  // a sentence each; empty: it can run
+  std::vector<std::string> notes;     // worth one line of INFO: keys that nobody reads, what will be waited for
 };
 ClusterExamination ExamineCluster(const ClusterConfigSources& sources);
 
-// Whether what two tasks know of the cluster agrees: what both name has one address, and no address has two names. Knowing less is fine. FailedPrecondition with
-// Reason::kClusterMismatch: the contradictions and the fix; `who` is the one whose view `theirs` is ("worker 1 (10.0.0.7:2222)").
+// Whether what two tasks know of the cluster agrees: what both name has one address, and no address has two names. Knowing less is fine. FailedPrecondition
+// with Reason::kClusterMismatch: the contradictions and the fix; `who` is the one whose view `theirs` is ("worker 1 (10.0.0.7:2222)").
 absl::Status CheckSameCluster(const ClusterSpec::Jobs& mine, const ClusterSpec::Jobs& theirs, absl::string_view who);
 
 }  // namespace divvy

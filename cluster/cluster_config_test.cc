@@ -63,7 +63,8 @@ TEST(DialectTest, TensorFlowsListsGiveIndicesFromZero) {
 }
 
 TEST(DialectTest, KubeflowsDenseFormHasNoChiefAndSaysCloud) {
-  const char text[] = R"({"cluster":{"ps":["j-ps-0.ns.svc:2222"],"worker":["j-worker-0.ns.svc:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"})";
+  const char text[] =
+      R"({"cluster":{"ps":["j-ps-0.ns.svc:2222"],"worker":["j-worker-0.ns.svc:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"})";
   const ClusterExamination examination = ExamineCluster(FromTfConfig(text));
   EXPECT_THAT(examination.problems, IsEmpty());
   EXPECT_EQ(CoordinatorAddress(examination.config), "");
@@ -103,7 +104,8 @@ TEST(DialectTest, ASparseChiefThatKnowsNobodyNeedsTheNumberOfParameterServers) {
 }
 
 TEST(DialectTest, VertexCallsTheChiefMaster) {
-  const char text[] = R"({"cluster":{"master":["m:2222"],"worker":["w:2222"],"ps":["p:2222"]},"task":{"type":"master","index":0,"trial":"1","cloud":"x"},"job":{"a":1}})";
+  const char text[] =
+      R"({"cluster":{"master":["m:2222"],"worker":["w:2222"],"ps":["p:2222"]},"task":{"type":"master","index":0,"trial":"1","cloud":"x"},"job":{"a":1}})";
   const absl::StatusOr<ClusterConfig> config = ResolveParameterServerCluster(FromTfConfig(text));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->task_type, "chief");
@@ -251,7 +253,8 @@ TEST(ParseTest, TheDeepestAndLongestThatIsReadIsRead) {
 TEST(ParseTest, ManyTasksAreReadAndManyProblemsAreCutShort) {
   std::string tasks, bad;
   for (int i = 0; i < 100'000; ++i) absl::StrAppend(&tasks, i == 0 ? "" : ",", "\"", absl::Hex(i), ":1\""), absl::StrAppend(&bad, i == 0 ? "" : ",", "1");
-  const absl::StatusOr<ClusterConfig> config = ParseTfConfig(absl::StrCat(R"({"cluster":{"worker":[)", absl::StrReplaceAll(tasks, {{"\"", "\"h"}, {"1\"h", "1\""}}), "]}}"));
+  const absl::StatusOr<ClusterConfig> config =
+      ParseTfConfig(absl::StrCat(R"({"cluster":{"worker":[)", absl::StrReplaceAll(tasks, {{"\"", "\"h"}, {"1\"h", "1\""}}), "]}}"));
   EXPECT_THAT(config.status().message(), HasSubstr("at most 1048576 are read"));
   const std::string message = MessageOf(ParseTfConfig(absl::StrCat(R"({"cluster":{"worker":[)", bad, "]}}")).status());
   EXPECT_THAT(message, HasSubstr("; and 99980 more"));
@@ -283,7 +286,8 @@ TEST(ValidationTest, EachRuleNamesTheKeyAndTheFix) {
       {with("{'type':'chief','index':0}"), ""},
       {with("{'type':'evaluator','index':0}"), ""},
       {with("{}"), ""},
-      {R"({"cluster":{"ps":["p:1"],"worker":["w:1"]},"task":{"type":"chief","index":0}})", R"(task.type is "chief", but cluster has no such job (it has ps, worker))"},
+      {R"({"cluster":{"ps":["p:1"],"worker":["w:1"]},"task":{"type":"chief","index":0}})",
+       R"(task.type is "chief", but cluster has no such job (it has ps, worker))"},
       {cluster("{'foo':['f:1'],'ps':['p:1'],'worker':['w:1']}"), R"(cluster has the job "foo": a type is chief, worker, ps or evaluator)"},
       {cluster("{'chief':['a:1','b:1'],'ps':['p:1'],'worker':['w:1']}"), "cluster.chief has 2 tasks; at most one is possible"},
       {cluster("{'evaluator':['a:1','b:1'],'ps':['p:1'],'worker':['w:1']}"), "cluster.evaluator has 2 tasks; at most one is possible"},
@@ -314,7 +318,7 @@ TEST(SourcesTest, FlagsWinOverTfConfigAndTfConfigOverTheFile) {
   EXPECT_TRUE(sources.empty());
   sources.cluster_file = kDense;
   EXPECT_EQ(OwnAddress(*ResolveParameterServerCluster(sources)), "h2:2222");
-  sources.tf_config = R"({"task":{"type":"ps","index":1}})";   // the cluster comes from the file
+  sources.tf_config = R"({"task":{"type":"ps","index":1}})";  // the cluster comes from the file
   EXPECT_EQ(OwnAddress(*ResolveParameterServerCluster(sources)), "h4:2222");
   sources.flags.task_index = 0;
   EXPECT_EQ(OwnAddress(*ResolveParameterServerCluster(sources)), "h3:2222");
@@ -370,8 +374,9 @@ TEST(SameClusterTest, KnowingLessIsFineAndAContradictionIsNot) {
   EXPECT_EQ(CheckSameCluster(mine, {{"worker", {{7, "new:2222"}}}}, "worker 7"), absl::OkStatus());
   const absl::Status status = CheckSameCluster(mine, {{"ps", {{0, "h9:2222"}}}, {"worker", {{5, "h1:2222"}}}}, "worker 5 (10.0.0.7:2222)");
   EXPECT_EQ(ReasonOf(status), Reason::kClusterMismatch);
-  EXPECT_EQ(status.message(), "worker 5 (10.0.0.7:2222) knows another cluster: cluster.ps[0] is \"h9:2222\" there and \"h3:2222\" here; "
-                              "\"h1:2222\" is cluster.worker[5] there and cluster.worker[0] here. Give all tasks the same TF_CONFIG");
+  EXPECT_EQ(status.message(),
+            "worker 5 (10.0.0.7:2222) knows another cluster: cluster.ps[0] is \"h9:2222\" there and \"h3:2222\" here; "
+            "\"h1:2222\" is cluster.worker[5] there and cluster.worker[0] here. Give all tasks the same TF_CONFIG");
 }
 
 TEST(SameClusterTest, TheHashIsOfTheTrainingClusterWhoeverLooksAtIt) {
@@ -387,20 +392,43 @@ TEST(SameClusterTest, TheHashIsOfTheTrainingClusterWhoeverLooksAtIt) {
 
 TEST(PrintTest, ADenseJobIsAListAndASparseOneAnObject) {
   EXPECT_EQ(TfConfigText(*ParseTfConfig(kDense)), kDense);
-  EXPECT_EQ(TfConfigText(*ParseTfConfig(R"({"session_master":"m:1","rpc_layer":"grpc","cluster":{"worker":{"3":"b:1","1":"a:1"},"ps":null,"chief":{"0":"c:1"}}})")),
-            R"({"cluster":{"chief":["c:1"],"ps":{},"worker":{"1":"a:1","3":"b:1"}},"rpc_layer":"grpc","session_master":"m:1"})");
+  EXPECT_EQ(
+      TfConfigText(*ParseTfConfig(R"({"session_master":"m:1","rpc_layer":"grpc","cluster":{"worker":{"3":"b:1","1":"a:1"},"ps":null,"chief":{"0":"c:1"}}})")),
+      R"({"cluster":{"chief":["c:1"],"ps":{},"worker":{"1":"a:1","3":"b:1"}},"rpc_layer":"grpc","session_master":"m:1"})");
   EXPECT_EQ(TfConfigText(ClusterConfig()), "{}");
 }
 
-// Changes of a valid text: bytes replaced, removed, doubled, pieces of grammar put in. Nothing crashes; what is accepted prints as a text that reads as the same.
+// Changes of a valid text: bytes replaced, removed, doubled, pieces of grammar put in. Nothing crashes; what is accepted prints as a text that reads as the
+// same.
 TEST(PrintTest, WhateverIsAcceptedPrintsAndReadsAsTheSame) {
   const uint64_t seed = EntropySeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   const std::vector<std::string> seeds = {
       kDense, R"({"cluster":{"worker":{"1":"a:64711","30":"[::1]:5"},"ps":null,"x\"\u00e9":[]},"task":{"type":"worker","index":"01"},"rpc_layer":"grpc"})",
       R"({"cluster":{"master":["10.0.0.9:1"]},"task":{"type":"master","index":0},"session_master":"s","environment":{"a":[1,2.5,true]}})"};
-  const std::vector<std::string> pieces = {"{", "}", "[", "]", "\"", ",", ":", "null", "1", "-", "1e9", "\\u0000", "\\ud800", "\xEF\xBB\xBF", "\xC3", "\xC3\xA9", "grpc://",
-                                           "\"cluster\":", "\"task\":{}", "\"0\":", "true", " ", std::string(1, '\0')};
+  const std::vector<std::string> pieces = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           "\"",
+                                           ",",
+                                           ":",
+                                           "null",
+                                           "1",
+                                           "-",
+                                           "1e9",
+                                           "\\u0000",
+                                           "\\ud800",
+                                           "\xEF\xBB\xBF",
+                                           "\xC3",
+                                           "\xC3\xA9",
+                                           "grpc://",
+                                           "\"cluster\":",
+                                           "\"task\":{}",
+                                           "\"0\":",
+                                           "true",
+                                           " ",
+                                           std::string(1, '\0')};
   Random random(seed);
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {

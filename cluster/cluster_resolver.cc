@@ -24,7 +24,7 @@ class EmbeddedResolver : public ClusterResolver {
   }
   absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
     if (const auto address = master(task_type, task_id); !address.ok()) return address.status();
-    return std::map<std::string, int>();   // embedded roles compute on the CPU
+    return std::map<std::string, int>();  // embedded roles compute on the CPU
   }
 
  private:
@@ -71,7 +71,7 @@ class TfConfigResolver : public ClusterResolver {
 
   absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
     RETURN_IF_ERROR(master(task_type, task_id));
-    return std::map<std::string, int>();   // what others have is known once they are attached
+    return std::map<std::string, int>();  // what others have is known once they are attached
   }
 
  private:

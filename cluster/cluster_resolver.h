@@ -19,10 +19,10 @@ class ClusterResolver {
  public:
   virtual ~ClusterResolver() = default;
   virtual absl::StatusOr<ClusterSpec> cluster_spec() const = 0;
-  virtual std::string task_type() const = 0;   // "" if none, or if what says it cannot be read: cluster_spec() tells why
+  virtual std::string task_type() const = 0;  // "" if none, or if what says it cannot be read: cluster_spec() tells why
   virtual std::optional<int> task_id() const = 0;
-  virtual std::string rpc_layer() const = 0;     // "grpc"; "" if none is set
-  virtual std::string environment() const = 0;   // "" unless set
+  virtual std::string rpc_layer() const = 0;    // "grpc"; "" if none is set
+  virtual std::string environment() const = 0;  // "" unless set
   // The address of the given task, or of this one, behind "<rpc_layer>://" if there is one. InvalidArgument: no such task, or none known.
   virtual absl::StatusOr<std::string> master(absl::string_view task_type = "", std::optional<int> task_id = {}) const = 0;
   // Devices of that task that compute, by type; none that is known: empty. InvalidArgument as above.

@@ -20,11 +20,11 @@ class ClusterSpec {
   ClusterSpec() = default;
   explicit ClusterSpec(Jobs jobs) : jobs_(std::move(jobs)) {}
 
-  std::vector<std::string> jobs() const;        // sorted
-  int num_tasks(absl::string_view job) const;   // of defined tasks; 0 for an unknown job
+  std::vector<std::string> jobs() const;       // sorted
+  int num_tasks(absl::string_view job) const;  // of defined tasks; 0 for an unknown job
   std::vector<int> task_indices(absl::string_view job) const;
-  absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;   // InvalidArgument: no such task
-  std::vector<std::optional<std::string>> job_tasks(absl::string_view job) const;     // holes are nullopt
+  absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;  // InvalidArgument: no such task
+  std::vector<std::optional<std::string>> job_tasks(absl::string_view job) const;    // holes are nullopt
   const Jobs& as_map() const { return jobs_; }
 
   friend bool operator==(const ClusterSpec& a, const ClusterSpec& b) { return a.jobs_ == b.jobs_; }

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Kind = JsonValue::Kind;
 
-constexpr size_t kShownBytes = 60;   // of a text in a message
+constexpr size_t kShownBytes = 60;  // of a text in a message
 
 // Receives the parser's events and builds the tree. A false tells the parser to stop.
 class TreeBuilder {
@@ -25,7 +25,7 @@ class TreeBuilder {
   bool number_unsigned(uint64_t value) { return Add({Kind::kInteger, absl::StrCat(value), {}, {}}); }
   bool number_float(double, const std::string& written) { return Add({Kind::kReal, written, {}, {}}); }
   bool string(std::string& value) { return Add({Kind::kText, std::move(value), {}, {}}); }
-  bool binary(Json::binary_t&) { return false; }   // JSON has none
+  bool binary(Json::binary_t&) { return false; }  // JSON has none
   bool start_object(size_t) { return Open(Kind::kMap); }
   bool start_array(size_t) { return Open(Kind::kList); }
   bool end_object() { return Close(); }
@@ -89,9 +89,7 @@ class TreeBuilder {
     return path;
   }
 
-  static std::string Near(const std::string& token) {
-    return token.empty() ? "" : absl::StrCat(", near ", ShowText(token));
-  }
+  static std::string Near(const std::string& token) { return token.empty() ? "" : absl::StrCat(", near ", ShowText(token)); }
 
   // What people do most often.
   static std::string Hint(const std::string& token, absl::string_view what) {
@@ -139,15 +137,15 @@ std::string QuoteJson(absl::string_view text) { return Json(std::string(text)).d
 std::string EscapeText(absl::string_view text) {
   std::string shown;
   for (const char c : text) {
-    if (absl::ascii_isprint(c)) shown += c;
-    else absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+    if (absl::ascii_isprint(c))
+      shown += c;
+    else
+      absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
   }
   return shown;
 }
 
-std::string ShowText(absl::string_view text) {
-  return absl::StrCat("\"", EscapeText(text.substr(0, kShownBytes)), text.size() > kShownBytes ? "...\"" : "\"");
-}
+std::string ShowText(absl::string_view text) { return absl::StrCat("\"", EscapeText(text.substr(0, kShownBytes)), text.size() > kShownBytes ? "...\"" : "\""); }
 
 std::string ShowJson(const JsonValue& value) {
   switch (value.kind) {

@@ -19,16 +19,16 @@ constexpr int kMaxConfigDepth = 16;
 struct JsonValue {
   enum class Kind { kNull, kBool, kInteger, kReal, kText, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;                                          // of kText what it says; of the other scalars as they are written, "true", "-1", "1e3"
-  std::vector<JsonValue> items;                              // kList
-  std::vector<std::pair<std::string, JsonValue>> members;    // kMap: in the order of the text; of a key that stands twice the first
+  std::string text;                                        // of kText what it says; of the other scalars as they are written, "true", "-1", "1e3"
+  std::vector<JsonValue> items;                            // kList
+  std::vector<std::pair<std::string, JsonValue>> members;  // kMap: in the order of the text; of a key that stands twice the first
 
-  const JsonValue* Find(absl::string_view key) const;        // nullptr: not there
+  const JsonValue* Find(absl::string_view key) const;  // nullptr: not there
 };
 
 struct JsonDocument {
   JsonValue value;
-  std::vector<std::string> duplicates;   // paths of keys that stand twice in one object: "cluster.worker"
+  std::vector<std::string> duplicates;  // paths of keys that stand twice in one object: "cluster.worker"
 };
 
 // Total: any bytes. InvalidArgument, saying where and why: not JSON, more than kMaxConfigBytes, deeper than kMaxConfigDepth, not UTF-8, a byte order mark, a

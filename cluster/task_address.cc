@@ -15,11 +15,13 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kMaxHostBytes = 253;   // RFC 1035
-constexpr int kUsualPort = 2222;        // of TensorFlow's examples, Kubeflow and Vertex
+constexpr size_t kMaxHostBytes = 253;  // RFC 1035
+constexpr int kUsualPort = 2222;       // of TensorFlow's examples, Kubeflow and Vertex
 
 template <typename... Words>
-absl::Status Refused(const Words&... words) { return absl::InvalidArgumentError(absl::StrCat(words...)); }
+absl::Status Refused(const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(words...));
+}
 
 bool IsDigits(absl::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit); }
 

@@ -62,7 +62,8 @@ absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::s
 
 // Texts that TensorFlow reads and Divvy refuses, where the case itself does not say so.
 bool IsRefusedOnPurpose(const Json& test_case) {
-  const Json config = Json::parse(test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(), nullptr, /*allow_exceptions=*/false);
+  const Json config =
+      Json::parse(test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object() || !config.contains("task")) return false;
   const Json& task = config.at("task");
   const bool has_negative_index = task.is_object() && task.contains("index") && task.at("index").is_number_integer() && task.at("index").get<int64_t>() < 0;

@@ -15,7 +15,7 @@ namespace divvy {
 namespace {
 
 constexpr int kPort = 2222;
-constexpr int kMaxTasks = 1000;   // of one job; a Compose network has room for some more
+constexpr int kMaxTasks = 1000;  // of one job; a Compose network has room for some more
 
 struct Task {
   std::string job;
@@ -117,8 +117,9 @@ std::string DependenciesOfChief(const std::vector<Task>& tasks) {
 }
 
 std::string ServiceOf(const Task& task, const std::vector<Task>& tasks, const std::string& tls_dir, const ComposeOptions& options) {
-  std::string text = absl::StrCat("  ", task.name(), ":\n    <<: *task\n    hostname: ", task.name(), "\n    command: ", List(CommandOf(task, options)),
-                                  "\n    environment:\n      TF_CONFIG: ", SingleQuoted(TfConfigOf(task, tasks)), "\n", VolumesOf(task, tls_dir), HealthCheckOf(task));
+  std::string text =
+      absl::StrCat("  ", task.name(), ":\n    <<: *task\n    hostname: ", task.name(), "\n    command: ", List(CommandOf(task, options)),
+                   "\n    environment:\n      TF_CONFIG: ", SingleQuoted(TfConfigOf(task, tasks)), "\n", VolumesOf(task, tls_dir), HealthCheckOf(task));
   if (task.job == "chief") absl::StrAppend(&text, "    restart: on-failure:5\n", DependenciesOfChief(tasks));
   return text;
 }
@@ -138,8 +139,12 @@ std::string Head(const ComposeOptions& options) {
       "# Exit codes from 128 on mean \"start it again\", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing\n"
       "# again for ever.\n"
       "x-task: &task\n"
-      "  image: ", QuoteJson(options.image), "\n"
-      "  entrypoint: ", List({options.command[0]}), "\n"
+      "  image: ",
+      QuoteJson(options.image),
+      "\n"
+      "  entrypoint: ",
+      List({options.command[0]}),
+      "\n"
       "  user: \"65532:65532\"\n"
       "  init: true\n"
       "  read_only: true\n"

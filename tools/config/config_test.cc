@@ -186,8 +186,8 @@ TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   options = OnePsOneWorker();
   options.image = "a\nb";
   options.command.push_back("x\ny");
-  EXPECT_EQ(ComposeFile(options).status(), absl::InvalidArgumentError(
-      "gen compose: --image has a control character: \"a\\x0ab\"; argument 3 has a control character: \"x\\x0ay\""));
+  EXPECT_EQ(ComposeFile(options).status(),
+            absl::InvalidArgumentError("gen compose: --image has a control character: \"a\\x0ab\"; argument 3 has a control character: \"x\\x0ay\""));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kNothingIsSaid = "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in one process\n";
-constexpr int kShownTasks = 64;   // of one job
+constexpr int kShownTasks = 64;  // of one job
 
 struct Row {
   std::string task, address, role;
@@ -40,7 +40,8 @@ std::vector<Row> RowsOf(const ClusterConfig& config) {
     int shown = 0;
     for (const auto& [index, address] : tasks) {
       const bool is_this_task = IsThisTask(config, job, index);
-      if (++shown <= kShownTasks || is_this_task) rows.push_back({absl::StrCat(EscapeText(job), " ", index), EscapeText(address), RoleOf(job, config), is_this_task});
+      if (++shown <= kShownTasks || is_this_task)
+        rows.push_back({absl::StrCat(EscapeText(job), " ", index), EscapeText(address), RoleOf(job, config), is_this_task});
     }
     if (shown > kShownTasks) rows.push_back({absl::StrCat(EscapeText(job), " ..."), absl::StrCat(shown, " in all"), "", false});
   }
@@ -80,7 +81,8 @@ ClusterDescription DescribeCluster(const ClusterConfigSources& sources) {
   for (const std::string& note : examination.notes) absl::StrAppend(&text, "note: ", note, "\n");
   for (const std::string& problem : examination.problems) absl::StrAppend(&text, "wrong: ", problem, "\n");
   const size_t wrong = examination.problems.size();
-  absl::StrAppend(&text, wrong == 0 ? "nothing is wrong with it\n" : absl::StrCat(Count(static_cast<int>(wrong), "thing is", "things are"), " wrong: no task would start\n"));
+  absl::StrAppend(&text, wrong == 0 ? "nothing is wrong with it\n"
+                                    : absl::StrCat(Count(static_cast<int>(wrong), "thing is", "things are"), " wrong: no task would start\n"));
   return {std::move(text), wrong == 0};
 }
 

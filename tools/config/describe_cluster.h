@@ -9,7 +9,7 @@
 namespace divvy {
 
 struct ClusterDescription {
-  std::string text;   // lines, each ended
+  std::string text;  // lines, each ended
   bool can_run = false;
 };
 
