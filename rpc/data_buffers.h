@@ -3,26 +3,48 @@
 #define DIVVY_RPC_DATA_BUFFERS_H_
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
 #include "wire/data_frames.h"
 
 namespace divvy {
 
-// The messages of one transfer, in order: the header with the first of the payload, then the rest in messages of a few MiB. Slices borrow the tensors' memory and
-// keep the tensors until gRPC is done with them.
-std::deque<grpc::ByteBuffer> ToMessages(const wire::OutgoingTransfer& transfer);
+// The transfers that one end of a stream has to send, message by message. Slices borrow the tensors' memory and hold the tensors until gRPC is done with them.
+// Not thread-safe.
+class OutgoingMessages {
+ public:
+  void Add(wire::OutgoingTransfer transfer) { transfers_.emplace_back(std::move(transfer)); }
+  // What has not been sent of the transfer is not sent any more.
+  void Drop(uint64_t request_id);
+  void Clear() { transfers_.clear(); }
+  bool empty() const { return transfers_.empty(); }
 
-// A message taken apart. Pieces of the payload lie in `slices`, which they keep.
+  struct Message {
+    grpc::ByteBuffer bytes;
+    bool last = false;   // of its transfer
+  };
+  // REQUIRES: not empty().
+  Message Next();
+
+ private:
+  std::deque<wire::MessageCutter> transfers_;   // none is done
+};
+
+// A message taken apart. The payload lies in `slices`, which hold it.
 struct IncomingMessage {
   v1::FrameHeader header;
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> payload;
 };
-// InvalidArgument (Reason::kInvalid): bytes that are no message.
-absl::StatusOr<IncomingMessage> FromMessage(const grpc::ByteBuffer& buffer);
+// Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): bytes that are no message.
+absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer);
+// Copies the message's payload to where it belongs. Errors as PayloadFiller::Take.
+absl::Status TakePayload(const IncomingMessage& message, wire::PayloadFiller& filler);
 
 }  // namespace divvy
 

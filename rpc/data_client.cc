@@ -1,16 +1,19 @@
 #include "rpc/data_client.h"
 
 #include <deque>
-#include <functional>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "rpc/data_buffers.h"
 #include "rpc/silence_watch.h"
 #include "rpc/status.h"
+#include "wire/status.h"
 
 namespace divvy {
 
@@ -19,7 +22,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual wire::OutgoingTransfer ToSend(uint64_t id) const = 0;
-  // The next message of the answer. True: that was the last one.
+  // The next message of the answer. True: that was the last one. An error: it makes no sense.
   virtual absl::StatusOr<bool> OnMessage(const IncomingMessage& message) = 0;
   // Once, at the end: OK after OnMessage was true.
   virtual void Answer(Executor& executor, const absl::Status& status) = 0;
@@ -27,8 +30,10 @@ class Exchange {
 
 namespace {
 
-const v1::PullReplyHeader* ReplyHeader(const v1::FrameHeader& header, const PullReply&) { return header.has_pull_reply() ? &header.pull_reply() : nullptr; }
-const v1::CommitReplyHeader* ReplyHeader(const v1::FrameHeader& header, const CommitReply&) { return header.has_commit_reply() ? &header.commit_reply() : nullptr; }
+absl::Status DoesNotFit(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("an answer on a data stream does not fit: ", why)); }
+
+const v1::PullReplyHeader* HeaderOf(const v1::FrameHeader& header, const PullReply&) { return header.has_pull_reply() ? &header.pull_reply() : nullptr; }
+const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const CommitReply&) { return header.has_commit_reply() ? &header.commit_reply() : nullptr; }
 
 template <typename Request, typename Reply>
 class TypedExchange : public Exchange {
@@ -36,25 +41,39 @@ class TypedExchange : public Exchange {
   TypedExchange(Request request, Callback<Reply> done) : request_(std::move(request)), done_(std::move(done)) {}
 
   wire::OutgoingTransfer ToSend(uint64_t id) const override { return wire::ToTransfer(id, request_); }
+
   absl::StatusOr<bool> OnMessage(const IncomingMessage& message) override {
-    if (const auto* header = ReplyHeader(message.header, Reply())) {
-      reply_ = wire::FromHeader(*header, filler_);
-    } else if (!message.header.has_data()) {
-      return MakeError(Reason::kInvalid, "an answer of another kind");
+    if (const auto* header = HeaderOf(message.header, Reply())) {
+      RETURN_IF_ERROR(Begin(*header));
+    } else if (!message.header.has_data() || !reply_) {
+      return DoesNotFit("its kind is not the one that is due");
     }
-    for (const absl::string_view piece : message.payload) RETURN_IF_ERROR(filler_.Take(piece));
+    RETURN_IF_ERROR(TakePayload(message, filler_));
     return filler_.left() == 0;
   }
+
   void Answer(Executor& executor, const absl::Status& status) override {
-    if (!status.ok()) reply_ = status;
-    executor.Post([done = std::move(done_), reply = std::move(reply_)]() mutable { done(std::move(reply)); });
+    absl::StatusOr<Reply> reply = status.ok() ? *std::move(reply_) : absl::StatusOr<Reply>(status);
+    executor.Post([done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
   }
 
  private:
+  template <typename Header>
+  absl::Status Begin(const Header& header) {
+    if (reply_) return DoesNotFit("it begins twice");
+    const absl::Status refusal = wire::FromProto(header.status());
+    if (!refusal.ok()) {
+      reply_ = refusal;
+      return absl::OkStatus();
+    }
+    reply_ = wire::FromHeader(header, request_, filler_);
+    return reply_->status();
+  }
+
   const Request request_;
   Callback<Reply> done_;
   wire::PayloadFiller filler_;
-  absl::StatusOr<Reply> reply_ = absl::UnknownError("");
+  std::optional<absl::StatusOr<Reply>> reply_;
 };
 
 }  // namespace
@@ -62,13 +81,20 @@ class TypedExchange : public Exchange {
 // Lives until gRPC is done with the call, or longer where its client still holds it.
 class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  DataStream(Executor& executor, DataClientOptions options) : executor_(executor), options_(std::move(options)) {}
+  DataStream(Executor& executor, const DataClientOptions& options) : executor_(executor), options_(options) {}
 
   void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel, const char* method) {
     self_ = self;
-    watch_ = SilenceWatch::Start(executor_, options_.silence, [weak = std::weak_ptr<DataStream>(self)] {
-      if (const auto stream = weak.lock()) stream->Cancel();   // one that owes nothing is opened again when it is needed
-    });
+    const std::weak_ptr<DataStream> weak = self;
+    const auto cancel = [weak] {
+      if (const auto stream = weak.lock()) stream->Break(absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ", stream->options_.address, " for too long")));
+    };
+    const auto owed = [weak] {
+      const auto stream = weak.lock();
+      return stream != nullptr && stream->IsOwed();
+    };
+    watch_ = SilenceWatch::Start(executor_, options_.silence, cancel, owed);
+    if (!options_.open->Begin({self, &context_})) return OnBegunTooLate();
     grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
     AddHold();   // sends come from outside of the reactions
     StartRead(&incoming_);
@@ -83,41 +109,64 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     SendNext();
     return true;
   }
-  void Cancel() { context_.TryCancel(); }
+
+  // What has no answer is answered so, once gRPC has ended the call.
+  void Break(const absl::Status& why) {
+    {
+      MutexLock lock(mu_);
+      why_.Update(why);
+    }
+    context_.TryCancel();
+  }
 
   void OnReadDone(bool ok) override {
-    const absl::Status taken = ok ? OnMessage() : absl::UnavailableError("the stream is over");
-    if (taken.ok()) return StartRead(&incoming_);
-    context_.TryCancel();
-    End();
+    if (!ok) return End();
+    watch_->Heard();
+    if (const absl::Status taken = OnMessage(); !taken.ok()) {
+      Break(absl::UnavailableError(taken.message()));
+      return End();
+    }
+    StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override {
+    watch_->Heard();
     MutexLock lock(mu_);
-    outgoing_.pop_front();
-    if (!ok || ended_) outgoing_.clear();
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
+    writing_ = false;
+    if (!ok || ended_) outgoing_.Clear();
+    WriteOn();
   }
   void OnDone(const grpc::Status& status) override {
     watch_->Stop();
-    const absl::Status ended = FromGrpc(status, "the parameter server");
-    const absl::Status why = ReasonOf(ended) != Reason::kNone ? ended : absl::UnavailableError(ended.ok() ? "the stream ended" : ended.message());
+    const absl::Status why = WhyEnded(status);
     for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
-    self_.reset();
+    const std::shared_ptr<OpenCalls> open = options_.open;
+    executor_.Post([held = open->Take(context_), self = std::move(self_)] {});   // lets go of the call there (open_calls.h); this may be gone from here on
+    open->End();
   }
 
  private:
   absl::Status OnMessage() {
-    watch_->Heard();
-    ASSIGN_OR_RETURN(const IncomingMessage message, FromMessage(incoming_));
-    incoming_.Clear();
-    // Only the reactions for what is read take exchanges out, one at a time, and OnDone comes after the last of them.
+    ASSIGN_OR_RETURN(const IncomingMessage message, FromBuffer(incoming_));
+    // Exchanges are taken out by the reactions to what is read alone, one at a time, and OnDone comes after the last of them.
     Exchange* const exchange = Find(message.header.request_id());
-    if (exchange == nullptr) return MakeError(Reason::kInvalid, "an answer that nobody asked for");
+    if (exchange == nullptr) return DoesNotFit("nobody asked for it");
     ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
     if (whole) TakeOut(message.header.request_id())->Answer(executor_, absl::OkStatus());
     return absl::OkStatus();
   }
 
+  absl::Status WhyEnded(const grpc::Status& status) {
+    MutexLock lock(mu_);
+    if (!why_.ok()) return why_;
+    const absl::Status ended = FromGrpc(status, options_.address);
+    if (ReasonOf(ended) != Reason::kNone) return ended;
+    return absl::UnavailableError(ended.ok() ? absl::StrCat(options_.address, " has ended the data stream") : std::string(ended.message()));
+  }
+
+  bool IsOwed() {
+    MutexLock lock(mu_);
+    return writing_ || !open_.empty();
+  }
   Exchange* Find(uint64_t id) {
     MutexLock lock(mu_);
     const auto found = open_.find(id);
@@ -128,6 +177,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const auto found = open_.find(id);
     std::unique_ptr<Exchange> exchange = std::move(found->second);
     open_.erase(found);
+    outgoing_.Drop(id);   // refused before all of it was sent
     SendNext();
     return exchange;
   }
@@ -144,12 +194,17 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void SendNext() DIVVY_REQUIRES(mu_) {
     while (!waiting_.empty() && static_cast<int>(open_.size()) < options_.outstanding) {
       const uint64_t id = ++last_id_;
-      const auto entered = open_.emplace(id, std::move(waiting_.front())).first;
+      outgoing_.Add(waiting_.front()->ToSend(id));
+      open_.emplace(id, std::move(waiting_.front()));
       waiting_.pop_front();
-      const bool idle = outgoing_.empty();
-      for (grpc::ByteBuffer& message : ToMessages(entered->second->ToSend(id))) outgoing_.push_back(std::move(message));
-      if (idle) StartWrite(&outgoing_.front());
     }
+    WriteOn();
+  }
+  void WriteOn() DIVVY_REQUIRES(mu_) {
+    if (writing_ || ended_ || outgoing_.empty()) return;
+    writing_ = true;
+    being_written_ = outgoing_.Next().bytes;
+    StartWrite(&being_written_);
   }
 
   // No write is begun from here on, so that the call can be done.
@@ -160,29 +215,52 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     }
     RemoveHold();
   }
+  void OnBegunTooLate() {
+    watch_->Stop();
+    {
+      MutexLock lock(mu_);
+      ended_ = true;
+    }
+    self_ = nullptr;
+  }
 
   Executor& executor_;
   const DataClientOptions options_;
+  grpc::ClientContext context_;
   std::shared_ptr<DataStream> self_;
   std::shared_ptr<SilenceWatch> watch_;
-  grpc::ClientContext context_;
   grpc::ByteBuffer incoming_;
   Mutex mu_;
   std::deque<std::unique_ptr<Exchange>> waiting_ DIVVY_GUARDED_BY(mu_);
   std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);   // sent, or being sent
-  std::deque<grpc::ByteBuffer> outgoing_ DIVVY_GUARDED_BY(mu_);                // the first is being written
+  OutgoingMessages outgoing_ DIVVY_GUARDED_BY(mu_);
+  grpc::ByteBuffer being_written_ DIVVY_GUARDED_BY(mu_);
   uint64_t last_id_ DIVVY_GUARDED_BY(mu_) = 0;
-  bool ended_ DIVVY_GUARDED_BY(mu_) = false;
+  bool writing_ DIVVY_GUARDED_BY(mu_) = false, ended_ DIVVY_GUARDED_BY(mu_) = false;
+  absl::Status why_ DIVVY_GUARDED_BY(mu_);   // we broke it
 };
 
+namespace {
+
+DataClientOptions WithCalls(DataClientOptions options) {
+  if (options.open == nullptr) options.open = std::make_shared<OpenCalls>();
+  return options;
+}
+
+}  // namespace
+
+DataClient::DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options)
+    : channel_(std::move(channel)), executor_(executor), has_own_calls_(options.open == nullptr), options_(WithCalls(std::move(options))) {}
+
 std::shared_ptr<DataClient> DataClient::Create(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options) {
-  return std::shared_ptr<DataClient>(new DataClient(std::move(channel), executor, options));
+  return std::shared_ptr<DataClient>(new DataClient(std::move(channel), executor, std::move(options)));
 }
 
 DataClient::~DataClient() {
-  MutexLock lock(mu_);
-  if (pulls_ != nullptr) pulls_->Cancel();
-  if (commits_ != nullptr) commits_->Cancel();
+  for (const auto& stream : {pulls_, commits_}) {
+    if (stream != nullptr) stream->Break(absl::CancelledError("the client is gone"));
+  }
+  if (has_own_calls_) options_.open->CancelAndWait();
 }
 
 void DataClient::Submit(std::shared_ptr<DataStream>& stream, const char* method, std::unique_ptr<Exchange> exchange) {
@@ -190,7 +268,7 @@ void DataClient::Submit(std::shared_ptr<DataStream>& stream, const char* method,
   if (stream != nullptr && stream->Submit(exchange)) return;
   stream = std::make_shared<DataStream>(executor_, options_);
   stream->Start(stream, channel_, method);
-  if (!stream->Submit(exchange)) exchange->Answer(executor_, absl::UnavailableError("the stream could not be opened"));
+  if (!stream->Submit(exchange)) exchange->Answer(executor_, absl::CancelledError("the client is closed"));
 }
 
 void DataClient::Pull(PullRequest request, Callback<PullReply> done) {

@@ -3,29 +3,36 @@
 #define DIVVY_RPC_DATA_CLIENT_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "cluster/clients.h"
 #include "grpcpp/channel.h"
+#include "rpc/open_calls.h"
 
 namespace divvy {
 
 struct DataClientOptions {
-  absl::Duration silence = absl::Seconds(10);   // a stream that owes an answer and says nothing for so long is broken
+  std::string address = "the parameter server";  // of the task that is called, for the texts of failures
+  absl::Duration silence = absl::Seconds(10);   // something is owed and nothing moves for so long: the stream is broken
   int outstanding = 2;                          // transfers under way on a stream; others wait for their turn
+  // Where its streams count as open calls: CancelAndWait there, and the executor may go. Null: it has its own, and its destructor does that.
+  std::shared_ptr<OpenCalls> open;
 };
 
 class DataStream;
 class Exchange;
 
 // One stream of each kind, opened by the first request, and again by the first request after one that broke. A broken stream answers every request that it has
-// not answered Unavailable, or with the typed refusal it was ended for. Tensors of requests are lent until then.
-// Thread-safe; never blocks. `done` is called exactly once, as a task of the executor. Give the last handle away and what is under way is cancelled.
+// not answered: Unavailable, or with the typed refusal it was ended for (NOT_AUTHORIZED ...). Whether the request was carried out is then not known: the cores
+// send it again. An answer that does not fit its request breaks the stream.
+// The tensors of a request are lent until it is answered, and until gRPC has let go of them: nobody writes to them any more.
+// Thread-safe; no method blocks. `done` is called exactly once, as a task of the executor. Give the last handle away and what is under way is cancelled.
 class DataClient {
  public:
-  // REQUIRES: `executor` outlives the last answer.
+  // REQUIRES: `executor` outlives the last answer (DataClientOptions::open).
   static std::shared_ptr<DataClient> Create(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
   ~DataClient();
 
@@ -33,13 +40,13 @@ class DataClient {
   void Commit(CommitRequest request, Callback<CommitReply> done);
 
  private:
-  DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options)
-      : channel_(std::move(channel)), executor_(executor), options_(options) {}
+  DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
   // On `stream`, or on a new one where that is broken or was never opened.
   void Submit(std::shared_ptr<DataStream>& stream, const char* method, std::unique_ptr<Exchange> exchange);
 
   const std::shared_ptr<grpc::Channel> channel_;
   Executor& executor_;
+  const bool has_own_calls_;
   const DataClientOptions options_;
   Mutex mu_;
   std::shared_ptr<DataStream> pulls_ DIVVY_GUARDED_BY(mu_), commits_ DIVVY_GUARDED_BY(mu_);

@@ -1,246 +1,217 @@
 #include "rpc/data_server.h"
 
-#include <deque>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "rpc/authorization.h"
-#include "rpc/data_buffers.h"
-#include "rpc/status.h"
+#include "rpc/data_call.h"
 
 namespace divvy {
+
+// What the streams share. Answers of the handler hold it, and may come after the server is gone.
+struct DataEnvironment {
+  DataEnvironment(DataHandler& handler, DataServerOptions options) : handler(handler), options(options) {}
+
+  // The handler is there until Leave; false: it may be gone.
+  bool Enter() {
+    MutexLock lock(mu);
+    if (closed) return false;
+    ++inside;
+    return true;
+  }
+  void Leave() {
+    MutexLock lock(mu);
+    if (--inside == 0) empty.NotifyAll();
+  }
+  void CloseAndWait() {
+    MutexLock lock(mu);
+    closed = true;
+    empty.Wait(mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return inside == 0; });
+  }
+
+  DataHandler& handler;
+  const DataServerOptions options;
+  Mutex mu;
+  CondVar empty;
+  int inside DIVVY_GUARDED_BY(mu) = 0;
+  bool closed DIVVY_GUARDED_BY(mu) = false;
+};
+
 namespace {
 
 constexpr int kOutstanding = 2;   // transfers that a stream has taken and not answered
-constexpr absl::string_view kPull = "/divvy.v1.ParameterServerData/Pull", kCommit = "/divvy.v1.ParameterServerData/Commit";
 
-// What both streams do: take messages in order, answer in any. Lives until gRPC is done with it, or longer where an answer is still being made.
-class DataReactor : public grpc::ServerGenericBidiReactor {
+absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", why)); }
+
+// The two methods, by their requests.
+const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) { return header.has_pull() ? &header.pull() : nullptr; }
+const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
+void Ask(DataHandler& handler, PullRequest request, Callback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
+void Ask(DataHandler& handler, CommitRequest request, Callback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
+
+// One stream: header, memory, payload, question, answer.
+template <typename Request, typename Reply>
+class Receiver : public MessageReceiver {
  public:
-  void Start(std::shared_ptr<DataReactor> self) {
-    self_ = std::move(self);
-    StartRead(&incoming_);
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return FinishOnce(absl::OkStatus());
-    absl::StatusOr<IncomingMessage> message = FromMessage(incoming_);
-    incoming_.Clear();
-    const absl::Status taken = message.ok() ? OnMessage(*std::move(message)) : message.status();
-    if (!taken.ok()) FinishOnce(taken);
-  }
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mu_);
-    outgoing_.pop_front();
-    if (!ok || finished_) outgoing_.clear();
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-  void OnCancel() override { FinishOnce(absl::CancelledError("the stream was given up")); }
-  void OnDone() override {
-    OnGone();
-    self_.reset();
-  }
-
- protected:
-  virtual absl::Status OnMessage(IncomingMessage message) = 0;   // reads on by ReadOn, now or later
-  virtual void OnGone() {}
-
-  std::shared_ptr<DataReactor> self() const { return self_; }
-  void ReadOn() {
-    MutexLock lock(mu_);
-    if (!finished_) StartRead(&incoming_);
-  }
-  void Send(const wire::OutgoingTransfer& transfer) {
-    std::deque<grpc::ByteBuffer> messages = ToMessages(transfer);
-    MutexLock lock(mu_);
-    if (finished_) return;
-    const bool idle = outgoing_.empty();
-    for (grpc::ByteBuffer& message : messages) outgoing_.push_back(std::move(message));
-    if (idle) StartWrite(&outgoing_.front());
-  }
-  void FinishOnce(const absl::Status& status) {
-    {
-      MutexLock lock(mu_);
-      if (std::exchange(finished_, true)) return;
-    }
-    Finish(ToGrpc(status));
-  }
-
-  // A transfer was taken: true if there is room for another one.
-  bool Took() {
-    MutexLock lock(mu_);
-    return ++outstanding_ < kOutstanding;
-  }
-  // One was answered: reads on if the stream had stopped for it.
-  void Answered() {
-    MutexLock lock(mu_);
-    if (outstanding_-- == kOutstanding && !finished_) StartRead(&incoming_);
-  }
-
- private:
-  std::shared_ptr<DataReactor> self_;
-  grpc::ByteBuffer incoming_;
-  Mutex mu_;
-  std::deque<grpc::ByteBuffer> outgoing_ DIVVY_GUARDED_BY(mu_);   // the first is being written
-  int outstanding_ DIVVY_GUARDED_BY(mu_) = 0;
-  bool finished_ DIVVY_GUARDED_BY(mu_) = false;
-};
-
-absl::Status Fill(const IncomingMessage& message, wire::PayloadFiller& filler) {
-  for (const absl::string_view piece : message.payload) RETURN_IF_ERROR(filler.Take(piece));
-  return absl::OkStatus();
-}
-
-absl::Status Unexpected(absl::string_view what) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", what)); }
-
-// A request whose payload is coming in.
-template <typename Request>
-struct Arriving {
-  uint64_t id = 0;
-  Request request;
-  wire::PayloadFiller filler;
-};
-
-class PullReactor : public DataReactor {
- public:
-  explicit PullReactor(DataHandler& handler) : handler_(handler) {}
-
- private:
-  absl::Status OnMessage(IncomingMessage message) override {
-    RETURN_IF_ERROR(Begin(message));
-    RETURN_IF_ERROR(Fill(message, arriving_->filler));
-    if (arriving_->filler.left() > 0) {
-      ReadOn();
-      return absl::OkStatus();
-    }
-    const bool room = Took();
-    Ask(std::exchange(arriving_, nullptr));
-    if (room) ReadOn();
-    return absl::OkStatus();
-  }
-
-  absl::Status Begin(const IncomingMessage& message) {
-    if (arriving_ != nullptr) return message.header.has_data() && message.header.request_id() == arriving_->id ? absl::OkStatus() : Unexpected("more payload is due");
-    if (!message.header.has_pull()) return Unexpected("a pull is due");
-    auto arriving = std::make_unique<Arriving<PullRequest>>();
-    arriving->id = message.header.request_id();
-    ASSIGN_OR_RETURN(arriving->request, wire::FromHeader(message.header.pull(), arriving->filler));
-    arriving_ = std::move(arriving);
-    return absl::OkStatus();
-  }
-
-  void Ask(std::unique_ptr<Arriving<PullRequest>> whole) {
-    handler_.Pull(std::move(whole->request), [self = self(), this, id = whole->id](const absl::StatusOr<PullReply>& reply) {
-      Send(wire::ToTransfer(id, reply));
-      Answered();
-    });
-  }
-
-  DataHandler& handler_;
-  std::unique_ptr<Arriving<PullRequest>> arriving_;
-};
-
-class CommitReactor : public DataReactor {
- public:
-  explicit CommitReactor(DataHandler& handler) : handler_(handler) {}
-
- private:
-  // The memory of one commit, given back when the last handle goes: after the answer, or with the stream.
-  struct Reservation {
-    explicit Reservation(DataHandler& handler) : handler(handler) {}
-    ~Reservation() {
-      if (ticket != 0) handler.Release(ticket);
-    }
-    DataHandler& handler;
-    uint64_t ticket = 0;
-  };
-  struct Incoming : Arriving<CommitRequest> {
-    std::shared_ptr<Reservation> reservation;
-  };
+  Receiver(DataCall& call, std::shared_ptr<DataEnvironment> environment) : call_(call), environment_(std::move(environment)) {}
 
   absl::Status OnMessage(IncomingMessage message) override {
-    if (arriving_ == nullptr) return Reserve(std::move(message));
-    if (!message.header.has_data() || message.header.request_id() != arriving_->id) return Unexpected("more payload is due");
-    return GoOn(message);
-  }
-
-  // Nothing more is read before the bytes are granted.
-  absl::Status Reserve(IncomingMessage first) {
-    if (!first.header.has_commit()) return Unexpected("a commit is due");
-    const int64_t bytes = first.header.commit().total_bytes();
-    if (bytes < 0) return MakeError(Reason::kInvalid, "total_bytes is negative");
-    auto reservation = std::make_shared<Reservation>(handler_);
-    auto held = std::make_shared<IncomingMessage>(std::move(first));
-    reservation->ticket = handler_.Reserve(bytes, [weak = std::weak_ptr<DataReactor>(self()), this, reservation, held](const absl::Status& granted) {
-      const std::shared_ptr<DataReactor> alive = weak.lock();
-      if (alive == nullptr) return;
-      const absl::Status begun = granted.ok() ? Begin(*held, reservation) : granted;
-      if (!begun.ok()) FinishOnce(begun);
-    });
-    return absl::OkStatus();
-  }
-
-  absl::Status Begin(const IncomingMessage& first, std::shared_ptr<Reservation> reservation) {
-    auto arriving = std::make_unique<Incoming>();
-    arriving->id = first.header.request_id();
-    arriving->reservation = std::move(reservation);
-    ASSIGN_OR_RETURN(arriving->request, wire::FromHeader(first.header.commit(), arriving->filler));
-    arriving_ = std::move(arriving);
-    return GoOn(first);
-  }
-
-  absl::Status GoOn(const IncomingMessage& message) {
-    RETURN_IF_ERROR(Fill(message, arriving_->filler));
-    if (arriving_->filler.left() > 0) {
-      ReadOn();
-      return absl::OkStatus();
+    const uint64_t id = message.header.request_id();
+    if (message.header.has_data()) {
+      if (id == refused_) return absl::OkStatus();
+      return arriving_ != nullptr && id == arriving_->id ? Take(message) : DoesNotFollow("payload of no transfer that is arriving");
     }
-    const bool room = Took();
-    Ask(std::exchange(arriving_, nullptr));
-    if (room) ReadOn();
+    if (HeaderOf(message.header, Request()) == nullptr) return DoesNotFollow("its kind is not of this stream");
+    if (arriving_ != nullptr) return DoesNotFollow("the transfer before it is not complete");
+    if (id <= last_id_) return DoesNotFollow("transfers are numbered, rising, from 1");
+    last_id_ = id;
+    ++outstanding_;
+    return Begin(std::move(message));
+  }
+  bool WantsMessage() const override { return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding; }
+  bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
+  void OnSent() override { --outstanding_; }
+  void OnOver() override { Release(); }
+
+ private:
+  struct Arriving {
+    Arriving(uint64_t id, IncomingMessage first) : id(id), first(std::move(first)) {}
+    const uint64_t id;
+    IncomingMessage first;   // until there is memory for what it announces
+    uint64_t ticket = 0;     // 0: nothing was reserved
+    bool granted = false;
+    Request request;
+    wire::PayloadFiller filler;
+  };
+
+  absl::Status Begin(IncomingMessage first) {
+    arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first));
+    const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(*HeaderOf(arriving_->first.header, Request()));
+    if (!bytes.ok()) return Refuse(bytes.status());
+    if (*bytes == 0) return OnGranted(absl::OkStatus());
+    const auto granted = [weak = call_.weak_from_this(), this, id = arriving_->id](const absl::Status& status) {
+      if (const auto call = weak.lock()) call->Do([this, id, status] { OnGrantedLater(id, status); });
+    };
+    arriving_->ticket = environment_->handler.Reserve(*bytes, granted);
     return absl::OkStatus();
   }
 
-  void Ask(std::unique_ptr<Incoming> whole) {
-    handler_.Commit(std::move(whole->request), [self = self(), this, id = whole->id, reservation = whole->reservation](const absl::StatusOr<CommitReply>& reply) {
-      Send(wire::ToTransfer(id, reply));
-      Answered();
-    });
+  // The stream may have ended since, or the transfer may be another one.
+  void OnGrantedLater(uint64_t id, const absl::Status& status) {
+    if (arriving_ == nullptr || arriving_->id != id) return;
+    if (const absl::Status taken = OnGranted(status); !taken.ok()) call_.End(taken);
   }
-  void OnGone() override { arriving_ = nullptr; }
 
-  DataHandler& handler_;
-  std::unique_ptr<Incoming> arriving_;
+  absl::Status OnGranted(const absl::Status& status) {
+    if (!status.ok()) return Refuse(status);
+    absl::StatusOr<Request> request = wire::FromHeader(*HeaderOf(arriving_->first.header, Request()), arriving_->filler);
+    if (!request.ok()) return Refuse(request.status());
+    arriving_->granted = true;
+    arriving_->request = *std::move(request);
+    const IncomingMessage first = std::move(arriving_->first);
+    return Take(first);
+  }
+
+  absl::Status Take(const IncomingMessage& message) {
+    RETURN_IF_ERROR(TakePayload(message, arriving_->filler));
+    if (arriving_->filler.left() == 0) Complete(std::exchange(arriving_, nullptr));
+    return absl::OkStatus();
+  }
+
+  void Complete(std::unique_ptr<Arriving> whole) {
+    const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, ticket = whole->ticket](absl::StatusOr<Reply> reply) {
+      if (!environment->Enter()) return;
+      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply)] { call_.Send(wire::ToTransfer(id, reply)); });
+      if (ticket != 0) environment->handler.Release(ticket);
+      environment->Leave();
+    };
+    Ask(environment_->handler, std::move(whole->request), done);
+  }
+
+  // The stream goes on; payload that is still on its way is dropped.
+  absl::Status Refuse(const absl::Status& why) {
+    refused_ = arriving_->id;
+    Release();
+    call_.Send(wire::ToTransfer(refused_, absl::StatusOr<Reply>(why)));
+    return absl::OkStatus();
+  }
+
+  void Release() {
+    if (arriving_ != nullptr && arriving_->ticket != 0) environment_->handler.Release(arriving_->ticket);
+    arriving_ = nullptr;
+  }
+
+  DataCall& call_;
+  const std::shared_ptr<DataEnvironment> environment_;
+  std::unique_ptr<Arriving> arriving_;
+  uint64_t last_id_ = 0, refused_ = 0;
+  int outstanding_ = 0;
 };
 
-class Refusal : public grpc::ServerGenericBidiReactor {
- public:
-  explicit Refusal(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
-template <typename Reactor>
-grpc::ServerGenericBidiReactor* Serve(DataHandler& handler) {
-  auto reactor = std::make_shared<Reactor>(handler);
-  reactor->Start(reactor);
-  return reactor.get();
-}
+constexpr absl::string_view kService = "/divvy.v1.ParameterServerData/";
 
 }  // namespace
 
-void DataServer::Register(grpc::ServerBuilder& builder) { builder.RegisterCallbackGenericService(this); }
+// A completion queue and what it needs to take calls.
+class DataServer::Queue {
+ public:
+  Queue(DataServer& server, std::unique_ptr<grpc::ServerCompletionQueue> queue)
+      : queue_(std::move(queue)),
+        host_{server.service_, *queue_, server.executor_, server.environment_->options.silence, [this] { Accept(); },
+              [environment = server.environment_](DataCall& call) { return MakeReceiver(environment, call); }} {}
 
-grpc::ServerGenericBidiReactor* DataServer::CreateReactor(grpc::GenericCallbackServerContext* context) {
-  const std::string& method = context->method();
-  if (method != kPull && method != kCommit) return new Refusal(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "there is no such method"));
-  const absl::Status allowed = Authorize(*context->auth_context(), method == kPull ? "ParameterServerData.Pull" : "ParameterServerData.Commit");
-  if (!allowed.ok()) return new Refusal(ToGrpc(allowed));
-  return method == kPull ? Serve<PullReactor>(handler_) : Serve<CommitReactor>(handler_);
+  void Accept() { DataCall::Accept(host_); }
+  void ShutDown() { queue_->Shutdown(); }
+  // Until the queue is shut down and empty.
+  void Drain() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_->Next(&tag, &ok)) DataCall::Happened(tag, ok);
+  }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<MessageReceiver>> MakeReceiver(const std::shared_ptr<DataEnvironment>& environment, DataCall& call) {
+    absl::string_view method = call.context().method();
+    if (!absl::ConsumePrefix(&method, kService) || (method != "Pull" && method != "Commit")) {
+      return absl::UnimplementedError(absl::StrCat("there is no method ", call.context().method()));
+    }
+    RETURN_IF_ERROR(Authorize(*call.context().auth_context(), absl::StrCat("ParameterServerData.", method)));
+    if (method == "Pull") return std::make_unique<Receiver<PullRequest, PullReply>>(call, environment);
+    return std::make_unique<Receiver<CommitRequest, CommitReply>>(call, environment);
+  }
+
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const DataCall::Host host_;
+};
+
+DataServer::DataServer(DataHandler& handler, DataServerOptions options) : environment_(std::make_shared<DataEnvironment>(handler, options)), executor_(1) {}
+DataServer::~DataServer() { Shutdown(); }
+
+void DataServer::Register(grpc::ServerBuilder& builder) {
+  builder.RegisterAsyncGenericService(&service_);
+  const int threads = environment_->options.threads > 0 ? environment_->options.threads : NumCores();
+  for (int i = 0; i < threads; ++i) queues_.push_back(std::make_unique<Queue>(*this, builder.AddCompletionQueue()));
+}
+
+void DataServer::Start() {
+  for (const auto& queue : queues_) {
+    queue->Accept();
+    executor_.PostBlocking("data", [&queue = *queue] { queue.Drain(); });
+  }
+}
+
+// The server has ended every call, so the queues are nearly empty.
+void DataServer::Shutdown() {
+  for (const auto& queue : queues_) queue->ShutDown();
+  executor_.Stop();
+  for (const auto& queue : queues_) queue->Drain();   // what was never started
+  queues_.clear();
+  environment_->CloseAndWait();
 }
 
 }  // namespace divvy

@@ -4,41 +4,64 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/executor.h"
 #include "cluster/clients.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "rpc/server.h"
 
 namespace divvy {
 
-// Whom the streams serve. Thread-safe, no method blocks; `done` is called exactly once, or dropped where the task ends.
+// Whom the streams serve. Thread-safe, no method blocks; `done` and `granted` are called once, or dropped where the task ends.
 class DataHandler {
  public:
   virtual ~DataHandler() = default;
   virtual void Pull(PullRequest request, Callback<PullReply> done) = 0;
   virtual void Commit(CommitRequest request, Callback<CommitReply> done) = 0;
-  // Memory for the payload of a commit, granted first come, first served; an error: it never will be. Released once, granted or not.
+  // Memory for the payload of a request, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not;
+  // what waits then is not granted any more.
   virtual uint64_t Reserve(int64_t bytes, std::function<void(absl::Status)> granted) = 0;
   virtual void Release(uint64_t ticket) = 0;
 };
 
-// A stream takes its transfers one after another, and reads no further while two of them are not answered, or while the payload of a commit has no memory yet:
-// HTTP/2 then holds the sender. What cannot be decoded ends the stream with INVALID; a refusal by the handler rides in the reply. Anything but the two methods is
-// UNIMPLEMENTED. A stream that breaks gives its reservations back.
-class DataServer : public GenericServiceHook, private grpc::CallbackGenericService {
+struct DataServerOptions {
+  int threads = 0;                               // each with a completion queue of its own; 0: one for each core
+  absl::Duration silence = absl::Seconds(10);    // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken
+};
+
+struct DataEnvironment;
+
+// A stream takes its transfers one after another and answers them in any order. It reads no further while two of them are not answered, or while the payload of
+// one has no memory yet: HTTP/2 then holds the sender, and memory is bounded by what is reserved.
+//
+//   refused by the handler, too large, or makes no sense   the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
+//   bytes that are no message, or one that does not follow the stream ends with INVALID
+//   another method                                         UNIMPLEMENTED
+//   a certificate that may not                             NOT_AUTHORIZED
+//
+// A stream that breaks gives the reservation of what was arriving back; what had arrived is carried out, its answer dropped.
+// Thread-safe. As GenericServiceHook, nothing blocks but Shutdown.
+class DataServer : public GenericServiceHook {
  public:
-  // REQUIRES: `handler` outlives the server.
-  explicit DataServer(DataHandler& handler) : handler_(handler) {}
+  // REQUIRES: `handler` lives until Shutdown has returned; not longer.
+  explicit DataServer(DataHandler& handler, DataServerOptions options = {});
+  ~DataServer() override;   // Shutdown()
 
   void Register(grpc::ServerBuilder& builder) override;
-  void Start() override {}
-  void Shutdown() override {}
+  void Start() override;
+  void Shutdown() override;
 
  private:
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
+  class Queue;
 
-  DataHandler& handler_;
+  const std::shared_ptr<DataEnvironment> environment_;
+  grpc::AsyncGenericService service_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  ThreadPoolExecutor executor_;   // the threads of the queues, and the timers
 };
 
 }  // namespace divvy

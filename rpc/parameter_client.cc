@@ -8,13 +8,20 @@
 namespace divvy {
 namespace {
 
+DataClientOptions DataOptions(const CallEnvironment& environment) {
+  DataClientOptions options;
+  options.open = environment.open;
+  options.address = environment.address;
+  return options;
+}
+
 class RpcParameterClient : public ParameterClient {
  public:
   using Async = v1::ParameterServer::StubInterface::async_interface;
   RpcParameterClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& control, const std::shared_ptr<grpc::Channel>& data)
       : environment_(std::move(environment)),
         stub_(v1::ParameterServer::NewStub(control)),
-        data_(DataClient::Create(data, environment_.executor, DataClientOptions())) {}
+        data_(DataClient::Create(data, environment_.executor, DataOptions(environment_))) {}
 
   void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call(&Async::Attach, request, kAttachDeadline, std::move(done)); }
   void Load(LoadRequest request, Callback<LoadReply> done) override { Call(&Async::Load, request, kLoadDeadline, std::move(done)); }

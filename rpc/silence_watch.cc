@@ -4,8 +4,9 @@
 
 namespace divvy {
 
-std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit, std::function<void()> on_silence) {
-  std::shared_ptr<SilenceWatch> watch(new SilenceWatch(executor, limit, std::move(on_silence)));
+std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit, std::function<void()> on_silence,
+                                                  std::function<bool()> owed) {
+  std::shared_ptr<SilenceWatch> watch(new SilenceWatch(executor, limit, std::move(on_silence), std::move(owed)));
   watch->Schedule();
   return watch;
 }
@@ -28,6 +29,7 @@ void SilenceWatch::Schedule() {
 }
 
 void SilenceWatch::Tick() {
+  if (owed_ && !owed_()) Heard();
   std::function<void()> on_silence;
   {
     MutexLock lock(mu_);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "wire/decode.h"
 #include "wire/layout.h"
 #include "wire/messages.h"
@@ -17,6 +18,11 @@ namespace divvy::wire {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads travel as they lie in memory");
+
+absl::Status CheckBools(absl::string_view bytes) {
+  const bool good = std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; });
+  return good ? absl::OkStatus() : Invalid("payload", "has a bool that is neither 0 nor 1");
+}
 
 int64_t BytesOf(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
@@ -72,19 +78,15 @@ absl::Status ReadParts(const Parts& parts, PayloadFiller& filler, std::vector<Ou
   return absl::OkStatus();
 }
 
-// Of what the header announces, without making anything: what is reserved is what will be made.
-absl::StatusOr<int64_t> AnnouncedBytes(const v1::CommitBegin& header) {
-  int64_t bytes = 0;
-  for (const v1::CommitBegin::Part& part : header.parts()) {
-    ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(part.dtype())));
-    ASSIGN_OR_RETURN(const Shape shape, In("shape", ShapeFromProto(part.shape(), dtype)));
-    int64_t rows = 0, values = 0;
-    if (__builtin_mul_overflow(part.rows(), int64_t{8}, &rows) || __builtin_mul_overflow(shape.num_elements(), DTypeSize(dtype), &values) ||
-        __builtin_add_overflow(bytes, rows, &bytes) || __builtin_add_overflow(bytes, values, &bytes) || part.rows() < 0) {
-      return Invalid("parts", "their sizes overflow");
-    }
-  }
-  return bytes;
+absl::Status AddTo(int64_t& bytes, int64_t count, int64_t size_each) {
+  int64_t more = 0;
+  const bool overflow = __builtin_mul_overflow(count, size_each, &more) || __builtin_add_overflow(bytes, more, &bytes);
+  return overflow ? Invalid("parts", "are larger than can be counted") : absl::OkStatus();
+}
+
+absl::Status AddRowsTo(int64_t& bytes, int64_t rows) {
+  RETURN_IF_ERROR(CheckNotNegative("rows", rows));
+  return AddTo(bytes, rows, DTypeSize(DType::kInt64));
 }
 
 }  // namespace
@@ -162,6 +164,44 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitRepl
   return transfer;
 }
 
+MessageCutter::MessageCutter(OutgoingTransfer transfer, int64_t message_bytes)
+    : request_id_(transfer.header.request_id()),
+      message_bytes_(message_bytes),
+      first_front_(EncodeHeader(transfer.header)),
+      payload_(std::move(transfer.payload)) {
+  SkipEmpty();
+}
+
+void MessageCutter::SkipEmpty() {
+  while (next_ < payload_.size() && offset_ == payload_[next_].size_bytes()) {
+    payload_[next_++] = Tensor();   // what was sent is held by the messages alone
+    offset_ = 0;
+  }
+}
+
+MessageCutter::Message MessageCutter::Next() {
+  Message message;
+  if (!begun_) {
+    message.front = std::move(first_front_);
+    begun_ = true;
+  } else {
+    v1::FrameHeader more;
+    more.set_request_id(request_id_);
+    more.mutable_data();
+    message.front = EncodeHeader(more);
+  }
+  for (int64_t room = message_bytes_; room > 0 && next_ < payload_.size(); SkipEmpty()) {
+    const Tensor& tensor = payload_[next_];
+    const int64_t some = std::min(room, tensor.size_bytes() - offset_);
+    message.payload.push_back({tensor, absl::string_view(tensor.data_as<char>() + offset_, static_cast<size_t>(some))});
+    offset_ += some;
+    room -= some;
+  }
+  return message;
+}
+
+// ---- the front of a message ---------------------------------------------------------------------------------------------------------------------------------
+
 std::string EncodeHeader(const v1::FrameHeader& header) {
   const auto length = static_cast<uint32_t>(header.ByteSizeLong());
   std::string bytes(reinterpret_cast<const char*>(&length), kLengthBytes);
@@ -179,23 +219,44 @@ absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four) {
 
 // ---- receiving --------------------------------------------------------------------------------------------------------------------------------------------
 
+absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header) {
+  RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
+  int64_t bytes = 0;
+  for (const v1::PullRequestHeader::Part& part : header.parts()) RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+  return bytes;
+}
+
+absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
+  RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
+  int64_t bytes = 0;
+  for (const v1::CommitBegin::Part& part : header.parts()) {
+    RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+    ASSIGN_OR_RETURN(const DType dtype, In("parts", In("dtype", FromProto(part.dtype()))));
+    ASSIGN_OR_RETURN(const Shape shape, In("parts", In("shape", ShapeFromProto(part.shape(), dtype))));
+    RETURN_IF_ERROR(AddTo(bytes, shape.num_elements(), DTypeSize(dtype)));
+  }
+  if (bytes != header.total_bytes()) return Invalid("total_bytes", absl::StrCat("is ", header.total_bytes(), ", and the parts make ", bytes));
+  return bytes;
+}
+
 absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(dtype, std::move(shape)));
+  if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_)) return Invalid("parts", "are larger than can be counted");
   const auto size = static_cast<size_t>(tensor.size_bytes());
-  if (size > 0) holes_.push_back({reinterpret_cast<char*>(tensor.fresh_data<uint8_t>()), size});
-  left_ += tensor.size_bytes();
+  if (size > 0) holes_.push_back({tensor.fresh_data<char>(), size, dtype == DType::kBool});
   return tensor;
 }
 
 absl::Status PayloadFiller::Take(absl::string_view bytes) {
-  if (static_cast<int64_t>(bytes.size()) > left_) return Invalid("payload", absl::StrCat(bytes.size(), " bytes came where ", left_, " were left"));
+  if (bytes.size() > static_cast<uint64_t>(left_)) return Invalid("payload", absl::StrCat(bytes.size(), " bytes came where ", left_, " were left"));
   left_ -= static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     const Hole& hole = holes_[next_];
-    const size_t some = std::min(bytes.size(), hole.size - filled_);
-    std::memcpy(hole.data + filled_, bytes.data(), some);
-    bytes.remove_prefix(some);
-    filled_ += some;
+    const absl::string_view some = bytes.substr(0, hole.size - filled_);
+    if (hole.bools) RETURN_IF_ERROR(CheckBools(some));
+    std::memcpy(hole.data + filled_, some.data(), some.size());
+    bytes.remove_prefix(some.size());
+    filled_ += some.size();
     if (filled_ < hole.size) continue;
     ++next_;
     filled_ = 0;
@@ -210,16 +271,7 @@ absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header, Payl
   return request;
 }
 
-absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, PayloadFiller& filler) {
-  RETURN_IF_ERROR(FromProto(header.status()));
-  PullReply reply;
-  RETURN_IF_ERROR(ReadParts(header.parts(), filler, reply.parts));
-  return reply;
-}
-
 absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadFiller& filler) {
-  ASSIGN_OR_RETURN(const int64_t announced, AnnouncedBytes(header));
-  if (announced != header.total_bytes()) return Invalid("total_bytes", absl::StrCat("is ", header.total_bytes(), ", the parts make ", announced));
   CommitRequest request;
   DIVVY_WIRE_READ(request.fence, header, fence);
   request.entry = EntryId(header.entry());
@@ -231,8 +283,22 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   return request;
 }
 
-absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header, PayloadFiller&) {
-  RETURN_IF_ERROR(FromProto(header.status()));
+absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked, PayloadFiller& filler) {
+  const size_t count = static_cast<size_t>(header.parts_size());
+  if (count != asked.parts.size()) return Invalid("parts", absl::StrCat("has ", count, " elements where ", asked.parts.size(), " were asked for"));
+  PullReply reply;
+  RETURN_IF_ERROR(ReadParts(header.parts(), filler, reply.parts));
+  for (size_t i = 0; i < count; ++i) {
+    const std::optional<Tensor>& rows = asked.parts[i].rows;
+    const Shape& shape = reply.parts[i].values.shape();
+    if (rows && (shape.rank() == 0 || shape.dim(0) != rows->shape().num_elements())) return Invalid(Element("parts", i), "has other rows than were asked for");
+  }
+  return reply;
+}
+
+absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header, const CommitRequest& asked, PayloadFiller&) {
+  const size_t wanted = header.duplicate() ? 0 : asked.parts.size();
+  if (static_cast<size_t>(header.versions_size()) != wanted) return Invalid("versions", absl::StrCat("has ", header.versions_size(), " elements, not ", wanted));
   CommitReply reply;
   reply.duplicate = header.duplicate();
   reply.applied_seq = header.applied_seq();

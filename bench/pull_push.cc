@@ -1,0 +1,323 @@
+// bazel run //bench:pull_push [-- --format=json]
+//
+// A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their gradients pushed and applied with SGD: through the client
+// that a worker has, the data streams, and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes to and from a third
+// process, request and answer, as many outstanding.
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/executor.h"
+#include "base/late.h"
+#include "base/mutex.h"
+#include "base/process.h"
+#include "base/status_macros.h"
+#include "bench/raw_tcp.h"
+#include "bench/rounds.h"
+#include "cluster/clients.h"
+#include "ps_server/service/ps_task.h"
+#include "rpc/dialer.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, rounds, 7, "in each of which both run once");
+ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "moved by one run");
+ABSL_FLAG(std::string, role, "", "of a process that the benchmark starts for itself: ps or tcp");
+
+namespace divvy::bench {
+namespace {
+
+constexpr int64_t kLargest = int64_t{16} << 20;
+constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
+constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};   // target: as Attach tells it
+
+// ---- the other processes -----------------------------------------------------------------------------------------------------------------------------------
+
+void TellPort(int port) {
+  std::printf("%d\n", port);
+  std::fflush(stdout);
+}
+
+absl::Status ServeParameters() {
+  PsTaskOptions options;
+  options.task.job = JobName::kPs;
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task, PsTask::Start(options, [](int, const std::string&) {}));
+  int port = 0;
+  if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port)) return absl::InternalError("no port in " + task->address());
+  TellPort(port);
+  char byte;
+  while (read(STDIN_FILENO, &byte, 1) > 0) {}   // until the benchmark is gone
+  return absl::OkStatus();
+}
+
+// This program in another process, which ends when this goes.
+class Child {
+ public:
+  static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role) {
+    int in[2], out[2];
+    if (pipe(in) != 0 || pipe(out) != 0) return absl::UnavailableError("no pipe");
+    const pid_t pid = fork();
+    if (pid < 0) return absl::UnavailableError("no fork");
+    if (pid == 0) Exec(role, in, out);
+    close(in[0]);
+    close(out[1]);
+    std::unique_ptr<Child> child(new Child(pid, in[1]));
+    std::FILE* const told = fdopen(out[0], "r");
+    const bool ready = std::fscanf(told, "%d", &child->port_) == 1;
+    std::fclose(told);
+    if (!ready) return absl::UnavailableError(absl::StrCat("the process with --role=", role, " did not start"));
+    return child;
+  }
+  ~Child() {
+    close(stdin_);
+    waitpid(pid_, nullptr, 0);
+  }
+  int port() const { return port_; }
+  double CpuSeconds() const {
+    clockid_t clock;
+    timespec used{};
+    if (clock_getcpuclockid(pid_, &clock) == 0) clock_gettime(clock, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  }
+
+ private:
+  Child(pid_t pid, int in) : pid_(pid), stdin_(in) {}
+  [[noreturn]] static void Exec(const std::string& role, const int* in, const int* out) {
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    close(in[1]);
+    close(out[0]);
+    execl("/proc/self/exe", "pull_push", absl::StrCat("--role=", role).c_str(), nullptr);
+    std::_Exit(EXIT_FAILURE);
+  }
+
+  const pid_t pid_;
+  const int stdin_;
+  int port_ = 0;
+};
+
+// ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
+
+// Calls with a few of them outstanding, until all are answered.
+class Window {
+ public:
+  explicit Window(int size) : free_(size), size_(size) {}
+  void Enter() {
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ > 0; });
+    --free_;
+  }
+  void Leave(const absl::Status& status) {
+    MutexLock lock(mu_);
+    status_.Update(status);
+    ++free_;
+    changed_.NotifyAll();
+  }
+  absl::Status Wait() {
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ == size_; });
+    return status_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  int free_ DIVVY_GUARDED_BY(mu_);
+  const int size_;
+  absl::Status status_ DIVVY_GUARDED_BY(mu_);
+};
+
+// Makes the call and waits for its answer.
+template <typename Reply, typename Request>
+absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, Callback<Reply>), Request request) {
+  absl::StatusOr<Reply> answer = absl::UnknownError("");
+  Window window(1);
+  window.Enter();
+  (ps.*method)(std::move(request), [&](absl::StatusOr<Reply> reply) {
+    answer = std::move(reply);
+    window.Leave(answer.status());
+  });
+  RETURN_IF_ERROR(window.Wait());
+  return answer;
+}
+
+// A parameter server with the variables, and the words of a worker.
+class Parameters {
+ public:
+  explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
+
+  absl::Status Prepare() {
+    ASSIGN_OR_RETURN(const PsAttachReply attached, Await(*ps_, &ParameterClient::Attach, PsAttachRequest{kFence}));
+    fence_.target = attached.incarnation;
+    LoadRequest load;
+    load.fence = fence_;
+    load.horizon.next = EntryId(1);
+    RETURN_IF_ERROR(Await(*ps_, &ParameterClient::Load, load).status());
+    CreateShardsRequest create{fence_, 1, 1, 1, {}};
+    for (const int64_t bytes : kSizes) create.shards.push_back(Spec(bytes));
+    RETURN_IF_ERROR(Await(*ps_, &ParameterClient::CreateShards, create).status());
+    for (Tensor& gradient : gradients_) {
+      ASSIGN_OR_RETURN(gradient, Tensor::Zeros(DType::kFloat32, {kLargest / 4}));
+      for (int64_t i = 0; i < kLargest / 4; ++i) gradient.fresh_data<float>()[i] = 1e-3f;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Pull(int64_t bytes, int count, int outstanding) {
+    Window window(outstanding);
+    for (int i = 0; i < count; ++i) {
+      window.Enter();
+      ps_->Pull({fence_, {{KeyOf(bytes), std::nullopt}}}, [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
+    }
+    return window.Wait();
+  }
+
+  absl::Status Push(int64_t bytes, int count, int outstanding) {
+    Window window(outstanding);
+    for (int i = 0; i < count; ++i) {
+      window.Enter();
+      ASSIGN_OR_RETURN(CommitRequest request, Gradient(bytes));
+      ps_->Commit(std::move(request), [&](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+    }
+    return window.Wait();
+  }
+
+ private:
+  static ShardKey KeyOf(int64_t bytes) { return {VariableId(static_cast<uint32_t>(bytes >> 10)), 0, 0}; }
+  static ShardSpec Spec(int64_t bytes) {
+    ShardSpec spec;
+    spec.key = KeyOf(bytes);
+    spec.name = absl::StrCat("v", bytes);
+    spec.shape = spec.full_shape = {bytes / 4};
+    spec.initializer = Zeros();
+    return spec;
+  }
+  absl::StatusOr<CommitRequest> Gradient(int64_t bytes) {
+    CommitPart part;
+    part.shard = KeyOf(bytes);
+    part.op = WriteOp::kGradient;
+    ASSIGN_OR_RETURN(part.values, gradients_[entry_ % 2].Rows(0, bytes / 4));
+    part.optimizer = StepOf(Sgd{0.1}, 0);
+    CommitRequest request;
+    request.fence = fence_;
+    request.entry = EntryId(++entry_);
+    request.parts.push_back(std::move(part));
+    return request;
+  }
+
+  const std::shared_ptr<ParameterClient> ps_;
+  Fence fence_ = kFence;
+  Tensor gradients_[2];
+  uint64_t entry_ = 0;
+};
+
+// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+
+double OwnCpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+// What both ends of one contender used while it ran, per GB.
+struct CpuMeter {
+  const Child& other;
+  double seconds = 0;
+  int runs = 0;
+  std::function<void()> Measuring(std::function<void()> run) {
+    return [this, run = std::move(run)] {
+      const double before = OwnCpuSeconds() + other.CpuSeconds();
+      run();
+      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;   // the first warms up
+    };
+  }
+  double PerGb(double bytes_a_run) const { return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9; }
+};
+
+struct Workload {
+  std::string name;
+  int64_t bytes = 0;
+  int outstanding = 0;
+  bool pull = false, push = false;
+};
+
+template <typename Transport>
+absl::Status RunOnce(Transport& transport, const Workload& work) {
+  const int count = static_cast<int>(absl::GetFlag(FLAGS_run_bytes) / work.bytes) / (work.pull && work.push ? 2 : 1);
+  if (!work.push) return transport.Pull(work.bytes, count, work.outstanding);
+  if (!work.pull) return transport.Push(work.bytes, count, work.outstanding);
+  for (int i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(transport.Pull(work.bytes, 1, 1));
+    RETURN_IF_ERROR(transport.Push(work.bytes, 1, 1));
+  }
+  return absl::OkStatus();
+}
+
+void Report(const Workload& work, const Comparison& comparison, double cpu, double raw_cpu) {
+  if (absl::GetFlag(FLAGS_format) == "json") {
+    absl::PrintF(
+        "{\"bench\": \"pull_push\", \"what\": \"%s\", \"bytes\": %d, \"outstanding\": %d, \"gb_per_s\": %.3f, \"raw_tcp_gb_per_s\": %.3f, \"ratio\": %.3f, "
+        "\"cpu_s_per_gb\": %.3f, \"raw_tcp_cpu_s_per_gb\": %.3f}\n",
+        work.name, work.bytes, work.outstanding, comparison.rate / 1e9, comparison.ceiling_rate / 1e9, comparison.ratio, cpu, raw_cpu);
+    std::fflush(stdout);
+  } else {
+    Print(comparison, {"GB/s", 1e9});
+    absl::PrintF("%-24s %9.2f CPU-s a GB   %-27s %9.2f CPU-s a GB\n", "", cpu, "", raw_cpu);
+  }
+}
+
+absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const Child& raw, const Workload& work) {
+  absl::Status status;
+  CpuMeter cpu{ps}, raw_cpu{raw};
+  const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
+  const Contender figure{name, cpu.Measuring([&] { status.Update(RunOnce(parameters, work)); })};
+  const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"), raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
+  const double bytes = static_cast<double>(absl::GetFlag(FLAGS_run_bytes));
+  const Comparison comparison = Compare(figure, ceiling, bytes, absl::GetFlag(FLAGS_rounds));
+  RETURN_IF_ERROR(status);
+  Report(work, comparison, cpu.PerGb(bytes), raw_cpu.PerGb(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Child> raw, Child::Start("tcp"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(raw->port(), kLargest));
+  ThreadPoolExecutor executor(NumCores());
+  RpcDialer dialer(executor, std::nullopt);
+  Parameters parameters(dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port())));
+  RETURN_IF_ERROR(parameters.Prepare());
+  for (const int64_t bytes : kSizes) {
+    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"pull", bytes, 2, true, false}));
+    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"push", bytes, 2, false, true}));
+    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"pull, then push", bytes, 1, true, true}));
+  }
+  return absl::OkStatus();
+}
+
+int Main() {
+  const std::string role = absl::GetFlag(FLAGS_role);
+  const absl::Status status = role == "ps" ? ServeParameters() : role == "tcp" ? ServeRawTcp(kLargest, TellPort) : Run();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::bench::Main();
+}

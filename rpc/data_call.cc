@@ -1,0 +1,132 @@
+#include "rpc/data_call.h"
+
+#include <utility>
+
+#include "rpc/status.h"
+
+namespace divvy {
+
+DataCall::DataCall(const Host& host)
+    : host_(host),
+      stream_(&context_),
+      accepted_{this, &DataCall::OnAccepted},
+      read_{this, &DataCall::OnRead},
+      written_{this, &DataCall::OnWritten},
+      finished_{this, &DataCall::OnFinished},
+      gone_{this, &DataCall::OnGone} {}
+
+void DataCall::Accept(const Host& host) {
+  std::shared_ptr<DataCall> call(new DataCall(host));
+  DataCall& waiting = *call;
+  waiting.self_ = std::move(call);
+  waiting.operations_ = 1;
+  waiting.context_.AsyncNotifyWhenDone(const_cast<Event*>(&waiting.gone_));
+  host.service.RequestCall(&waiting.context_, &waiting.stream_, &host.queue, &host.queue, const_cast<Event*>(&waiting.accepted_));
+}
+
+void DataCall::Happened(void* tag, bool ok) {
+  const Event& event = *static_cast<const Event*>(tag);
+  DataCall& call = *event.call;
+  call.Do([&call, &event, ok] {
+    --call.operations_;
+    (call.*event.happened)(ok);
+  });
+}
+
+void DataCall::Do(std::function<void()> effect) {
+  const std::shared_ptr<DataCall> self = shared_from_this();   // the outbox lives until it is drained
+  outbox_.Add([this, self, effect = std::move(effect)] {
+    effect();
+    ReadOn();
+    owed_ = writing_ || (receiver_ != nullptr && !over_ && receiver_->OwesPayload());
+    if (operations_ == 0) self_.reset();
+  });
+  outbox_.Drain();
+}
+
+// gone_ comes for calls that were accepted, and only for them.
+void DataCall::OnAccepted(bool ok) {
+  if (!ok) return;
+  ++operations_;
+  host_.accept_next();
+  Begin();
+}
+
+void DataCall::Begin() {
+  absl::StatusOr<std::unique_ptr<MessageReceiver>> receiver = host_.make_receiver(*this);
+  if (!receiver.ok()) return End(receiver.status());
+  receiver_ = *std::move(receiver);
+  const std::weak_ptr<DataCall> weak = weak_from_this();
+  const auto cancel = [weak] {
+    if (const auto call = weak.lock()) call->context_.TryCancel();
+  };
+  const auto owed = [weak] {
+    const auto call = weak.lock();
+    return call != nullptr && call->owed_;
+  };
+  watch_ = SilenceWatch::Start(host_.executor, host_.silence, cancel, owed);
+}
+
+void DataCall::ReadOn() {
+  if (reading_ || over_ || receiver_ == nullptr || !receiver_->WantsMessage()) return;
+  reading_ = true;
+  ++operations_;
+  stream_.Read(&incoming_, const_cast<Event*>(&read_));
+}
+
+void DataCall::OnRead(bool ok) {
+  reading_ = false;
+  if (over_) return;
+  if (!ok) return End(absl::OkStatus());   // the client has said all it wanted, or is gone
+  watch_->Heard();
+  absl::StatusOr<IncomingMessage> message = FromBuffer(incoming_);
+  const absl::Status taken = message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
+  if (!taken.ok()) End(taken);
+}
+
+void DataCall::Send(wire::OutgoingTransfer transfer) {
+  if (over_) return;
+  outgoing_.Add(std::move(transfer));
+  WriteOn();
+}
+
+void DataCall::WriteOn() {
+  if (writing_ || outgoing_.empty()) return;
+  OutgoingMessages::Message message = outgoing_.Next();
+  writing_ = true;
+  last_of_transfer_ = message.last;
+  ++operations_;
+  stream_.Write(message.bytes, const_cast<Event*>(&written_));
+}
+
+void DataCall::OnWritten(bool ok) {
+  writing_ = false;
+  if (over_) return FinishNow();
+  if (!ok) return End(absl::OkStatus());
+  watch_->Heard();
+  if (last_of_transfer_) receiver_->OnSent();
+  WriteOn();
+}
+
+void DataCall::End(const absl::Status& status) {
+  if (std::exchange(over_, true)) return;
+  end_ = status;
+  outgoing_.Clear();
+  if (receiver_ != nullptr) receiver_->OnOver();
+  if (!writing_) FinishNow();
+}
+
+// A stream that is gone already needs no status any more.
+void DataCall::FinishNow() {
+  if (is_gone_) return;
+  ++operations_;
+  stream_.Finish(ToGrpc(end_), const_cast<Event*>(&finished_));
+}
+
+void DataCall::OnGone(bool) {
+  is_gone_ = true;
+  if (watch_ != nullptr) watch_->Stop();
+  End(absl::OkStatus());
+}
+
+}  // namespace divvy
