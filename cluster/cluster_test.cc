@@ -374,6 +374,7 @@ TEST(ErrorTest, AProcessEndsWithTheCodeOfItsReason) {
   EXPECT_EQ(ExitCodeOf(MakeError(Reason::kMemoryLimit, "")), 74);
   EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 138);
   EXPECT_EQ(ExitCodeOf(MarkUser(absl::UnavailableError("a step's own"))), 1);
+  EXPECT_EQ(ExitCodeOf(MarkUser(absl::DataLossError("a file that a step read"))), 65);
   EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), 65);
   EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), 66);
   EXPECT_EQ(ExitCodeOf(absl::InternalError("")), 70);

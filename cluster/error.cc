@@ -13,7 +13,8 @@ constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
 constexpr char kExitCodeUrl[] = "divvy/exit_code";   // of JobHasEnded: a number in decimal; crosses no wire
 
 // Exit codes below 128 are permanent, those above worth another start (sysexits.h; Kubeflow's ExitCode policy).
-constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitNoInput = 66, kExitInternal = 70, kExitResources = 74, kExitNotAuthorized = 77, kExitConfiguration = 78;
+constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitNoInput = 66, kExitInternal = 70, kExitResources = 74, kExitNotAuthorized = 77;
+constexpr int kExitConfiguration = 78;
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
 // a Cord holds in place.
@@ -166,10 +167,24 @@ std::optional<int> ExitCodeOf(Reason reason) {
   }
 }
 
+// A step's own code says nothing about the cluster, but what it says about its input holds.
+static int ExitCodeOfUser(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kDataLoss: return kExitCorruptData;
+    case absl::StatusCode::kNotFound: return kExitNoInput;
+    default: return kExitPermanent;
+  }
+}
+
+bool IsFinal(Reason reason) {
+  const std::optional<int> code = ExitCodeOf(reason);
+  return code == kExitNotAuthorized || code == kExitConfiguration;
+}
+
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return 0;
   const ErrorDetail detail = DetailOf(status);
-  if (detail.user) return kExitPermanent;
+  if (detail.user) return ExitCodeOfUser(status.code());
   int told = 0;
   if (const auto payload = status.GetPayload(kExitCodeUrl); payload && absl::SimpleAtoi(std::string(*payload), &told)) return told;
   if (const std::optional<int> code = ExitCodeOf(detail.reason)) return *code;

@@ -74,8 +74,11 @@ bool IsTransient(const absl::Status& status);
 constexpr int kExitTryAgain = 138;   // the least of our own codes that ask to be started again; below 128 they are final
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.
 std::optional<int> ExitCodeOf(Reason reason);
+// The whole process is refused (77, 78): whatever it asks for next is answered the same.
+bool IsFinal(Reason reason);
 // What a coordinator exits with whose job ended with this status: 0 for OK; by its reason; else by its code (Unavailable: 138, DataLoss: 65, NotFound: 66,
-// Internal: 70, ResourceExhausted: 74, PermissionDenied and Unauthenticated: 77), unless a step function made it; else 1.
+// Internal: 70, ResourceExhausted: 74, PermissionDenied and Unauthenticated: 77); else 1. Of a code that a
+// step function made, DataLoss and NotFound count, for they speak of input; the others are 1.
 int ExitCodeOf(const absl::Status& status);
 
 // A coordinator was started on a job that has ended (Reason::kJobOver): it exits with this code at once.

@@ -8,16 +8,12 @@
 namespace divvy {
 namespace {
 
-// The code with which a refused task ends; nullopt: it asks again.
-std::optional<int> FinalCode(const absl::Status& refusal) {
-  switch (ReasonOf(refusal)) {
-    case Reason::kVersionMismatch:
-    case Reason::kWrongJob:
-    case Reason::kDuplicateTask:
-    case Reason::kClusterMismatch:
-    case Reason::kNotAuthorized: return ExitCodeOf(ReasonOf(refusal));
-    default: return std::nullopt;
-  }
+// The code with which the task ends; nullopt: it asks again.
+std::optional<int> EndOf(const absl::StatusOr<RegisterReply>& reply) {
+  if (reply.ok()) return reply->over;
+  const Reason reason = ReasonOf(reply.status());
+  if (!IsFinal(reason)) return std::nullopt;
+  return ExitCodeOf(reason);
 }
 
 }  // namespace
@@ -58,7 +54,7 @@ void Registrar::Send(uint64_t generation) {
 
 void Registrar::OnReply(uint64_t generation, const absl::StatusOr<RegisterReply>& reply) {
   absl::Duration delay;
-  const std::optional<int> exit_code = reply.ok() ? reply->over : FinalCode(reply.status());
+  const std::optional<int> exit_code = EndOf(reply);
   {
     MutexLock lock(mu_);
     if (over_ || generation != generation_) return;

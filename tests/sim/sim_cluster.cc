@@ -120,6 +120,11 @@ class Cluster {
 
   SimResult Run();
 
+  void Violation(absl::string_view rule, const std::string& what) {
+    if (!result_.violation.ok()) return;
+    result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
+    Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
+  }
   Network& network() { return network_; }
   const std::string& chief_address() const { return chief_->node->address; }
   void Trace(absl::string_view text) {
@@ -130,11 +135,6 @@ class Cluster {
 
  private:
   absl::Duration now() { return world_.clock().Elapsed(); }
-  void Violation(absl::string_view rule, const std::string& what) {
-    if (!result_.violation.ok()) return;
-    result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
-    Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
-  }
 
   // starting
   void StartPs(int index, const std::string& address);
@@ -252,7 +252,12 @@ void SimPsClient::Commit(CommitRequest request, Callback<CommitReply> done) {
       from_, to_, kStreamProgress,
       [cluster = &cluster_, request, line](Node& node, Callback<CommitReply> answer) {
         cluster->Trace(line);
-        ReceiveCommit(*cluster, node, request, [cluster, line, answer](absl::StatusOr<CommitReply> reply) {
+        // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
+        const SessionId session = request.fence.session;
+        const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
+        const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
+        ReceiveCommit(*cluster, node, request, [cluster, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
+          if (fenced && reply.ok() && !reply->duplicate) cluster->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
           if (!reply.ok()) cluster->Trace(absl::StrCat(line, ": ", reply.status().message()));
           answer(std::move(reply));
         });
@@ -406,7 +411,7 @@ void Cluster::OnExit(Process* process, int code) {
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers));
+  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     network_.Kill(process->node->address);
@@ -772,8 +777,15 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
     world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
   } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
     Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
-    worker.node->executor->Pause();
-    world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+    if (random_.Chance(0.5)) {   // cut off from the coordinator alone, it goes on with what it has
+      network_.BreakStreams(address);
+      network_.Cut(address, chief_address());
+      network_.Cut(chief_address(), address);
+      world_.PostAfter(while_away, [this, address, chief = chief_address()] { network_.Heal(address, chief), network_.Heal(chief, address); });
+    } else {
+      worker.node->executor->Pause();
+      world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+    }
     world_.PostAfter(while_away + absl::Seconds(3), [this, index, address] {
       network_.Kill(address);
       if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
@@ -927,7 +939,7 @@ void Cluster::CheckAlways() {
     for (const auto& process : processes_) {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
-      if (!worker.attached || !worker.live || worker.epoch != seen.epoch) continue;
+      if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0) admissible[*worker.live].insert(worker.session.value());
     }
   }

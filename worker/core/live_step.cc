@@ -65,8 +65,8 @@ void WorkerCore::StartStep(Dispatch dispatch) {
   // The same on every attempt, another for every step, also for those that have no ordinal.
   const uint64_t seed = MixSeeds(session_->job_seed, dispatch.ordinal ? MixSeeds(1, *dispatch.ordinal) : MixSeeds(2, step.value()));
   WorkerTransaction::Options options{session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, step.value()), {}};
-  options.on_session_over = [weak, session] {
-    if (const auto core = weak.lock()) core->OnSessionOver(session);
+  options.on_session_over = [weak, session](const absl::Status& why) {
+    if (const auto core = weak.lock()) core->OnSessionOver(session, why);
   };
   const auto transaction = std::make_shared<WorkerTransaction>(std::move(options), executor_, clock_);
   StepCall call{step, dispatch.attempt, dispatch.ordinal, dispatch.function, dispatch.args, dispatch.inputs, seed, dispatch.learning_rate_scale};
@@ -201,8 +201,7 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
     case PsAnswer::kRefused: commit.answer = reply.status(); break;
     case PsAnswer::kSessionOver:
-      EndSession();
-      RegisterIfWanted();
+      SessionOver(reply.status());
       break;
     case PsAnswer::kSendAgain:
       outbox_.Add([this, weak = weak_from_this(), session, step, ps, wait = WaitBefore(reply.status(), commit.backoff)] {

@@ -249,7 +249,7 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
       return;
     }
     case PsAnswer::kSessionOver:
-      if (options_.on_session_over) outbox_.Add(options_.on_session_over);
+      if (options_.on_session_over) outbox_.Add([over = options_.on_session_over, why = reply.status()] { over(why); });
       return;
     case PsAnswer::kRefused: return FailFetch(id, reply.status());
   }

@@ -61,7 +61,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     bool read_only = false;
     bool check_numerics = false;
     uint64_t seed = 0;                          // of the jitter of its waits
-    std::function<void()> on_session_over;      // a ps said so. Called without a lock, perhaps more than once
+    std::function<void(absl::Status)> on_session_over;   // a ps said so, with this. Called without a lock, perhaps more than once
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);

@@ -229,13 +229,19 @@ void WorkerCore::EndSession() {
   if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });
 }
 
-// A parameter server said that this session may not speak any more.
-void WorkerCore::OnSessionOver(const std::weak_ptr<Session>& session) {
+void WorkerCore::OnSessionOver(const std::weak_ptr<Session>& session, const absl::Status& why) {
   CoreLock lock(mu_, outbox_);
   if (session_ == nullptr || session.lock() != session_) return;
+  SessionOver(why);
+  EndIfDrained();
+}
+
+// A parameter server said that this session, or this whole process, may not speak any more.
+void WorkerCore::SessionOver(const absl::Status& why) {
+  const Reason reason = ReasonOf(why);
+  if (IsFinal(reason)) return End(*ExitCodeOf(reason), std::string(why.message()));
   EndSession();
   RegisterIfWanted();
-  EndIfDrained();
 }
 
 void WorkerCore::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
@@ -389,6 +395,7 @@ void WorkerCore::Handle(Ping) {
 WorkerSnapshot WorkerCore::Inspect() const {
   MutexLock lock(mu_);
   WorkerSnapshot snapshot;
+  snapshot.job = known_.job;
   snapshot.epoch = known_.epoch;
   snapshot.reported = reported_;
   if (session_ == nullptr) return snapshot;

@@ -69,6 +69,7 @@ struct WorkerOptions {
 // What a worker is doing, for status pages and tests.
 struct WorkerSnapshot {
   enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kCommitting };
+  JobId job;                             // 0: never attached
   bool attached = false;
   bool silent = false;                   // attached, but the coordinator has not been heard for coordinator_silence
   bool connected = false;                // a Steps stream is open
@@ -168,7 +169,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   absl::Status ApplyFlags(const WorkerAttachRequest& request) DIVVY_REQUIRES(mu_);
   void BeginSession(WorkerAttachRequest request) DIVVY_REQUIRES(mu_);
   void EndSession() DIVVY_REQUIRES(mu_);
-  void OnSessionOver(const std::weak_ptr<Session>& session);
+  void OnSessionOver(const std::weak_ptr<Session>& session, const absl::Status& why);
+  void SessionOver(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void EndIfDrained() DIVVY_REQUIRES(mu_);
   void End(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
   bool Silent() const DIVVY_REQUIRES(mu_);

@@ -854,6 +854,15 @@ TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
   EXPECT_EQ(exits_, std::vector<int>({143}));
 }
 
+TEST_F(WorkerCoreTest, APsOfAnotherJobEndsTheProcessNotOnlyTheSession) {
+  Attach();
+  ps_[1].RefuseCommits({MakeError(Reason::kWrongJob, "ps 1: serves job 2")});
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_EQ(exits_, std::vector<int>{78});
+  EXPECT_TRUE(Reports().empty());
+}
+
 TEST_F(WorkerCoreTest, ADrainWithoutCoordinatorAndPsIsBounded) {
   Attach();
   ps_[1].RefuseCommits(std::vector<absl::Status>(1000, absl::UnavailableError("connection refused")));
