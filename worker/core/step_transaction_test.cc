@@ -184,7 +184,7 @@ class WorkerTransactionTest : public ::testing::Test {
   }
 
   void Make(bool read_only = false, bool check_numerics = false) {
-    WorkerTransaction::Options options{links_, layout_, read_only, check_numerics, 1, [this] { ++sessions_over_; }};
+    WorkerTransaction::Options options{links_, layout_, read_only, check_numerics, 1, [this](const absl::Status&) { ++sessions_over_; }};
     transaction_ = std::make_shared<WorkerTransaction>(std::move(options), executor_, executor_.clock());
   }
 
