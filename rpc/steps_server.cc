@@ -35,7 +35,7 @@ class ServedSteps : public Reactor {
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return FinishOnce(absl::OkStatus());
+    if (!ok) return FinishOnce(absl::CancelledError("the stream ended, or brought bytes that are no frame"));
     watch_->Heard();
     absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
     if (!frame.ok()) return OnNonsense(frame.status());

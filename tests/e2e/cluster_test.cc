@@ -173,7 +173,7 @@ TEST_F(CountingTest, APsThatComesBackEmptyIsToldWithinFiveSeconds) {
   EXPECT_EQ(ExitOf(kChiefTask), 138);
   EXPECT_LT(Now() - restarted, absl::Seconds(5));
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("ps 1"));
-  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("Unavailable"));
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("UNAVAILABLE"));
 }
 
 TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
@@ -183,7 +183,7 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
   Kill(PsTask(1));
   WaitFor(kChiefTask, "ps 1", absl::Seconds(10));
   EXPECT_EQ(ExitOf(kChiefTask), 138);
-  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("Unavailable"));
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("UNAVAILABLE"));
 }
 
 // ---- (f) coordinators
