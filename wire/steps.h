@@ -12,7 +12,7 @@ namespace divvy::wire {
 // As messages.h: pure, thread-safe, total; InvalidArgument with Reason::kInvalid names the field. A frame that is refused came from a faulty sender, who
 // would send it again after a resume: close the stream for good rather than reopen it.
 
-// REQUIRES: a LayoutUpdate has a layout; arguments and values pass CheckTravels (values.h).
+// REQUIRES: a LayoutUpdate has a layout.
 v1::ToWorkerFrame ToProto(const StreamFrame<ToWorker>& frame);
 absl::StatusOr<StreamFrame<ToWorker>> FromProto(const v1::ToWorkerFrame& frame);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "wire/decode.h"
+#include "wire/status.h"
 #include "wire/text.h"
 
 namespace divvy::wire {
@@ -29,6 +30,8 @@ constexpr EnumTable<DType, v1::DType, 9> kDTypes = {{
 }};
 
 bool IsOnCpu(const Tensor& tensor) { return tensor.device().kind == Device::Kind::kCpu; }
+
+// ---- in ---------------------------------------------------------------------------------------------------------------------------------------------
 
 // A bool of another value than 0 and 1 is undefined behaviour to read.
 absl::Status CheckBools(const std::string& content) {
@@ -62,6 +65,12 @@ absl::StatusOr<Nest> DictFromProto(const v1::Value::Dict& from, int depth_left) 
   return Nest(std::move(dict));
 }
 
+absl::StatusOr<Nest> FailedFromProto(const v1::Status& error) {
+  const absl::Status status = FromProto(error);
+  if (status.ok()) return Invalid("", "is OK");
+  return Nest::Failed(status);
+}
+
 template <typename T>
 absl::StatusOr<Nest> Leaf(absl::StatusOr<T> value) {
   RETURN_IF_ERROR(value.status());
@@ -69,7 +78,8 @@ absl::StatusOr<Nest> Leaf(absl::StatusOr<T> value) {
 }
 
 absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left) {
-  if (depth_left == 0) return Invalid("", absl::StrCat("is more than ", kMaxNestDepth, " deep"));
+  // An error may lie one deeper: it says that what was there is too deep.
+  if (depth_left == 0 && !value.has_error()) return Invalid("", absl::StrCat("is more than ", kMaxNestDepth, " deep"));
   switch (value.kind_case()) {
     case v1::Value::kTensor: return Leaf(In("tensor", FromProto(value.tensor())));
     case v1::Value::kText: return Nest(value.text());
@@ -77,15 +87,28 @@ absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left) {
     case v1::Value::kHandle: return Nest(PerWorkerHandle{value.handle()});
     case v1::Value::kList: return ListFromProto(value.list(), depth_left - 1);
     case v1::Value::kDict: return DictFromProto(value.dict(), depth_left - 1);
+    case v1::Value::kError: return In("error", FailedFromProto(value.error()));
     case v1::Value::KIND_NOT_SET: break;
   }
   return Invalid("", "has no kind, or one of a newer protocol");
 }
 
-void SlicesToProto(const IndexedSlices& slices, v1::Value::IndexedSlices& out) {
-  *out.mutable_ids() = ToProto(slices.ids);
-  *out.mutable_rows() = ToProto(slices.rows);
-  out.set_num_rows(slices.num_rows);
+// ---- out --------------------------------------------------------------------------------------------------------------------------------------------
+
+void ErrorToProto(const absl::Status& error, v1::Value& out) { *out.mutable_error() = ToProto(error); }
+
+void CannotTravel(absl::string_view why, v1::Value& out) { ErrorToProto(absl::InvalidArgumentError(absl::StrCat("a value cannot travel: ", why)), out); }
+
+void TensorToProto(const Tensor& tensor, v1::Value& out) {
+  if (!IsOnCpu(tensor)) return CannotTravel(absl::StrCat("a tensor is on ", tensor.device().ToString(), ". Use To(Device()) first"), out);
+  *out.mutable_tensor() = ToProto(tensor);
+}
+
+void SlicesToProto(const IndexedSlices& slices, v1::Value& out) {
+  if (!IsOnCpu(slices.ids) || !IsOnCpu(slices.rows)) return CannotTravel("indexed slices are not on the CPU. Use To(Device()) first", out);
+  *out.mutable_slices()->mutable_ids() = ToProto(slices.ids);
+  *out.mutable_slices()->mutable_rows() = ToProto(slices.rows);
+  out.mutable_slices()->set_num_rows(slices.num_rows);
 }
 
 void NestToProto(const Nest& nest, int depth_left, v1::Value& out);
@@ -95,55 +118,24 @@ void ListToProto(const Nest::List& list, int depth_left, v1::Value::List& out) {
 }
 
 void DictToProto(const Nest::Dict& dict, int depth_left, v1::Value& out) {
-  v1::Value::Dict& encoded = *out.mutable_dict();
-  for (const auto& [key, child] : dict) {
-    if (!IsUtf8(key)) return out.clear_dict();   // it would spoil the whole message
-    NestToProto(child, depth_left, (*encoded.mutable_entries())[key]);
-  }
+  // One such key would spoil the whole message.
+  const auto bad = std::find_if(dict.begin(), dict.end(), [](const auto& entry) { return !IsUtf8(entry.first); });
+  if (bad != dict.end()) return CannotTravel(absl::StrCat("the key \"", Escaped(bad->first, kMaxNameBytes), "\" is not UTF-8. Rename it"), out);
+  auto& entries = *out.mutable_dict()->mutable_entries();
+  for (const auto& [key, child] : dict) NestToProto(child, depth_left, entries[key]);
 }
 
 void NestToProto(const Nest& nest, int depth_left, v1::Value& out) {
-  if (depth_left == 0) return;
+  if (depth_left == 0) return CannotTravel(absl::StrCat("it has more than ", kMaxNestDepth, " lists and dicts within each other. Make it flatter"), out);
   switch (nest.kind()) {
-    case Nest::Kind::kFailed: return;
-    case Nest::Kind::kTensor: *out.mutable_tensor() = ToProto(*nest.tensor()); return;
-    case Nest::Kind::kIndexedSlices: return SlicesToProto(*nest.indexed_slices(), *out.mutable_slices());
+    case Nest::Kind::kFailed: return ErrorToProto(nest.status(), out);
+    case Nest::Kind::kTensor: return TensorToProto(*nest.tensor(), out);
+    case Nest::Kind::kIndexedSlices: return SlicesToProto(*nest.indexed_slices(), out);
     case Nest::Kind::kText: out.set_text(*nest.text()); return;
     case Nest::Kind::kHandle: out.set_handle(nest.handle()->id); return;
     case Nest::Kind::kList: return ListToProto(*nest.list(), depth_left - 1, *out.mutable_list());
     case Nest::Kind::kDict: return DictToProto(*nest.dict(), depth_left - 1, out);
   }
-}
-
-absl::Status CheckTensorTravels(const Tensor& tensor) {
-  if (IsOnCpu(tensor)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a tensor on ", tensor.device().ToString(), " cannot travel: use To(Device()) first"));
-}
-
-absl::Status CheckNestTravels(const Nest& nest, int depth_left);
-
-absl::Status CheckDictTravels(const Nest::Dict& dict, int depth_left) {
-  for (const auto& [key, child] : dict) {
-    if (!IsUtf8(key)) return absl::InvalidArgumentError(absl::StrCat("the key \"", Escaped(key), "\" is not UTF-8; rename it"));
-    RETURN_IF_ERROR(CheckNestTravels(child, depth_left));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckNestTravels(const Nest& nest, int depth_left) {
-  RETURN_IF_ERROR(nest.status());
-  if (depth_left == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the value has more than ", kMaxNestDepth, " lists and dicts within each other; make it flatter"));
-  }
-  if (nest.kind() == Nest::Kind::kTensor) return CheckTensorTravels(*nest.tensor());
-  if (nest.kind() == Nest::Kind::kIndexedSlices) {
-    RETURN_IF_ERROR(CheckTensorTravels(nest.indexed_slices()->ids));
-    return CheckTensorTravels(nest.indexed_slices()->rows);
-  }
-  if (nest.dict() != nullptr) return CheckDictTravels(*nest.dict(), depth_left - 1);
-  if (nest.list() == nullptr) return absl::OkStatus();
-  for (const Nest& child : *nest.list()) RETURN_IF_ERROR(CheckNestTravels(child, depth_left - 1));
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -166,7 +158,7 @@ v1::TensorValue ToProto(const Tensor& tensor) {
   v1::TensorValue out;
   out.set_dtype(ToProto(tensor.dtype()));
   ToProto(tensor.shape(), out.mutable_shape());
-  if (tensor.size_bytes() > 0 && IsOnCpu(tensor)) out.set_content(tensor.data(), tensor.size_bytes());
+  if (tensor.size_bytes() > 0) out.set_content(tensor.data(), tensor.size_bytes());
   return out;
 }
 
@@ -182,8 +174,6 @@ absl::StatusOr<Tensor> FromProto(const v1::TensorValue& tensor) {
   if (bytes > 0) std::memcpy(out.fresh_data<char>(), tensor.content().data(), bytes);
   return out;
 }
-
-absl::Status CheckTravels(const Nest& nest) { return CheckNestTravels(nest, kMaxNestDepth); }
 
 void ToProto(const Nest& nest, v1::Value* out) {
   out->Clear();

@@ -22,17 +22,15 @@ absl::StatusOr<DType> FromProto(v1::DType dtype);
 void ToProto(const Shape& shape, google::protobuf::RepeatedField<int64_t>* out);
 absl::StatusOr<Shape> ShapeFromProto(const google::protobuf::RepeatedField<int64_t>& dims, DType dtype);
 
-// REQUIRES: on the CPU. (One that is not goes out without its bytes and is refused by the receiver.)
+// REQUIRES: on the CPU.
 v1::TensorValue ToProto(const Tensor& tensor);
 absl::StatusOr<Tensor> FromProto(const v1::TensorValue& tensor);
 
 // Lists and dicts within each other; a leaf by itself is 1 deep. protobuf parses 100 messages within each other, and a dict takes three of them.
 constexpr int kMaxNestDepth = 24;
 
-// Whether the value can travel: what a sender asks before it sends. InvalidArgument, for the value's author: it failed, is deeper than kMaxNestDepth, has
-// a key that is no UTF-8, or a tensor that is not on the CPU.
-absl::Status CheckTravels(const Nest& nest);
-// Total: the part that cannot travel is sent as nothing, which the receiver refuses.
+// Total: what has failed travels as its error. So does, with InvalidArgument for the value's author, what cannot travel: a list or dict beyond kMaxNestDepth,
+// a dict with a key that is no UTF-8, a tensor that is not on the CPU. It arrives as a failed Nest, and a step that is given it fails with that error.
 void ToProto(const Nest& nest, v1::Value* out);
 absl::StatusOr<Nest> FromProto(const v1::Value& value);
 

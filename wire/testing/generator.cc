@@ -78,12 +78,13 @@ void Generator::Fill(Tensor& out) {
 }
 
 Nest Generator::MakeNest(int depth) {
-  switch (Below(depth > 0 ? 6 : 4)) {
+  switch (Below(depth > 0 ? 7 : 5)) {
     case 0: return Nest(Make<Tensor>());
     case 1: return Nest(Chance() ? Text(100) : std::string("\0\xff\x01 bytes", 9));
     case 2: return Nest(PerWorkerHandle{Number()});
     case 3: return Nest(IndexedSlices{Tensor::Vector<int64_t>({2, 0, 2}), *Tensor::Zeros(DType::kFloat32, {3, 2}), 3 + static_cast<int64_t>(Below(9))});
-    case 4: {
+    case 4: return Nest::Failed(absl::NotFoundError(Text(100)));
+    case 5: {
       Nest::List list;
       for (uint64_t i = Below(4); i > 0; --i) list.push_back(MakeNest(depth - 1));
       return Nest(std::move(list));
