@@ -52,9 +52,10 @@ std::vector<std::string> MethodsOf(absl::string_view role) {
 
 TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   using Calls = std::vector<std::string>;
-  EXPECT_EQ(MethodsOf("chief"), (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load", "ParameterServer.Sync",
-                                       "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown", "ParameterServerData.Pull",
-                                       "ParameterServerData.Commit", "Admin.GetStatus"}));
+  EXPECT_EQ(MethodsOf("chief"),
+            (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load", "ParameterServer.Sync",
+                   "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown", "ParameterServerData.Pull",
+                   "ParameterServerData.Commit", "Admin.GetStatus"}));
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
   EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus"}));
@@ -80,7 +81,8 @@ TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
 
 TEST(PlaintextTest, IsForLoopbackAlone) {
   for (const char* here : {"localhost:1", "127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "unix:/tmp/x"}) EXPECT_TRUE(IsLoopback(here)) << here;
-  for (const char* there : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ps-0:1", "localhost.example.com:1", "127.example.com:1", "127.0.0.1.example.com:1", ":80", ""}) {
+  for (const char* there :
+       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ps-0:1", "localhost.example.com:1", "127.example.com:1", "127.0.0.1.example.com:1", ":80", ""}) {
     EXPECT_FALSE(IsLoopback(there)) << there;
   }
 }
@@ -90,7 +92,8 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
   const absl::Status refused = CheckPlaintext({"127.0.0.1:1", "ps-0:2", "10.0.0.7:3"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
-            "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)");
+            "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
+            "some)");
 }
 
 // ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------

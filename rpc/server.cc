@@ -90,6 +90,8 @@ absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& o
   grpc::ServerBuilder builder;
   Configure(small, builder);
   builder.AddListeningPort(options.health_address, grpc::InsecureServerCredentials(), &listening.port);
+  listening.fallback = std::make_unique<grpc::CallbackGenericService>();   // answers UNIMPLEMENTED; without any service of ours the health service has no thread
+  builder.RegisterCallbackGenericService(listening.fallback.get());
   GrpcErrors errors;
   listening.server = builder.BuildAndStart();
   if (listening.server == nullptr || listening.port == 0) return CannotListen(options.health_address, errors);
@@ -104,20 +106,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 }
 
 Server::Server(Listening main, Listening health, GenericServiceHook* hook)
-    : server_(std::move(main.server)), health_(std::move(health.server)), port_(main.port), health_port_(health.port), hook_(hook) {
+    : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
   SetServing(false);
 }
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 void Server::SetServing(bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(serving);
-  if (health_ != nullptr) health_->GetHealthCheckService()->SetServingStatus(serving);
+  main_.server->GetHealthCheckService()->SetServingStatus(serving);
+  if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(serving);
 }
 
 void Server::SetServing(const std::string& service, bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(service, serving);
-  if (health_ != nullptr) health_->GetHealthCheckService()->SetServingStatus(service, serving);
+  main_.server->GetHealthCheckService()->SetServingStatus(service, serving);
+  if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(service, serving);
 }
 
 void Server::Shutdown(absl::Duration grace) {
@@ -126,9 +128,9 @@ void Server::Shutdown(absl::Duration grace) {
     if (std::exchange(shut_down_, true)) return;
   }
   SetServing(false);
-  server_->Shutdown(GrpcDeadline(grace));
+  main_.server->Shutdown(GrpcDeadline(grace));
   if (hook_ != nullptr) hook_->Shutdown();
-  if (health_ != nullptr) health_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
+  if (health_.server != nullptr) health_.server->Shutdown(GrpcDeadline(absl::ZeroDuration()));
 }
 
 }  // namespace divvy

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "rpc/credentials.h"
@@ -50,8 +51,8 @@ class Server {
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
   ~Server();   // Shutdown(no time)
 
-  int port() const { return port_; }
-  int health_port() const { return health_port_; }   // 0: no health address
+  int port() const { return main_.port; }
+  int health_port() const { return health_.port; }   // 0: no health address
   // What the health service says of the whole task ("") and of every service named so far; not serving at first.
   void SetServing(bool serving);
   // The same of one service, "divvy.v1.ParameterServer".
@@ -61,6 +62,7 @@ class Server {
 
  private:
   struct Listening {
+    std::unique_ptr<grpc::CallbackGenericService> fallback;   // outlives the server
     std::unique_ptr<grpc::Server> server;
     int port = 0;
   };
@@ -68,8 +70,7 @@ class Server {
   static absl::StatusOr<Listening> ListenForProbes(const ServerOptions& options);
   Server(Listening main, Listening health, GenericServiceHook* hook);
 
-  const std::unique_ptr<grpc::Server> server_, health_;   // health_ may be null
-  const int port_, health_port_;
+  const Listening main_, health_;   // health_ may be none
   GenericServiceHook* const hook_;
   Mutex mu_;
   bool shut_down_ DIVVY_GUARDED_BY(mu_) = false;

@@ -91,6 +91,10 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   }
 
   void OnBegunTooLate() {
+    {
+      MutexLock lock(mu_);
+      ended_ = true;
+    }
     order_.Post([self = std::move(self_)] { self->TellBroken(); });
   }
 

@@ -1,0 +1,600 @@
+// Control calls, Steps streams and the server they come to, over loopback without TLS (security_test.cc has TLS).
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/late.h"
+#include "base/mutex.h"
+#include "cluster/error.h"
+#include "gmock/gmock.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+#include "proto/divvy.grpc.pb.h"
+#include "proto/health.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/coordinator_client.h"
+#include "rpc/server.h"
+#include "rpc/steps_client.h"
+#include "rpc/steps_server.h"
+#include "rpc/unary_handler.h"
+#include "rpc/worker_client.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Health = grpc::health::v1::HealthCheckResponse;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);   // for what must happen
+
+// What happened, in order.
+class Events {
+ public:
+  void Add(std::string event) {
+    MutexLock lock(mu_);
+    all_.push_back(std::move(event));
+    more_.NotifyAll();
+  }
+  // Blocks until there are so many, and returns them; what there is after kPatience.
+  std::vector<std::string> Await(size_t count) {
+    MutexLock lock(mu_);
+    more_.WaitFor(mu_, kPatience, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return all_.size() >= count; });
+    return all_;
+  }
+  std::vector<std::string> now() { return Await(0); }
+
+ private:
+  Mutex mu_;
+  CondVar more_;
+  std::vector<std::string> all_ DIVVY_GUARDED_BY(mu_);
+};
+
+// A value that comes once.
+template <typename T>
+class Promise {
+ public:
+  void Set(T value) {
+    MutexLock lock(mu_);
+    ASSERT_FALSE(value_.has_value()) << "a second answer";
+    value_ = std::move(value);
+    came_.NotifyAll();
+  }
+  T Get() {
+    MutexLock lock(mu_);
+    came_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return value_.has_value(); });
+    return *value_;
+  }
+  bool has_value() {
+    MutexLock lock(mu_);
+    return value_.has_value();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar came_;
+  std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
+};
+
+// ---- the tasks' cores --------------------------------------------------------------------------------------------------------------------------------------
+
+// Answers as it was told, or keeps the call open.
+class FakeCoordinator {
+ public:
+  void Register(RegisterRequest request, Callback<RegisterReply> done) {
+    const std::optional<absl::StatusOr<RegisterReply>> answer = AnswerOrKeep(done);
+    events.Add(absl::StrCat("Register ", request.index));
+    if (answer) done(*answer);
+  }
+  void AnswerWith(absl::StatusOr<RegisterReply> answer) {
+    MutexLock lock(mu_);
+    answer_ = std::move(answer);
+  }
+  // The call that is open.
+  Callback<RegisterReply> Take() {
+    events.Await(1);
+    MutexLock lock(mu_);
+    return std::exchange(open_, nullptr);
+  }
+
+  Events events;
+
+ private:
+  std::optional<absl::StatusOr<RegisterReply>> AnswerOrKeep(const Callback<RegisterReply>& done) {
+    MutexLock lock(mu_);
+    if (!answer_) open_ = done;
+    return answer_;
+  }
+
+  Mutex mu_;
+  std::optional<absl::StatusOr<RegisterReply>> answer_ DIVVY_GUARDED_BY(mu_);
+  Callback<RegisterReply> open_ DIVVY_GUARDED_BY(mu_);
+};
+
+class CoordinatorService : public v1::Coordinator::CallbackService {
+ public:
+  explicit CoordinatorService(const Late<FakeCoordinator>& core) : core_(core) {}
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) override {
+    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request, *reply);
+  }
+
+ private:
+  const Late<FakeCoordinator>& core_;
+};
+
+template <typename Message>
+std::string Text(const StreamFrame<Message>& frame) {
+  return absl::StrCat("frame ", frame.session.value(), frame.resume ? " resume" : "", " ", frame.number);
+}
+
+template <typename In>
+class Listener : public StreamListener<In> {
+ public:
+  explicit Listener(Events& events) : events_(events) {}
+  void OnFrame(StreamFrame<In> frame) override { events_.Add(Text(frame)); }
+  void OnBroken() override { events_.Add("broken"); }
+
+ private:
+  Events& events_;
+};
+
+class FakeWorker : public StepsAcceptor {
+ public:
+  std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override {
+    connections.Set(std::move(connection));
+    return std::make_shared<Listener<ToWorker>>(events);
+  }
+
+  Events events;
+  Promise<std::shared_ptr<StreamConnection<FromWorker>>> connections;   // the one
+};
+
+class WorkerService : public v1::Worker::CallbackService {
+ public:
+  WorkerService(const Late<FakeWorker>& core, Executor& executor) : core_(core), executor_(executor) {}
+  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(grpc::CallbackServerContext* context) override {
+    if (silence) return ServeSteps(executor_, core_.Get(), *silence);
+    return HandleSteps(*context, executor_, core_);
+  }
+
+  std::optional<absl::Duration> silence;
+
+ private:
+  const Late<FakeWorker>& core_;
+  Executor& executor_;
+};
+
+RegisterRequest RegisterWorker(int index) {
+  RegisterRequest request;
+  request.job = JobName::kWorker;
+  request.index = index;
+  request.incarnation = Incarnation(5);
+  request.address = "localhost:1";
+  return request;
+}
+
+ServerOptions OnLoopback() {
+  ServerOptions options;
+  options.address = "127.0.0.1:0";
+  return options;
+}
+
+// A server with both services, and what a client needs.
+class ControlTest : public testing::Test {
+ protected:
+  ControlTest() : executor_(2), open_(std::make_shared<OpenCalls>()), coordinator_(coordinator_core_), worker_(worker_core_, executor_) {
+    coordinator_core_.Set(coordinator());
+    worker_core_.Set(worker());
+  }
+  // As the tasks end: the client's calls, the server, then what both use.
+  ~ControlTest() override {
+    open_->CancelAndWait();
+    server_ = nullptr;
+    executor_.Stop();
+  }
+
+  void Serve(const ServerOptions& options = OnLoopback()) {
+    auto server = Server::Start(options, {&coordinator_, &worker_}, nullptr);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::shared_ptr<FakeCoordinator> coordinator() const { return fake_coordinator_; }
+  std::shared_ptr<FakeWorker> worker() const { return fake_worker_; }
+  std::string address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
+  std::shared_ptr<grpc::Channel> Channel() const { return MakeChannel(address(), grpc::InsecureChannelCredentials()); }
+  CallEnvironment Environment() { return {executor_, open_, address()}; }
+
+  using Answer = Promise<absl::StatusOr<RegisterReply>>;
+  // Kept until the test ends: answers come to it.
+  Answer& Register(int index = 0) {
+    answers_.push_back(std::make_unique<Answer>());
+    Answer& answer = *answers_.back();
+    const auto client = MakeCoordinatorClient(Environment(), Channel());
+    client->Register(RegisterWorker(index), [&answer](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+    return answer;
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(absl::Duration silence = kStreamSilence) {
+    return OpenStepsStream(Environment(), v1::Worker::NewStub(Channel()), std::make_shared<Listener<FromWorker>>(events_), silence);
+  }
+
+  ThreadPoolExecutor executor_;
+  const std::shared_ptr<OpenCalls> open_;
+  const std::shared_ptr<FakeCoordinator> fake_coordinator_ = std::make_shared<FakeCoordinator>();
+  const std::shared_ptr<FakeWorker> fake_worker_ = std::make_shared<FakeWorker>();
+  Late<FakeCoordinator> coordinator_core_;
+  Late<FakeWorker> worker_core_;
+  CoordinatorService coordinator_;
+  WorkerService worker_;
+  std::unique_ptr<Server> server_;
+  std::vector<std::unique_ptr<Answer>> answers_;
+  Events events_;   // of the client's end of Steps
+};
+
+// ---- unary calls -------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(ControlTest, TheCoresReplyArrives) {
+  Serve();
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), 78});
+  const absl::StatusOr<RegisterReply> reply = Register(4).Get();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->job, JobId(7));
+  EXPECT_EQ(reply->epoch, Epoch(3));
+  EXPECT_EQ(reply->over, 78);
+  EXPECT_THAT(coordinator()->events.now(), ElementsAre("Register 4"));
+}
+
+TEST_F(ControlTest, ARefusalKeepsItsDetailAndItsText) {
+  Serve();
+  ErrorDetail detail;
+  detail.reason = Reason::kStaleEpoch;
+  detail.job = JobName::kChief;
+  detail.epoch = Epoch(12);
+  coordinator()->AnswerWith(MakeError(detail, "an older epoch"));
+  const absl::Status status = Register().Get().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), "an older epoch");
+  EXPECT_EQ(DetailOf(status).reason, Reason::kStaleEpoch);
+  EXPECT_EQ(DetailOf(status).epoch, Epoch(12));
+}
+
+TEST_F(ControlTest, ARefusalWithAVeryLongTextIsCutNotLost) {
+  Serve();
+  coordinator()->AnswerWith(MakeError(Reason::kJobOver, std::string(100'000, '%')));
+  const absl::Status status = Register().Get().status();
+  EXPECT_EQ(ReasonOf(status), Reason::kJobOver) << status;
+  EXPECT_GT(status.message().size(), 1'000u);
+  EXPECT_LE(status.message().size(), 8'192u);
+}
+
+TEST_F(ControlTest, ACallBeforeTheCoreIsThereIsNotReady) {
+  coordinator_core_.Set(nullptr);
+  Serve();
+  EXPECT_EQ(ReasonOf(Register().Get().status()), Reason::kNotReady);
+}
+
+TEST_F(ControlTest, ACallWithoutADeadlineIsInvalid) {
+  Serve();
+  grpc::ClientContext context;
+  v1::RegisterReply reply;
+  const grpc::Status status = v1::Coordinator::NewStub(Channel())->Register(&context, wire::ToProto(RegisterWorker(0)), &reply);
+  EXPECT_EQ(ReasonOf(FromGrpc(status, "")), Reason::kInvalid) << status.error_message();
+  EXPECT_EQ(status.error_message(), "the call has no deadline: set one");
+  EXPECT_THAT(coordinator()->events.now(), ElementsAre());
+}
+
+TEST_F(ControlTest, ARequestThatMakesNoSenseIsInvalidAndNeverReachesTheCore) {
+  Serve();
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  v1::RegisterReply reply;
+  const grpc::Status status = v1::Coordinator::NewStub(Channel())->Register(&context, v1::RegisterRequest(), &reply);
+  EXPECT_EQ(ReasonOf(FromGrpc(status, "")), Reason::kInvalid) << status.error_message();
+  EXPECT_THAT(coordinator()->events.now(), ElementsAre());
+}
+
+TEST_F(ControlTest, ACallThatTheCoreDropsIsUnavailable) {
+  Serve();
+  Answer& answer = Register();
+  coordinator()->Take();   // and lets it go
+  EXPECT_EQ(answer.Get().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ControlTest, ADeadlineThatPassesNamesTheTaskAndALateAnswerHarmsNobody) {
+  Serve();
+  Answer answer;
+  const std::shared_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(Channel());
+  CallUnary(Environment(), stub, &v1::Coordinator::StubInterface::async_interface::Register, RegisterWorker(0), absl::Milliseconds(300),
+            Callback<RegisterReply>([&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); }));
+  const Callback<RegisterReply> late = coordinator()->Take();
+  EXPECT_EQ(answer.Get().status(), absl::DeadlineExceededError(absl::StrCat(address(), " has not answered in time")));
+  late(RegisterReply());
+}
+
+TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
+  Serve();
+  const std::string gone = address();
+  const auto client = MakeCoordinatorClient(Environment(), Channel());
+  server_ = nullptr;
+  Answer answer;
+  client->Register(RegisterWorker(0), [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+  EXPECT_EQ(answer.Get().status(), absl::UnavailableError(absl::StrCat("cannot reach ", gone, ": connection refused: nothing listens there")));
+}
+
+TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {
+  Serve();
+  Answer& answer = Register();   // the client is gone when it returns
+  EXPECT_FALSE(answer.has_value());
+  coordinator()->Take()(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(answer.Get().ok());
+}
+
+TEST_F(ControlTest, ClosingCancelsWhatIsOpenAndWhatComesAfter) {
+  Serve();
+  Answer& open = Register();
+  const Callback<RegisterReply> late = coordinator()->Take();
+  open_->CancelAndWait();
+  EXPECT_EQ(open.Get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Register().Get().status().code(), absl::StatusCode::kCancelled);
+  late(RegisterReply());
+}
+
+// ---- the server --------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(ControlTest, APortThatIsInUseIsSaidInOneLine) {
+  Serve();
+  ServerOptions options = OnLoopback();
+  options.address = address();
+  CoordinatorService second(coordinator_core_);
+  const absl::Status status = Server::Start(options, {&second}, nullptr).status();
+  EXPECT_EQ(status, absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address(), ": the port is in use: another process listens there")));
+}
+
+TEST_F(ControlTest, APortCanBeTakenAgainAtOnce) {
+  Serve();
+  ServerOptions options = OnLoopback();
+  options.address = address();
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(Register().Get().ok());
+  server_ = nullptr;
+  Serve(options);
+  EXPECT_TRUE(Register().Get().ok());
+}
+
+TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
+  ServerOptions options;
+  options.address = "nowhere";
+  options.health_address = "8080";
+  options.memory_bytes = 5;
+  options.max_message_bytes = int64_t{1} << 40;
+  const std::string text(options.Validate().message());
+  EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
+  EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
+  EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 1 MiB"));
+  EXPECT_THAT(text, HasSubstr("--max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
+}
+
+// The service's word on `service`; nullopt: it does not know it.
+std::optional<Health::ServingStatus> HealthOf(int port, const std::string& service) {
+  const auto channel = MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  Health response;
+  const grpc::Status status = grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
+  if (!status.ok()) return std::nullopt;
+  return response.status();
+}
+
+TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
+  Serve();
+  EXPECT_EQ(HealthOf(server_->port(), ""), Health::NOT_SERVING);
+  server_->SetServing(true);
+  EXPECT_EQ(HealthOf(server_->port(), ""), Health::SERVING);
+  server_->SetServing("divvy.v1.ParameterServer", false);
+  EXPECT_EQ(HealthOf(server_->port(), "divvy.v1.ParameterServer"), Health::NOT_SERVING);
+  EXPECT_EQ(HealthOf(server_->port(), "unheard.of"), std::nullopt);
+}
+
+TEST_F(ControlTest, AHealthPortAnswersProbesAndNothingElse) {
+  ServerOptions options = OnLoopback();
+  options.health_address = "127.0.0.1:0";
+  Serve(options);
+  server_->SetServing(true);
+  EXPECT_EQ(HealthOf(server_->health_port(), ""), Health::SERVING);
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  v1::RegisterReply reply;
+  const auto channel = MakeChannel(absl::StrCat("127.0.0.1:", server_->health_port()), grpc::InsecureChannelCredentials());
+  const grpc::Status status = v1::Coordinator::NewStub(channel)->Register(&context, wire::ToProto(RegisterWorker(0)), &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(ControlTest, ADrainLetsTheCallsUnderWayEnd) {
+  Serve();
+  Answer& answer = Register();
+  const Callback<RegisterReply> done = coordinator()->Take();
+  Promise<bool> drained;
+  executor_.PostBlocking("drain", [&] {
+    server_->Shutdown(kPatience);
+    drained.Set(true);
+  });
+  EXPECT_FALSE(drained.has_value());
+  done(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(answer.Get().ok());
+  EXPECT_TRUE(drained.Get());
+}
+
+// The core's answer comes only after the client has been told.
+TEST_F(ControlTest, ADrainCancelsWhatTakesTooLong) {
+  Serve();
+  Answer& answer = Register();
+  const Callback<RegisterReply> done = coordinator()->Take();
+  executor_.PostBlocking("answer", [&answer, done] {
+    EXPECT_FALSE(answer.Get().ok());
+    done(RegisterReply());
+  });
+  server_->Shutdown(absl::ZeroDuration());
+}
+
+// Sends `mib` MiB as the request of `method`, from one slice of memory.
+grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, int mib) {
+  const grpc::Slice slice(std::string(1 << 20, 'x'));
+  const std::vector<grpc::Slice> slices(static_cast<size_t>(mib), slice);
+  const grpc::ByteBuffer request(slices.data(), slices.size());
+  grpc::ByteBuffer reply;
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  Promise<grpc::Status> ended;
+  grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register", grpc::StubOptions(), &request, &reply,
+                                       [&](grpc::Status status) { ended.Set(std::move(status)); });
+  return ended.Get();
+}
+
+TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
+  ServerOptions options = OnLoopback();
+  options.max_message_bytes = 1 << 20;
+  Serve(options);
+  EXPECT_EQ(SendRaw(Channel(), 2).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(Register().Get().ok());
+}
+
+// The message limit alone would let all of it in first.
+TEST_F(ControlTest, AMessageAboveTheMemoryOfTheServerIsRefusedAndTheServerServesOn) {
+  ServerOptions options = OnLoopback();
+  options.memory_bytes = 8 << 20;
+  options.max_message_bytes = 256 << 20;
+  Serve(options);
+  EXPECT_EQ(SendRaw(Channel(), 200).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(Register().Get().ok());
+  EXPECT_THAT(coordinator()->events.now(), ElementsAre("Register 0"));
+}
+
+// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------------
+
+StreamFrame<ToWorker> PingFrame(uint64_t number) { return {SessionId(1), false, 0, number, ToWorker(Ping{})}; }
+StreamFrame<FromWorker> PongFrame(uint64_t number) { return {SessionId(1), false, 0, number, FromWorker(Pong{})}; }
+
+TEST_F(ControlTest, FramesArriveInOrderBothWays) {
+  Serve();
+  const auto connection = OpenSteps();
+  std::vector<std::string> wanted;
+  for (uint64_t i = 1; i <= 200; ++i) {
+    connection->Send(PingFrame(i));
+    wanted.push_back(absl::StrCat("frame 1 ", i));
+  }
+  EXPECT_EQ(worker()->events.Await(200), wanted);
+  const auto back = worker()->connections.Get();
+  for (uint64_t i = 1; i <= 200; ++i) back->Send(PongFrame(i));
+  EXPECT_EQ(events_.Await(200), wanted);
+}
+
+TEST_F(ControlTest, WhenTheCoordinatorClosesTheWorkerSeesItOnceAndTheCoordinatorNothing) {
+  Serve();
+  const auto connection = OpenSteps();
+  connection->Send(PingFrame(1));
+  EXPECT_THAT(worker()->events.Await(1), ElementsAre("frame 1 1"));
+  connection->Close();
+  EXPECT_THAT(worker()->events.Await(2), ElementsAre("frame 1 1", "broken"));
+  worker()->connections.Get()->Send(PongFrame(1));   // into the void
+  open_->CancelAndWait();
+  EXPECT_THAT(events_.now(), ElementsAre());
+}
+
+TEST_F(ControlTest, AConnectionThatIsLetGoIsClosed) {
+  Serve();
+  auto connection = OpenSteps();
+  connection->Send(PingFrame(1));
+  worker()->events.Await(1);
+  connection = nullptr;
+  EXPECT_THAT(worker()->events.Await(2), ElementsAre("frame 1 1", "broken"));
+}
+
+TEST_F(ControlTest, WhenTheWorkerClosesTheCoordinatorSeesItOnceAndTheWorkerNothing) {
+  Serve();
+  const auto connection = OpenSteps();
+  connection->Send(PingFrame(1));
+  worker()->events.Await(1);
+  worker()->connections.Get()->Send(PongFrame(1));
+  EXPECT_THAT(events_.Await(1), ElementsAre("frame 1 1"));
+  worker()->connections.Get()->Close();
+  EXPECT_THAT(events_.Await(2), ElementsAre("frame 1 1", "broken"));
+  connection->Send(PingFrame(2));   // into the void
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(worker()->events.now(), ElementsAre("frame 1 1"));
+}
+
+TEST_F(ControlTest, AServerThatEndsBreaksItsStreamsOnBothSides) {
+  Serve();
+  const auto connection = OpenSteps();
+  connection->Send(PingFrame(1));
+  worker()->events.Await(1);
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+  EXPECT_THAT(worker()->events.Await(2), ElementsAre("frame 1 1", "broken"));
+}
+
+TEST_F(ControlTest, AStreamToNobodyIsBroken) {
+  Serve();
+  const auto channel = Channel();
+  server_->Shutdown(absl::ZeroDuration());
+  const auto connection = OpenStepsStream(Environment(), v1::Worker::NewStub(channel), std::make_shared<Listener<FromWorker>>(events_));
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+}
+
+TEST_F(ControlTest, AStreamToATaskThatIsStartingIsBroken) {
+  worker_core_.Set(nullptr);
+  Serve();
+  const auto connection = OpenSteps();
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+}
+
+TEST_F(ControlTest, AStreamOfAClosedClientIsBroken) {
+  Serve();
+  open_->CancelAndWait();
+  const auto connection = OpenSteps();
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+  connection->Send(PingFrame(1));
+  connection->Close();
+}
+
+TEST_F(ControlTest, ASilentWorkerBreaksTheStream) {
+  Serve();
+  const auto connection = OpenSteps(absl::Milliseconds(200));
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+  worker()->connections.Get();
+  EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
+}
+
+TEST_F(ControlTest, ASilentCoordinatorBreaksTheStream) {
+  worker_.silence = absl::Milliseconds(200);
+  Serve();
+  const auto connection = OpenSteps();
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
+  EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
+}
+
+TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
+  Serve();
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  const auto stub = v1::Worker::NewStub(Channel());
+  const auto stream = stub->Steps(&context);
+  v1::ToWorkerFrame frame;
+  frame.mutable_dispatch();   // of no step
+  stream->Write(frame);
+  v1::FromWorkerFrame answer;
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_EQ(ReasonOf(FromGrpc(stream->Finish(), "")), Reason::kInvalid);
+  EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
+}
+
+}  // namespace
+}  // namespace divvy
