@@ -7,7 +7,8 @@
 namespace divvy {
 
 DataCall::DataCall(const Host& host)
-    : host_(host),
+    : presence_(host.calls),
+      host_(host),
       stream_(&context_),
       accepted_{this, &DataCall::OnAccepted},
       read_{this, &DataCall::OnRead},

@@ -13,6 +13,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "rpc/data_buffers.h"
 #include "rpc/silence_watch.h"
+#include "rpc/visitors.h"
 
 namespace divvy {
 
@@ -38,7 +39,8 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
  public:
   struct Host {
     grpc::AsyncGenericService& service;
-    grpc::ServerCompletionQueue& queue;
+    grpc::ServerCompletionQueue& queue;   // not shut down before its calls have left: they end by operations on it
+    Visitors& calls;
     Executor& executor;
     absl::Duration silence;
     std::function<void()> accept_next;                                                                       // the call has been taken: another may come
@@ -50,7 +52,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
     void (DataCall::*happened)(bool ok);
   };
 
-  // Waits for the next call of the server. REQUIRES: the host lives until its completion queue is drained.
+  // Waits for the next call of the server. REQUIRES: the host lives until its calls have left.
   static void Accept(const Host& host);
   // A tag came out of the completion queue.
   static void Happened(void* tag, bool ok);
@@ -64,6 +66,13 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void End(const absl::Status& status);
 
  private:
+  // Counts the call as long as anything of it is there.
+  struct Presence {
+    explicit Presence(Visitors& calls) : calls(calls) { calls.Enter(); }
+    ~Presence() { calls.Leave(); }
+    Visitors& calls;
+  };
+
   explicit DataCall(const Host& host);
   void OnAccepted(bool ok);
   void OnRead(bool ok);
@@ -75,6 +84,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void WriteOn();
   void FinishNow();
 
+  const Presence presence_;          // goes last
   const Host& host_;
   std::shared_ptr<DataCall> self_;   // while operations are under way
   grpc::GenericServerContext context_;

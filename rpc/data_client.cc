@@ -132,6 +132,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     watch_->Heard();
     MutexLock lock(mu_);
     writing_ = false;
+    being_written_.Clear();   // lets go of the tensors
     if (!ok || ended_) outgoing_.Clear();
     WriteOn();
   }

@@ -4,12 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/mutex.h"
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "rpc/authorization.h"
 #include "rpc/data_call.h"
+#include "rpc/visitors.h"
 
 namespace divvy {
 
@@ -17,29 +17,9 @@ namespace divvy {
 struct DataEnvironment {
   DataEnvironment(DataHandler& handler, DataServerOptions options) : handler(handler), options(options) {}
 
-  // The handler is there until Leave; false: it may be gone.
-  bool Enter() {
-    MutexLock lock(mu);
-    if (closed) return false;
-    ++inside;
-    return true;
-  }
-  void Leave() {
-    MutexLock lock(mu);
-    if (--inside == 0) empty.NotifyAll();
-  }
-  void CloseAndWait() {
-    MutexLock lock(mu);
-    closed = true;
-    empty.Wait(mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return inside == 0; });
-  }
-
   DataHandler& handler;
   const DataServerOptions options;
-  Mutex mu;
-  CondVar empty;
-  int inside DIVVY_GUARDED_BY(mu) = 0;
-  bool closed DIVVY_GUARDED_BY(mu) = false;
+  Visitors answers;   // who enters finds the handler there until it leaves
 };
 
 namespace {
@@ -125,10 +105,10 @@ class Receiver : public MessageReceiver {
 
   void Complete(std::unique_ptr<Arriving> whole) {
     const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, ticket = whole->ticket](absl::StatusOr<Reply> reply) {
-      if (!environment->Enter()) return;
+      if (!environment->answers.Enter()) return;
       if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply)] { call_.Send(wire::ToTransfer(id, reply)); });
       if (ticket != 0) environment->handler.Release(ticket);
-      environment->Leave();
+      environment->answers.Leave();
     };
     Ask(environment_->handler, std::move(whole->request), done);
   }
@@ -162,11 +142,15 @@ class DataServer::Queue {
  public:
   Queue(DataServer& server, std::unique_ptr<grpc::ServerCompletionQueue> queue)
       : queue_(std::move(queue)),
-        host_{server.service_, *queue_, server.executor_, server.environment_->options.silence, [this] { Accept(); },
+        host_{server.service_, *queue_, calls_, server.executor_, server.environment_->options.silence, [this] { Accept(); },
               [environment = server.environment_](DataCall& call) { return MakeReceiver(environment, call); }} {}
 
   void Accept() { DataCall::Accept(host_); }
-  void ShutDown() { queue_->Shutdown(); }
+  // REQUIRES: the server has been shut down, which ends every call.
+  void ShutDown() {
+    calls_.Wait();
+    queue_->Shutdown();
+  }
   // Until the queue is shut down and empty.
   void Drain() {
     void* tag = nullptr;
@@ -186,6 +170,7 @@ class DataServer::Queue {
   }
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  Visitors calls_;
   const DataCall::Host host_;
 };
 
@@ -205,13 +190,12 @@ void DataServer::Start() {
   }
 }
 
-// The server has ended every call, so the queues are nearly empty.
 void DataServer::Shutdown() {
   for (const auto& queue : queues_) queue->ShutDown();
   executor_.Stop();
   for (const auto& queue : queues_) queue->Drain();   // what was never started
   queues_.clear();
-  environment_->CloseAndWait();
+  environment_->answers.CloseAndWait();
 }
 
 }  // namespace divvy

@@ -1,0 +1,711 @@
+// The data streams from end to end: client, server, and what either makes of a peer that is broken, silent or hostile.
+#include <atomic>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "gtest/gtest.h"
+#include "rpc/channel.h"
+#include "rpc/data_client.h"
+#include "rpc/data_server.h"
+#include "rpc/server.h"
+#include "rpc/silence_watch.h"
+#include "wire/data_frames.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull", kCommit[] = "/divvy.v1.ParameterServerData/Commit";
+constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
+constexpr absl::Duration kPatience = absl::Seconds(60);   // of a test that will fail
+
+// Things that happen on other threads, in order.
+template <typename T>
+class Happenings {
+ public:
+  void Add(T value) {
+    MutexLock lock(mu_);
+    values_.push_back(std::move(value));
+    added_.NotifyAll();
+  }
+  // Waits for the next one.
+  T Take() {
+    MutexLock lock(mu_);
+    const bool came = added_.WaitFor(mu_, kPatience, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !values_.empty(); });
+    if (!came) {
+      ADD_FAILURE() << "nothing happened";
+      std::abort();   // what waits for it would hang
+    }
+    T value = std::move(values_.front());
+    values_.pop_front();
+    return value;
+  }
+  size_t size() {
+    MutexLock lock(mu_);
+    return values_.size();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar added_;
+  std::deque<T> values_ DIVVY_GUARDED_BY(mu_);
+};
+
+template <typename T>
+using Shared = std::shared_ptr<Happenings<T>>;
+template <typename T>
+Shared<T> MakeShared() { return std::make_shared<Happenings<T>>(); }
+
+// A handler whose every decision the test makes: it takes what comes and answers when told.
+class FakeHandler : public DataHandler {
+ public:
+  template <typename Request, typename Reply>
+  struct Asked {
+    Request request;
+    Callback<Reply> done;
+  };
+  struct Reservation {
+    uint64_t ticket = 0;
+    int64_t bytes = 0;
+    std::function<void(absl::Status)> granted;
+  };
+
+  void Pull(PullRequest request, Callback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
+  void Commit(CommitRequest request, Callback<CommitReply> done) override {
+    if (commits_at_once) return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
+    commits.Add({std::move(request), std::move(done)});
+  }
+  uint64_t Reserve(int64_t bytes, std::function<void(absl::Status)> granted) override {
+    const uint64_t ticket = Next();
+    if (grants_at_once) granted(bytes <= limit ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
+    else reservations.Add({ticket, bytes, std::move(granted)});
+    return ticket;
+  }
+  void Release(uint64_t ticket) override { released.Add(ticket); }
+
+  std::atomic<bool> grants_at_once{true}, commits_at_once{false};
+  int64_t limit = int64_t{1} << 30;
+  Happenings<Asked<PullRequest, PullReply>> pulls;
+  Happenings<Asked<CommitRequest, CommitReply>> commits;
+  Happenings<Reservation> reservations;
+  Happenings<uint64_t> released;
+
+ private:
+  uint64_t Next() {
+    MutexLock lock(mu_);
+    return ++last_;
+  }
+  Mutex mu_;
+  uint64_t last_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+class DataTest : public ::testing::Test {
+ protected:
+  DataTest() { Serve(0); }
+  ~DataTest() override {
+    client_ = nullptr;
+    server_ = nullptr;
+    executor_.Stop();
+  }
+
+  void Serve(int port, DataServerOptions options = {}) {
+    server_ = nullptr;
+    data_ = std::make_unique<DataServer>(handler_, options);
+    ServerOptions server;
+    server.address = absl::StrCat("127.0.0.1:", port);
+    auto started = Server::Start(server, {}, data_.get());
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = *std::move(started);
+    channel_ = Connect();
+    client_ = DataClient::Create(channel_, executor_, {});
+  }
+  std::shared_ptr<grpc::Channel> Connect() { return MakeChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()); }
+
+  Shared<absl::StatusOr<PullReply>> SendPull(PullRequest request = {kFence, {}}) {
+    auto answer = MakeShared<absl::StatusOr<PullReply>>();
+    client_->Pull(std::move(request), [answer](absl::StatusOr<PullReply> reply) { answer->Add(std::move(reply)); });
+    return answer;
+  }
+  Shared<absl::StatusOr<CommitReply>> SendCommit(CommitRequest request) { return SendCommit(*client_, std::move(request)); }
+  static Shared<absl::StatusOr<CommitReply>> SendCommit(DataClient& client, CommitRequest request) {
+    auto answer = MakeShared<absl::StatusOr<CommitReply>>();
+    client.Commit(std::move(request), [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
+    return answer;
+  }
+  // A whole round: the client's answer to a commit that the handler answers with OK.
+  void ExpectCommitWorks() {
+    const auto answer = SendCommit(CommitOf(9, {Filled(10)}));
+    handler_.commits.Take().done(CommitReply{false, 77, {1}});
+    const absl::StatusOr<CommitReply> reply = answer->Take();
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->applied_seq, 77u);
+  }
+
+  // Values that say where they belong.
+  static Tensor Filled(int64_t elements, float first = 1) {
+    Tensor tensor = *Tensor::Uninitialized(DType::kFloat32, {elements});
+    for (int64_t i = 0; i < elements; ++i) tensor.fresh_data<float>()[i] = first + static_cast<float>(i);
+    return tensor;
+  }
+  static CommitRequest CommitOf(uint64_t entry, const std::vector<Tensor>& values) {
+    CommitRequest request;
+    request.fence = kFence;
+    request.entry = EntryId(entry);
+    for (const Tensor& value : values) {
+      CommitPart part;
+      part.shard = {VariableId(static_cast<uint32_t>(request.parts.size() + 1)), 0, 0};
+      part.values = value;
+      request.parts.push_back(std::move(part));
+    }
+    return request;
+  }
+
+  FakeHandler handler_;
+  ThreadPoolExecutor executor_{2};
+  std::unique_ptr<DataServer> data_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<DataClient> client_;
+};
+
+// ---- values ------------------------------------------------------------------------------------------------------------------------------------------------
+
+// Nothing, one part, many small ones, empty ones between, one of several messages.
+std::vector<std::vector<int64_t>> SizesOfParts() {
+  std::vector<int64_t> many(300);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i % 7);
+  return {{}, {1}, {0}, many, {0, 0, 5, 0}, {2'621'441}, {3, 1'000'003, 0, 7}};
+}
+
+TEST_F(DataTest, WhatIsPulledIsBitwiseWhatTheHandlerGave) {
+  for (const auto& sizes : SizesOfParts()) {
+    PullRequest request{kFence, {}};
+    PullReply reply;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      request.parts.push_back({{VariableId(7), 1, static_cast<uint16_t>(i)}, std::nullopt});
+      if (i % 2 == 1) request.parts.back().rows = Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(sizes[i]), 4));
+      reply.parts.push_back({Filled(sizes[i], static_cast<float>(i)), 1000 + i, i % 3 == 0});
+    }
+    const auto answer = SendPull(request);
+    auto asked = handler_.pulls.Take();
+    ASSERT_EQ(asked.request.parts.size(), sizes.size());
+    EXPECT_EQ(asked.request.fence.session, SessionId(4));
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(asked.request.parts[i].shard, request.parts[i].shard);
+      ASSERT_EQ(asked.request.parts[i].rows.has_value(), i % 2 == 1);
+      if (i % 2 == 1) {
+        EXPECT_TRUE(BitwiseEqual(*asked.request.parts[i].rows, *request.parts[i].rows));
+      }
+    }
+    asked.done(reply);
+    const absl::StatusOr<PullReply> got = answer->Take();
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_EQ(got->parts.size(), sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_TRUE(BitwiseEqual(got->parts[i].values, reply.parts[i].values)) << i;
+      EXPECT_EQ(got->parts[i].version, 1000 + i);
+      EXPECT_EQ(got->parts[i].torn, i % 3 == 0);
+    }
+  }
+}
+
+TEST_F(DataTest, WhatIsCommittedArrivesBitwise) {
+  for (const auto& sizes : SizesOfParts()) {
+    std::vector<Tensor> values;
+    for (const int64_t size : sizes) values.push_back(Filled(size, static_cast<float>(values.size())));
+    CommitRequest request = CommitOf(12, values);
+    request.attempt = 3;
+    request.kind = EntryKind::kWrite;
+    request.participants = 2;
+    if (!request.parts.empty()) {
+      request.parts[0].op = WriteOp::kGradient;
+      request.parts[0].rows = Tensor::Vector<int64_t>({5, 9});
+      request.parts[0].optimizer = StepOf(Sgd{0.5}, 0);
+      request.parts[0].slots = {1, 2};
+    }
+    const auto answer = SendCommit(request);
+    auto asked = handler_.commits.Take();
+    EXPECT_EQ(asked.request.entry, EntryId(12));
+    EXPECT_EQ(asked.request.attempt, 3u);
+    EXPECT_EQ(asked.request.kind, EntryKind::kWrite);
+    EXPECT_EQ(asked.request.participants, 2);
+    ASSERT_EQ(asked.request.parts.size(), sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(asked.request.parts[i].shard, request.parts[i].shard);
+      EXPECT_EQ(asked.request.parts[i].op, request.parts[i].op);
+      EXPECT_TRUE(BitwiseEqual(asked.request.parts[i].values, values[i])) << i;
+      EXPECT_EQ(asked.request.parts[i].rows.has_value(), i == 0);
+    }
+    if (!sizes.empty()) {
+      EXPECT_TRUE(BitwiseEqual(*asked.request.parts[0].rows, Tensor::Vector<int64_t>({5, 9})));
+      EXPECT_TRUE(asked.request.parts[0].optimizer == request.parts[0].optimizer);
+      EXPECT_THAT(asked.request.parts[0].slots, ElementsAre(1, 2));
+    }
+    asked.done(CommitReply{false, 5, std::vector<uint64_t>(sizes.size(), 8)});
+    const absl::StatusOr<CommitReply> reply = answer->Take();
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->versions, std::vector<uint64_t>(sizes.size(), 8));
+  }
+}
+
+TEST_F(DataTest, ManyRequestsAtOnceGetTheirOwnAnswers) {
+  constexpr int kRequests = 200;
+  std::vector<Shared<absl::StatusOr<PullReply>>> pulls(kRequests);
+  std::vector<Shared<absl::StatusOr<CommitReply>>> commits(kRequests);
+  ThreadPoolExecutor callers(4);
+  const auto sent = MakeShared<int>();
+  for (int i = 0; i < kRequests; ++i) {
+    callers.Post([&, i] {
+      pulls[i] = SendPull({kFence, {{{VariableId(static_cast<uint32_t>(i)), 0, 0}, std::nullopt}}});
+      commits[i] = SendCommit(CommitOf(static_cast<uint64_t>(i) + 1, {Filled(1000 + i)}));
+      sent->Add(i);
+    });
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    auto pull = handler_.pulls.Take();
+    const auto variable = static_cast<float>(pull.request.parts[0].shard.variable.value());
+    pull.done(PullReply{{{Filled(500, variable), 1, false}}});
+    auto commit = handler_.commits.Take();
+    commit.done(CommitReply{false, commit.request.entry.value(), {static_cast<uint64_t>(commit.request.parts[0].values.shape().num_elements())}});
+  }
+  for (int i = 0; i < kRequests; ++i) sent->Take();
+  for (int i = 0; i < kRequests; ++i) {
+    const absl::StatusOr<PullReply> pulled = pulls[i]->Take();
+    ASSERT_TRUE(pulled.ok()) << pulled.status();
+    EXPECT_TRUE(BitwiseEqual(pulled->parts[0].values, Filled(500, static_cast<float>(i))));
+    const absl::StatusOr<CommitReply> committed = commits[i]->Take();
+    ASSERT_TRUE(committed.ok()) << committed.status();
+    EXPECT_EQ(committed->applied_seq, static_cast<uint64_t>(i) + 1);
+    EXPECT_THAT(committed->versions, ElementsAre(1000 + static_cast<uint64_t>(i)));
+  }
+}
+
+TEST_F(DataTest, TheTensorsOfARequestAreLetGoOnceItIsAnswered) {
+  const std::vector<float> memory(1'000'000, 3);
+  const auto let_go = MakeShared<int>();
+  Tensor lent = *Tensor::Borrow(DType::kFloat32, {1'000'000}, memory.data(), Device(), [let_go] { let_go->Add(1); });
+  const auto answer = SendCommit(CommitOf(1, {std::move(lent)}));
+  handler_.commits.Take().done(CommitReply{false, 1, {1}});
+  EXPECT_TRUE(answer->Take().ok());
+  EXPECT_EQ(let_go->Take(), 1);
+}
+
+// ---- refusals ----------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(DataTest, ARefusalOfTheHandlerRidesInTheReplyAndTheStreamGoesOn) {
+  const auto before = SendPull();
+  const auto refused = SendCommit(CommitOf(3, {Filled(10)}));
+  ErrorDetail detail;
+  detail.reason = Reason::kSessionFenced;
+  detail.epoch = Epoch(6);
+  detail.entry = EntryId(3);
+  handler_.commits.Take().done(MakeError(detail, "session 4 may not commit"));
+  const absl::Status status = refused->Take().status();
+  EXPECT_EQ(ReasonOf(status), Reason::kSessionFenced);
+  EXPECT_EQ(DetailOf(status).epoch, Epoch(6));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("session 4 may not commit"));
+  ExpectCommitWorks();
+  handler_.pulls.Take().done(PullReply{});
+  EXPECT_TRUE(before->Take().ok());
+}
+
+TEST_F(DataTest, ACommitThatIsTooLargeIsRefusedAndItsPayloadDropped) {
+  handler_.limit = 1 << 20;
+  const auto refused = SendCommit(CommitOf(3, {Filled(16 << 20)}));
+  const auto fits = SendCommit(CommitOf(4, {Filled(1000)}));
+  EXPECT_EQ(ReasonOf(refused->Take().status()), Reason::kInvalid);
+  auto asked = handler_.commits.Take();
+  EXPECT_EQ(asked.request.entry, EntryId(4));
+  EXPECT_TRUE(BitwiseEqual(asked.request.parts[0].values, Filled(1000)));
+  asked.done(CommitReply{false, 1, {1}});
+  EXPECT_TRUE(fits->Take().ok());
+  ExpectCommitWorks();
+}
+
+TEST_F(DataTest, ARequestThatMakesNoSenseIsRefusedAloneAndNamesTheField) {
+  CommitRequest nonsense = CommitOf(3, {Filled(2 << 20)});
+  nonsense.participants = -1;
+  const auto refused = SendCommit(nonsense);
+  const absl::Status status = refused->Take().status();
+  EXPECT_EQ(ReasonOf(status), Reason::kInvalid);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("participants"));
+  EXPECT_EQ(handler_.released.Take(), 1u);
+  ExpectCommitWorks();
+}
+
+TEST_F(DataTest, AnAnswerThatDoesNotFitItsRequestIsNeverDelivered) {
+  const PullRequest two{kFence, {{{VariableId(1), 0, 0}, std::nullopt}, {{VariableId(2), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}};
+  const std::vector<PullReply> wrong = {PullReply{}, PullReply{{{Filled(4), 1, false}}}, PullReply{{{Filled(4), 1, false}, {Filled(4), 1, false}}}};
+  for (const PullReply& reply : wrong) {
+    const auto answer = SendPull(two);
+    handler_.pulls.Take().done(reply);
+    EXPECT_EQ(answer->Take().status().code(), absl::StatusCode::kUnavailable) << reply.parts.size();
+  }
+  const auto committed = SendCommit(CommitOf(3, {Filled(10), Filled(10)}));
+  handler_.commits.Take().done(CommitReply{false, 1, {1}});
+  EXPECT_EQ(committed->Take().status().code(), absl::StatusCode::kUnavailable);
+  ExpectCommitWorks();
+}
+
+// ---- memory and flow ---------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
+  handler_.grants_at_once = false;
+  const auto first = SendCommit(CommitOf(1, {Filled(5 << 20)})), second = SendCommit(CommitOf(2, {Filled(100)}));
+  auto reserved = handler_.reservations.Take();
+  EXPECT_EQ(reserved.bytes, (5 << 20) * 4);
+  // The second commit stands behind the first one's payload, which nobody reads.
+  EXPECT_EQ(handler_.reservations.size(), 0u);
+  EXPECT_EQ(handler_.commits.size(), 0u);
+  reserved.granted(absl::OkStatus());
+  auto asked = handler_.commits.Take();
+  EXPECT_TRUE(BitwiseEqual(asked.request.parts[0].values, Filled(5 << 20)));
+  auto behind = handler_.reservations.Take();
+  EXPECT_EQ(behind.bytes, 400);
+  EXPECT_EQ(handler_.released.size(), 0u);   // held until the answer
+  asked.done(CommitReply{false, 1, {1}});
+  EXPECT_TRUE(first->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+  behind.granted(absl::OkStatus());
+  handler_.commits.Take().done(CommitReply{false, 2, {1}});
+  EXPECT_TRUE(second->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), behind.ticket);
+}
+
+TEST_F(DataTest, TheRowsOfAPullAreReservedToo) {
+  handler_.grants_at_once = false;
+  const auto answer = SendPull({kFence, {{{VariableId(1), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}});
+  auto reserved = handler_.reservations.Take();
+  EXPECT_EQ(reserved.bytes, 24);
+  reserved.granted(absl::OkStatus());
+  handler_.pulls.Take().done(PullReply{{{Filled(3), 1, false}}});
+  EXPECT_TRUE(answer->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+}
+
+TEST_F(DataTest, AStreamThatBreaksWhileItWaitsForMemoryGivesItsPlaceBack) {
+  handler_.grants_at_once = false;
+  const auto answer = SendCommit(CommitOf(1, {Filled(1 << 20)}));
+  auto reserved = handler_.reservations.Take();
+  client_ = nullptr;
+  EXPECT_FALSE(answer->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+  reserved.granted(absl::OkStatus());   // too late: does nothing
+  EXPECT_EQ(handler_.commits.size(), 0u);
+}
+
+TEST_F(DataTest, TwoTransfersAreTakenAtATimeAndTheThirdWhenOneIsAnswered) {
+  std::vector<Shared<absl::StatusOr<PullReply>>> answers;
+  for (int i = 0; i < 5; ++i) answers.push_back(SendPull());
+  for (int answered = 0; answered < 5; ++answered) {
+    auto first = handler_.pulls.Take();
+    if (answered < 4) {
+      auto second = handler_.pulls.Take();
+      EXPECT_EQ(handler_.pulls.size(), 0u);
+      handler_.pulls.Add(std::move(second));
+    }
+    first.done(PullReply{});
+    EXPECT_TRUE(answers[answered]->Take().ok());
+  }
+}
+
+// ---- broken ways -------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(DataTest, AServerThatDiesAnswersEverythingUnavailableAndTheNextRequestFindsItsSuccessor) {
+  const auto pull = SendPull();
+  const auto commit = SendCommit(CommitOf(1, {Filled(4 << 20)}));
+  std::vector<Shared<absl::StatusOr<CommitReply>>> waiting;
+  for (int i = 0; i < 10; ++i) waiting.push_back(SendCommit(CommitOf(2, {Filled(1 << 20)})));
+  const auto held_pull = handler_.pulls.Take();
+  const auto held_commit = handler_.commits.Take();
+  const int port = server_->port();
+  server_ = nullptr;
+  EXPECT_EQ(pull->Take().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(commit->Take().status().code(), absl::StatusCode::kUnavailable);
+  for (const auto& answer : waiting) {
+    const absl::Status status = answer->Take().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_EQ(ReasonOf(status), Reason::kNone);
+  }
+  held_pull.done(PullReply{});   // late: nobody is there any more
+  held_commit.done(CommitReply{false, 1, {1}});
+  handler_.commits_at_once = true;
+  const std::shared_ptr<DataClient> client = client_;
+  const std::shared_ptr<grpc::Channel> channel = channel_;
+  Serve(port);
+  absl::Status status = absl::UnavailableError("");
+  while (absl::IsUnavailable(status)) {   // until the channel has noticed both the end and the beginning
+    ASSERT_TRUE(channel->WaitForConnected(gpr_time_from_seconds(30, GPR_TIMESPAN)));
+    status = SendCommit(*client, CommitOf(9, {Filled(10)}))->Take().status();
+  }
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(DataTest, AClientThatGoesAnswersWhatIsOutstandingOnce) {
+  std::vector<Shared<absl::StatusOr<CommitReply>>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(SendCommit(CommitOf(1, {Filled(1 << 20)})));
+  handler_.commits.Take();
+  client_ = nullptr;
+  for (const auto& answer : answers) EXPECT_EQ(answer->Take().status().code(), absl::StatusCode::kCancelled);
+  for (const auto& answer : answers) EXPECT_EQ(answer->size(), 0u);
+}
+
+TEST_F(DataTest, AClientWhoseCallsAreClosedAnswersCancelled) {
+  DataClientOptions options;
+  options.open = std::make_shared<OpenCalls>();
+  client_ = DataClient::Create(channel_, executor_, options);
+  const auto under_way = SendPull();
+  handler_.pulls.Take();
+  options.open->CancelAndWait();
+  EXPECT_FALSE(under_way->Take().ok());
+  EXPECT_EQ(SendPull()->Take().status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(DataTest, AServerThatOwesAnAnswerAndSaysNothingIsGivenUp) {
+  DataClientOptions options;
+  options.silence = absl::Milliseconds(80);
+  client_ = DataClient::Create(channel_, executor_, options);
+  const auto answer = SendPull();
+  const auto asked = handler_.pulls.Take();
+  const absl::Status status = answer->Take().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing has moved"));
+}
+
+TEST_F(DataTest, AServerCanBeShutDownWhileAnswersAreOutstandingAndTheyMayComeLater) {
+  SendPull();
+  SendCommit(CommitOf(1, {Filled(10)}));
+  const auto pull = handler_.pulls.Take();
+  const auto commit = handler_.commits.Take();
+  server_->Shutdown(absl::ZeroDuration());
+  pull.done(PullReply{});
+  commit.done(CommitReply{false, 1, {1}});
+  EXPECT_EQ(handler_.released.size(), 0u);   // the handler may be gone by then
+}
+
+TEST_F(DataTest, ADataServerWhoseServerCouldNotStartGoesQuietly) {
+  DataServer other(handler_);
+  ServerOptions options;
+  options.address = absl::StrCat("127.0.0.1:", server_->port());
+  EXPECT_FALSE(Server::Start(options, {}, &other).ok());
+}
+
+TEST(SilenceWatchTest, TimeInWhichNothingIsOwedDoesNotCount) {
+  SimExecutor executor(1);
+  bool owed = false, silent = false;
+  const auto watch = SilenceWatch::Start(executor, absl::Seconds(8), [&] { silent = true; }, [&] { return owed; });
+  executor.RunFor(absl::Minutes(1));
+  EXPECT_FALSE(silent);
+  owed = true;
+  executor.RunFor(absl::Seconds(7));
+  EXPECT_FALSE(silent);
+  executor.RunFor(absl::Seconds(3));
+  EXPECT_TRUE(silent);
+}
+
+// ---- hostile peers -----------------------------------------------------------------------------------------------------------------------------------------
+
+grpc::ByteBuffer BufferOf(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// A stream whose every byte the test chooses. Each method blocks until the operation has ended.
+class RawStream {
+ public:
+  RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) : call_(grpc::GenericStub(channel).PrepareCall(&context_, method, &queue_)) {
+    call_->StartCall(&call_);
+    Await();
+  }
+  ~RawStream() {
+    if (!finished_) {
+      context_.TryCancel();
+      Finish();
+    }
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {}
+  }
+  bool Write(const std::string& bytes) {
+    call_->Write(BufferOf(bytes), &call_);
+    return Await();
+  }
+  bool Read(grpc::ByteBuffer* message) {
+    call_->Read(message, &call_);
+    return Await();
+  }
+  // Reads until nothing comes any more.
+  grpc::Status Finish() {
+    grpc::ByteBuffer message;
+    while (Read(&message)) {}
+    grpc::Status status;
+    call_->Finish(&status, &call_);
+    Await();
+    finished_ = true;
+    return status;
+  }
+
+ private:
+  bool Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> call_;
+  bool finished_ = false;
+};
+
+std::string Front(const v1::FrameHeader& header) { return wire::EncodeHeader(header); }
+
+v1::FrameHeader PullHeader(uint64_t id) { return wire::ToTransfer(id, PullRequest{kFence, {}}).header; }
+v1::FrameHeader DataHeader(uint64_t id) {
+  v1::FrameHeader header;
+  header.set_request_id(id);
+  header.mutable_data();
+  return header;
+}
+v1::FrameHeader CommitHeader(uint64_t id, int64_t elements) {
+  CommitRequest request;
+  request.fence = kFence;
+  request.entry = EntryId(1);
+  request.parts.emplace_back();
+  request.parts[0].values = *Tensor::Zeros(DType::kFloat32, {elements});
+  return wire::ToTransfer(id, request).header;
+}
+
+TEST_F(DataTest, BytesThatAreNoMessageEndTheStreamWithInvalid) {
+  const std::vector<std::string> garbage = {
+      "",
+      "abc",
+      std::string("\xff\xff\xff\xff", 4),                          // a header of 4 GiB
+      std::string("\x05\x00\x00\x00", 4) + "ab",                   // ends within its header
+      std::string("\x03\x00\x00\x00", 4) + "\xff\xff\xff",         // no protobuf
+      std::string("\x00\x00\x00\x00", 4),                          // no kind
+      std::string("\x00\x00\x00\x00", 4) + std::string(10000, 'x'),
+  };
+  for (const char* method : {kPull, kCommit}) {
+    for (const std::string& bytes : garbage) {
+      RawStream stream(channel_, method);
+      stream.Write(bytes);
+      EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method << " " << bytes.size();
+    }
+  }
+  ExpectCommitWorks();
+}
+
+TEST_F(DataTest, RandomBytesDoNoHarm) {
+  const uint64_t seed = EntropySeed();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  Random random(seed);
+  const std::string real = Front(CommitHeader(1, 100)) + std::string(400, '\0');
+  for (int i = 0; i < 60; ++i) {
+    RawStream stream(channel_, kCommit);
+    for (int messages = 0; messages < 3; ++messages) {
+      std::string bytes = real;
+      for (uint64_t changes = random.Below(20); changes > 0; --changes) bytes[random.Below(bytes.size())] = static_cast<char>(random.Next());
+      bytes.resize(random.Below(bytes.size() + 1));
+      if (!stream.Write(bytes)) break;
+    }
+  }
+  while (handler_.commits.size() > 0) handler_.commits.Take();
+  ExpectCommitWorks();
+}
+
+TEST_F(DataTest, AMessageThatDoesNotFollowEndsTheStreamWithInvalid) {
+  const std::string payload(100 * 4, '\0');
+  const std::vector<std::vector<std::string>> sequences = {
+      {Front(DataHeader(1))},                                                      // payload of nothing
+      {Front(PullHeader(1))},                                                      // a pull among commits
+      {Front(CommitHeader(0, 1)) + "abcd"},                                        // numbers begin at 1
+      {Front(CommitHeader(1, 100)), Front(CommitHeader(2, 100))},                  // the first is not complete
+      {Front(CommitHeader(1, 100)), Front(DataHeader(2)) + payload},               // of another transfer
+      {Front(CommitHeader(1, 100)) + payload, Front(CommitHeader(1, 100)) + payload},   // a number twice
+      {Front(CommitHeader(1, 100)) + payload + "x"},                               // more than announced, at once ...
+      {Front(CommitHeader(1, 100)), Front(DataHeader(1)) + payload + "x"},         // ... and later
+      {Front(CommitHeader(1, 0)) + "x"},
+  };
+  for (const auto& messages : sequences) {
+    RawStream stream(channel_, kCommit);
+    for (const std::string& message : messages) stream.Write(message);
+    const grpc::Status status = stream.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << (&messages - sequences.data()) << " " << status.error_message();
+  }
+  while (handler_.commits.size() > 0) handler_.commits.Take();
+  ExpectCommitWorks();
+}
+
+TEST_F(DataTest, PayloadMayComeInAnyPieces) {
+  const Tensor values = Filled(1000, 5);
+  const std::string bytes(values.data_as<char>(), 4000);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(7, 1000)) + bytes.substr(0, 1)));
+  ASSERT_TRUE(stream.Write(Front(DataHeader(7))));
+  ASSERT_TRUE(stream.Write(Front(DataHeader(7)) + bytes.substr(1, 3002)));
+  ASSERT_TRUE(stream.Write(Front(DataHeader(7)) + bytes.substr(3003)));
+  auto asked = handler_.commits.Take();
+  EXPECT_TRUE(BitwiseEqual(asked.request.parts[0].values, values));
+  asked.done(CommitReply{true, 4, {}});
+  grpc::ByteBuffer reply;
+  EXPECT_TRUE(stream.Read(&reply));
+  EXPECT_GT(reply.Length(), 4u);
+}
+
+TEST_F(DataTest, ASizeThatCannotBeIsRefusedBeforeMemoryIsTaken) {
+  v1::FrameHeader header = CommitHeader(1, 1);
+  header.mutable_commit()->mutable_parts(0)->set_shape(0, int64_t{1} << 62);
+  header.mutable_commit()->set_total_bytes(4);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(header)));
+  grpc::ByteBuffer reply;
+  ASSERT_TRUE(stream.Read(&reply));   // the refusal; the stream goes on
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(2, 1)) + "abcd"));
+  EXPECT_EQ(handler_.commits.Take().request.parts[0].values.size_bytes(), 4);
+}
+
+TEST_F(DataTest, ASenderThatStopsInTheMiddleLosesItsReservation) {
+  DataServerOptions options;
+  options.silence = absl::Milliseconds(80);
+  Serve(0, options);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(1, 1000)) + "abcd"));
+  EXPECT_EQ(handler_.released.Take(), 1u);
+  EXPECT_FALSE(stream.Finish().ok());
+}
+
+TEST_F(DataTest, AStreamThatIsCancelledInTheMiddleOfAPayloadGivesItsReservationBack) {
+  {
+    RawStream stream(channel_, kCommit);
+    ASSERT_TRUE(stream.Write(Front(CommitHeader(1, 1000)) + "abcd"));
+  }
+  EXPECT_EQ(handler_.released.Take(), 1u);
+  EXPECT_EQ(handler_.commits.size(), 0u);
+}
+
+TEST_F(DataTest, OtherMethodsAreUnimplemented) {
+  for (const char* method : {"/divvy.v1.ParameterServerData/Steal", "/divvy.v1.ParameterServer/Pull", "/x"}) {
+    RawStream stream(channel_, method);
+    EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED) << method;
+  }
+}
+
+}  // namespace
+}  // namespace divvy

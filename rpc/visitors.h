@@ -1,0 +1,46 @@
+// Who is still inside something that is about to go.
+#ifndef DIVVY_RPC_VISITORS_H_
+#define DIVVY_RPC_VISITORS_H_
+
+#include "base/mutex.h"
+
+namespace divvy {
+
+// Thread-safe.
+class Visitors {
+ public:
+  // False: closed; then there is no Leave.
+  bool Enter() {
+    MutexLock lock(mu_);
+    if (closed_) return false;
+    ++inside_;
+    return true;
+  }
+  void Leave() {
+    MutexLock lock(mu_);
+    if (--inside_ == 0) empty_.NotifyAll();
+  }
+  // Blocks until nobody is inside, though others may come meanwhile.
+  void Wait() {
+    MutexLock lock(mu_);
+    empty_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return inside_ == 0; });
+  }
+  // Nobody enters any more; blocks until nobody is inside. REQUIRES: not called from inside.
+  void CloseAndWait() {
+    {
+      MutexLock lock(mu_);
+      closed_ = true;
+    }
+    Wait();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar empty_;
+  bool closed_ DIVVY_GUARDED_BY(mu_) = false;
+  int inside_ DIVVY_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_VISITORS_H_
