@@ -71,11 +71,13 @@ void Generator::Fill(absl::Status& out) {
 
 // ---- values -----------------------------------------------------------------------------------------------------------------------------------------
 
-void Generator::Fill(Tensor& out) {
-  const auto dtype = static_cast<DType>(Below(9));
-  out = *Tensor::Uninitialized(dtype, MakeShape(Shape::kMaxRank));
-  for (int64_t i = 0; i < out.size_bytes(); ++i) out.fresh_data<uint8_t>()[i] = static_cast<uint8_t>(dtype == DType::kBool ? Below(2) : Below(256));
+Tensor Generator::MakeTensor(DType dtype, const Shape& shape) {
+  Tensor tensor = *Tensor::Uninitialized(dtype, shape);
+  for (int64_t i = 0; i < tensor.size_bytes(); ++i) tensor.fresh_data<uint8_t>()[i] = static_cast<uint8_t>(dtype == DType::kBool ? Below(2) : Below(256));
+  return tensor;
 }
+
+void Generator::Fill(Tensor& out) { out = MakeTensor(static_cast<DType>(Below(9)), MakeShape(Shape::kMaxRank)); }
 
 Nest Generator::MakeNest(int depth) {
   switch (Below(depth > 0 ? 7 : 5)) {
@@ -304,6 +306,54 @@ void Generator::Fill(ShutdownRequest& out) {
   Fill(out.fence);
   out.exit_code = static_cast<int>(Below(256));
 }
+
+// ---- data streams -----------------------------------------------------------------------------------------------------------------------------------
+
+void Generator::Fill(PullPart& out) {
+  Fill(out.shard);
+  if (Chance()) out.rows = MakeTensor(DType::kInt64, {static_cast<int64_t>(Below(4))});
+}
+
+void Generator::Fill(PullRequest& out) {
+  Fill(out.fence);
+  FillAll(out.parts);
+}
+
+PullReply Generator::ReplyTo(const PullRequest& asked) {
+  PullReply reply;
+  for (const PullPart& part : asked.parts) {
+    auto values = Make<Tensor>();
+    if (part.rows) values = MakeTensor(values.dtype(), {part.rows->shape().dim(0), 3});
+    reply.parts.push_back({std::move(values), Number(), Chance()});
+  }
+  return reply;
+}
+
+void Generator::Fill(CommitPart& out) {
+  Fill(out.shard);
+  out.op = static_cast<WriteOp>(Below(11));
+  if (Chance()) out.rows = MakeTensor(DType::kInt64, {static_cast<int64_t>(Below(4))});
+  Fill(out.values);
+  if (Chance()) out.optimizer = Make<OptimizerStep>();
+  for (uint64_t i = Below(4); i > 0; --i) out.slots.push_back(static_cast<uint8_t>(Below(256)));
+}
+
+void Generator::Fill(CommitRequest& out) {
+  Fill(out.fence);
+  out.entry = MakeId<EntryId>();
+  out.attempt = static_cast<uint32_t>(Number());
+  out.kind = Chance() ? EntryKind::kStep : EntryKind::kWrite;
+  out.participants = Index();
+  FillAll(out.parts);
+}
+
+CommitReply Generator::ReplyTo(const CommitRequest& asked) {
+  CommitReply reply{Chance(), Number(), {}};
+  for (size_t i = 0; i < asked.parts.size() && !reply.duplicate; ++i) reply.versions.push_back(Number());
+  return reply;
+}
+
+// ---- worker -----------------------------------------------------------------------------------------------------------------------------------------
 
 void Generator::Fill(PsAddress& out) { out = {Index(), Text(kMaxNameBytes), MakeId<Incarnation>(), Count()}; }
 

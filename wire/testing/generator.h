@@ -57,6 +57,10 @@ class Generator {
   void Fill(LayoutReply& out);
   void Fill(ShutdownRequest& out);
   void Fill(ShutdownReply&) {}
+  void Fill(PullPart& out);
+  void Fill(PullRequest& out);
+  void Fill(CommitPart& out);
+  void Fill(CommitRequest& out);
   void Fill(PsAddress& out);
   void Fill(WorkerAttachRequest& out);
   void Fill(WorkerAttachReply& out);
@@ -69,6 +73,10 @@ class Generator {
   void Fill(Pong& out);
   void Fill(StreamFrame<ToWorker>& out);
   void Fill(StreamFrame<FromWorker>& out);
+
+  // Answers that fit what was asked.
+  PullReply ReplyTo(const PullRequest& asked);
+  CommitReply ReplyTo(const CommitRequest& asked);
 
   // ---- parts ----
   uint64_t Below(uint64_t bound) { return random_.Below(bound); }
@@ -87,6 +95,7 @@ class Generator {
   std::vector<Id> RisingIds(uint64_t below);
 
  private:
+  Tensor MakeTensor(DType dtype, const Shape& shape);
   Nest MakeNest(int depth);
   Initializer MakeInitializer(bool constant);   // `constant`: one that every dtype can hold
   ToWorker MakeToWorker();

@@ -1,5 +1,5 @@
-// make_corpus DIRECTORY: writes what the fuzz targets of this folder begin with, one file for each kind of message, below DIRECTORY/{requests, replies,
-// steps, values}. Run it after a change of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
+// make_corpus DIRECTORY: writes what the fuzz targets of this folder begin with, one file for each kind of message, below DIRECTORY/{frames,
+// requests, replies, steps, values}. Run it after a change of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
 #include <cstdio>
 #include <string>
 
@@ -7,6 +7,7 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "wire/testing/conversion.h"
+#include "wire/testing/frames.h"
 
 namespace divvy::wire::testing {
 namespace {
@@ -34,7 +35,19 @@ absl::Status WriteKinds(Kinds<Ts...>, const std::string& directory, uint64_t fil
   return status;
 }
 
+template <typename Request>
+absl::Status WriteFrames(const std::string& directory, char kind) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const std::string message = MessagesOf(ToTransfer(seed, Generator(seed).Make<Request>()), kMessageBytes)[0];
+    RETURN_IF_ERROR(Write(absl::StrCat(directory, "/", static_cast<int>(kind), "-", seed), std::string(1, kind) + message));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteAll(const std::string& directory) {
+  RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(directory + "/frames"));
+  RETURN_IF_ERROR(WriteFrames<PullRequest>(directory + "/frames", 0));
+  RETURN_IF_ERROR(WriteFrames<CommitRequest>(directory + "/frames", 1));
   RETURN_IF_ERROR(WriteKinds(RequestKinds(), directory + "/requests", 1));
   RETURN_IF_ERROR(WriteKinds(ReplyKinds(), directory + "/replies", 1));
   RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));   // one for each message that a frame may carry, about

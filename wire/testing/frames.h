@@ -1,0 +1,86 @@
+// Transfers of the data streams from one end to the other, within a process: for tests and fuzzers.
+#ifndef DIVVY_WIRE_TESTING_FRAMES_H_
+#define DIVVY_WIRE_TESTING_FRAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+#include "wire/data_frames.h"
+#include "wire/testing/same.h"
+
+namespace divvy::wire::testing {
+
+// The messages of `transfer` as they are on the wire.
+inline std::vector<std::string> MessagesOf(OutgoingTransfer transfer, int64_t message_bytes) {
+  std::vector<std::string> messages;
+  for (MessageCutter cutter(std::move(transfer), message_bytes); !cutter.done();) {
+    MessageCutter::Message message = cutter.Next();
+    for (const MessageCutter::Piece& piece : message.payload) message.front.append(piece.bytes.data(), piece.bytes.size());
+    messages.push_back(std::move(message.front));
+  }
+  return messages;
+}
+
+// The header of a message; `rest` is its payload.
+inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::string_view& rest) {
+  ASSIGN_OR_RETURN(const size_t front, HeaderBytes(message.substr(0, kLengthBytes)));
+  v1::FrameHeader header;
+  const absl::string_view bytes = message.substr(kLengthBytes, front - kLengthBytes);
+  if (message.size() < front || !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return MakeError(Reason::kInvalid, "no header");
+  }
+  rest = message.substr(front);
+  return header;
+}
+
+// What the parts of a header make; `asked` is what a reply answers.
+inline absl::StatusOr<PullRequest> Decoded(const v1::FrameHeader& header, const PullRequest*, PayloadFiller& filler) {
+  RETURN_IF_ERROR(PayloadBytes(header.pull()));
+  return FromHeader(header.pull(), filler);
+}
+inline absl::StatusOr<CommitRequest> Decoded(const v1::FrameHeader& header, const CommitRequest*, PayloadFiller& filler) {
+  RETURN_IF_ERROR(PayloadBytes(header.commit()));
+  return FromHeader(header.commit(), filler);
+}
+
+// A request after its journey.
+template <typename Request>
+absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages) {
+  PayloadFiller filler;
+  absl::StatusOr<Request> request = MakeError(Reason::kInvalid, "no message");
+  for (const std::string& message : messages) {
+    absl::string_view payload;
+    ASSIGN_OR_RETURN(const v1::FrameHeader header, Opened(message, payload));
+    if (!header.has_data()) request = Decoded(header, static_cast<const Request*>(nullptr), filler);
+    RETURN_IF_ERROR(request.status());
+    RETURN_IF_ERROR(filler.Take(payload));
+  }
+  if (filler.left() != 0) return MakeError(Reason::kInvalid, "the payload ends too early");
+  return request;
+}
+
+// What is wrong with how the one message `bytes` is taken for a Request; empty: nothing. Refused as kInvalid, or a request that survives another journey.
+// A header that announces more than comes is where a receiver reserves memory and waits: here it is not followed.
+template <typename Request>
+std::string FrameFault(absl::string_view bytes) {
+  absl::string_view payload;
+  const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
+  if (!header.ok()) return "";
+  const absl::StatusOr<int64_t> announced = std::is_same_v<Request, PullRequest> ? PayloadBytes(header->pull()) : PayloadBytes(header->commit());
+  if (announced.ok() && *announced != static_cast<int64_t>(payload.size())) return "";
+  const absl::StatusOr<Request> request = Arrived<Request>({std::string(bytes)});
+  if (!request.ok()) return ReasonOf(request.status()) == Reason::kInvalid ? "" : "refused with " + request.status().ToString();
+  const absl::StatusOr<Request> again = Arrived<Request>(MessagesOf(ToTransfer(1, *request), kMessageBytes));
+  if (!again.ok()) return "accepted, but refused when it travels on: " + again.status().ToString();
+  return Same::Of(*request, *again) ? "" : "changes when it travels on";
+}
+
+}  // namespace divvy::wire::testing
+
+#endif  // DIVVY_WIRE_TESTING_FRAMES_H_
