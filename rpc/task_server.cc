@@ -36,11 +36,15 @@ std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster) {
   return TfConfigClusterResolver({}, [text = TfConfigText(cluster)] { return std::optional<std::string>(text); });
 }
 
-absl::Status CheckSecurity(const TaskOptions& options) { return options.tls ? CheckTlsFiles(*options.tls) : CheckPlaintext(AddressesOf(options)); }
+absl::Status CheckSecurity(const TaskOptions& options) {
+  if (BindAddress(options).rfind(':') == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("--bind_address is \"", options.bind_address, "\", wanted host:port; port 0 takes a free one"));
+  }
+  return options.tls ? CheckTlsFiles(*options.tls) : CheckPlaintext(AddressesOf(options));
+}
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
                                                               std::function<v1::TaskStatus()> status) {
-  RETURN_IF_ERROR(CheckSecurity(options));
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;

@@ -39,13 +39,13 @@ std::string BindAddress(const TaskOptions& options);
 // The cluster as a program asks for it.
 std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster);
 
-// InvalidArgument or FailedPrecondition, every problem at once: plaintext where an address of the cluster is not on loopback, or certificates that cannot be used.
+// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an address that cannot be listened on, plaintext where an address of the cluster is not on loopback, or certificates that cannot be used.
 absl::Status CheckSecurity(const TaskOptions& options);
 
 // The server of a task, with the admin service. Thread-safe.
 class TaskServer {
  public:
-  // Listens. REQUIRES: services and hook outlive it; `status` as AdminService.
+  // Listens. REQUIRES: CheckSecurity is OK; services and hook outlive it; `status` as AdminService.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
                                                            std::function<v1::TaskStatus()> status);
 

@@ -48,6 +48,7 @@ ChiefTask::~ChiefTask() {
 
 absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
   RETURN_IF_ERROR(options.Validate());
+  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
   std::unique_ptr<ChiefTask> task(new ChiefTask(options));
   RETURN_IF_ERROR(task->OpenStore());
   task->FillInCluster();

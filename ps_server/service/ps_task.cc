@@ -40,6 +40,7 @@ PsTask::~PsTask() {
 
 absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
+  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
   std::unique_ptr<PsTask> task(new PsTask(options));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));

@@ -100,10 +100,10 @@ TEST(BadInputTest, AClusterWithoutParameterServersIsRefused) {
   EXPECT_THAT(outcome.text, HasSubstr("num_ps is 0"));
 }
 
-TEST(BadInputTest, TfConfigIsRefusedByAVersionThatRunsEmbeddedOnly) {
+TEST(BadInputTest, ATfConfigWithoutAClusterIsNamedWithTheFix) {
   const Outcome outcome = RunCommand("TF_CONFIG='{}' examples/digits");
   EXPECT_EQ(outcome.exit_code, 78);
-  EXPECT_THAT(outcome.text, HasSubstr("unset TF_CONFIG"));
+  EXPECT_THAT(outcome.text, HasSubstr("TF_CONFIG: cluster is missing"));
 }
 
 TEST(BadInputTest, AMissingDataFileIsNamed) {

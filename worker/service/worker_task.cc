@@ -35,6 +35,7 @@ WorkerTask::~WorkerTask() {
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
+  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
   std::unique_ptr<WorkerTask> task(new WorkerTask(options));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));
