@@ -568,9 +568,7 @@ TEST_F(ControlTest, AStreamOfAClosedClientIsBroken) {
 TEST_F(ControlTest, ASilentWorkerBreaksTheStream) {
   Serve();
   const auto connection = OpenSteps(absl::Milliseconds(200));
-  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
-  worker()->connections.Get();
-  EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));   // perhaps before it reached the worker
 }
 
 TEST_F(ControlTest, ASilentCoordinatorBreaksTheStream) {

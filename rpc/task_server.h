@@ -39,7 +39,8 @@ std::string BindAddress(const TaskOptions& options);
 // The cluster as a program asks for it.
 std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster);
 
-// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an address that cannot be listened on, plaintext where an address of the cluster is not on loopback, or certificates that cannot be used.
+// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an address that cannot be listened on, plaintext where an address of
+// the cluster is not on loopback, or certificates that cannot be used.
 absl::Status CheckSecurity(const TaskOptions& options);
 
 // The server of a task, with the admin service. Thread-safe.
