@@ -170,7 +170,7 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   BlockingCoordinator& coordinator = (*chief)->coordinator();
   absl::Status result = coordinator.WaitUntilReady();
   if (result.ok()) result = CallTrain(program.train, coordinator);
-  result = coordinator.Finish(std::move(result));
+  result = (*chief)->Finish(std::move(result));
   (*chief)->reporter()->Summarize(PeakMemoryBytes());
   if (const std::optional<int> signalled = signals.Stop(); signalled && !result.ok()) return *signalled;
   return EndWith(result);

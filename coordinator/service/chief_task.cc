@@ -8,9 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
 
@@ -25,6 +27,8 @@ JobId JobOfName(const std::string& name) {
   for (int i = 0; i < 8; ++i) value |= static_cast<uint64_t>(digest[i]) << (8 * i);
   return JobId(value == 0 ? 1 : value);
 }
+
+constexpr absl::Duration kLinger = absl::Seconds(10);
 
 }  // namespace
 
@@ -108,6 +112,34 @@ absl::Status ChiefTask::StartCore() {
 void ChiefTask::Drain(std::function<void()> drained) {
   server_->SetServing(false);
   core_.Get()->Drain(std::move(drained));
+}
+
+absl::Status ChiefTask::Finish(absl::Status result) {
+  const bool away = SomebodyIsAway();
+  result = coordinator_->Finish(std::move(result));
+  if (away && ExitCodeOf(result) < kExitTryAgain) Linger();
+  return result;
+}
+
+bool ChiefTask::SomebodyIsAway() const {
+  const CoordinatorSnapshot now = core_.Get()->Snapshot();
+  return now.workers_up < now.num_workers || now.ps_up < now.num_ps;
+}
+
+void ChiefTask::Linger() {
+  struct Alarm {
+    Mutex mu;
+    CondVar rung;
+    bool over DIVVY_GUARDED_BY(mu) = false;
+  };
+  const auto alarm = std::make_shared<Alarm>();
+  executor_.PostAfter(kLinger, [alarm] {
+    MutexLock lock(alarm->mu);
+    alarm->over = true;
+    alarm->rung.NotifyAll();
+  });
+  MutexLock lock(alarm->mu);
+  alarm->rung.Wait(alarm->mu, [&alarm]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return alarm->over; });
 }
 
 }  // namespace divvy

@@ -48,6 +48,9 @@ class ChiefTask {
   // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then end with Cancelled (Reason::kJobOver). Does not block.
   // `drained` is called once, when the process may exit.
   void Drain(std::function<void()> drained);
+  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, so that it learns
+  // of the end when it comes back and registers. Returns what the job ended with. Blocks.
+  absl::Status Finish(absl::Status result);
   const std::string& address() const { return server_->address(); }
 
  private:
@@ -57,6 +60,8 @@ class ChiefTask {
   absl::Status StartCore();
 
   void FillInCluster();
+  bool SomebodyIsAway() const;
+  void Linger();
 
   ChiefTaskOptions options_;
   ThreadPoolExecutor executor_;
