@@ -174,7 +174,7 @@ MessageCutter::MessageCutter(OutgoingTransfer transfer, int64_t message_bytes)
 
 void MessageCutter::SkipEmpty() {
   while (next_ < payload_.size() && offset_ == payload_[next_].size_bytes()) {
-    payload_[next_++] = Tensor();   // what was sent is held by the messages alone
+    payload_[next_++] = Tensor();  // what was sent is held by the messages alone
     offset_ = 0;
   }
 }
@@ -298,7 +298,8 @@ absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const Pu
 
 absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header, const CommitRequest& asked, PayloadFiller&) {
   const size_t wanted = header.duplicate() ? 0 : asked.parts.size();
-  if (static_cast<size_t>(header.versions_size()) != wanted) return Invalid("versions", absl::StrCat("has ", header.versions_size(), " elements, not ", wanted));
+  if (static_cast<size_t>(header.versions_size()) != wanted)
+    return Invalid("versions", absl::StrCat("has ", header.versions_size(), " elements, not ", wanted));
   CommitReply reply;
   reply.duplicate = header.duplicate();
   reply.applied_seq = header.applied_seq();

@@ -14,8 +14,8 @@
 
 namespace divvy::wire {
 
-// Everything here is pure and thread-safe unless it says otherwise. Decoding is total: InvalidArgument with Reason::kInvalid names the field; sizes are checked,
-// their products and sums too, before memory of that size is asked for.
+// Everything here is pure and thread-safe unless it says otherwise. Decoding is total: InvalidArgument with Reason::kInvalid names the field; sizes are
+// checked, their products and sums too, before memory of that size is asked for.
 
 // ---- sending -------------------------------------------------------------------------------------------------------------------------------------------
 
@@ -43,14 +43,14 @@ class MessageCutter {
     absl::string_view bytes;
   };
   struct Message {
-    std::string front;   // length and header
+    std::string front;  // length and header
     std::vector<Piece> payload;
   };
   explicit MessageCutter(OutgoingTransfer transfer, int64_t message_bytes = kMessageBytes);
 
   uint64_t request_id() const { return request_id_; }
-  bool done() const { return begun_ && next_ == payload_.size(); }   // there is no further message
-  Message Next();                                                    // REQUIRES: not done()
+  bool done() const { return begun_ && next_ == payload_.size(); }  // there is no further message
+  Message Next();                                                   // REQUIRES: not done()
 
  private:
   void SkipEmpty();
@@ -60,8 +60,8 @@ class MessageCutter {
   std::string first_front_;
   std::vector<Tensor> payload_;
   bool begun_ = false;
-  size_t next_ = 0;       // the tensor that is being sent ...
-  int64_t offset_ = 0;    // ... and how much of it was
+  size_t next_ = 0;     // the tensor that is being sent ...
+  int64_t offset_ = 0;  // ... and how much of it was
 };
 
 // ---- the front of a message ----------------------------------------------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ class PayloadFiller {
     size_t size;
     bool bools;
   };
-  std::vector<Hole> holes_;   // none is empty
-  size_t next_ = 0;           // the hole that is being filled ...
-  size_t filled_ = 0;         // ... and how much of it is
+  std::vector<Hole> holes_;  // none is empty
+  size_t next_ = 0;          // the hole that is being filled ...
+  size_t filled_ = 0;        // ... and how much of it is
   int64_t left_ = 0;
 };
 

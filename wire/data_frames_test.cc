@@ -17,9 +17,9 @@
 namespace divvy::wire {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Arrived;
 using testing::Generator;
+using ::testing::HasSubstr;
 using testing::MessagesOf;
 using testing::Opened;
 using testing::Same;
@@ -125,6 +125,46 @@ TEST(DataFramesTest, ALargePayloadGoesOnInDataMessagesOfTheSameTransfer) {
 
 TEST(DataFramesTest, ATransferWithoutPayloadIsOneMessage) { EXPECT_EQ(MessagesOf(ToTransfer(1, PullRequest()), 1).size(), 1u); }
 
+std::vector<std::vector<size_t>> CutsOf(const std::vector<Tensor>& values, int64_t message_bytes) {
+  CommitRequest request;
+  for (const Tensor& value : values) {
+    request.parts.emplace_back();
+    request.parts.back().values = value;
+  }
+  std::vector<std::vector<size_t>> cuts;
+  for (MessageCutter cutter(ToTransfer(1, request), message_bytes); !cutter.done();) {
+    cuts.emplace_back();
+    for (const MessageCutter::Piece& piece : cutter.Next().payload) cuts.back().push_back(piece.bytes.size());
+  }
+  return cuts;
+}
+
+TEST(MessageCutterTest, FillsEveryMessageButTheLastAndSendsTheHeaderWithTheFirst) {
+  using Cuts = std::vector<std::vector<size_t>>;
+  const Tensor ten = *Tensor::Zeros(DType::kInt8, {10}), none = *Tensor::Zeros(DType::kInt8, {0});
+  EXPECT_EQ(CutsOf({}, 4), (Cuts{{}}));
+  EXPECT_EQ(CutsOf({none, none}, 4), (Cuts{{}}));
+  EXPECT_EQ(CutsOf({ten}, 10), (Cuts{{10}}));
+  EXPECT_EQ(CutsOf({ten}, 4), (Cuts{{4}, {4}, {2}}));
+  EXPECT_EQ(CutsOf({ten, none, ten}, 16), (Cuts{{10, 6}, {4}}));
+  EXPECT_EQ(CutsOf({none, ten, ten, none}, 100), (Cuts{{10, 10}}));
+}
+
+TEST(MessageCutterTest, LetsGoOfATensorOnceItsMessagesAreGone) {
+  bool let_go = false;
+  const char memory[8] = {};
+  Tensor lent = *Tensor::Borrow(DType::kInt8, {8}, memory, Device(), [&let_go] { let_go = true; });
+  OutgoingTransfer transfer;
+  transfer.payload = {std::move(lent), *Tensor::Zeros(DType::kInt8, {8})};
+  MessageCutter cutter(std::move(transfer), 8);
+  {
+    const MessageCutter::Message first = cutter.Next();
+    EXPECT_FALSE(let_go);
+  }
+  EXPECT_TRUE(let_go);
+  EXPECT_FALSE(cutter.done());
+}
+
 // ---- refusals ---------------------------------------------------------------------------------------------------------------------------------------
 
 TEST(DataFramesTest, AHeaderThatIsTooShortOrTooLongIsRefused) {
@@ -144,6 +184,14 @@ TEST(DataFramesTest, ACommitsSizesAreCheckedBeforeAnythingIsAllocated) {
   ExpectRefused(PayloadBytes(header), "larger than can be counted");
   header.mutable_parts(0)->set_rows(-1);
   ExpectRefused(PayloadBytes(header), "rows: is -1");
+  for (int i = 0; i < 100'000; ++i) header.add_parts();
+  ExpectRefused(PayloadBytes(header), "parts: has 100003 elements");
+
+  v1::PullRequestHeader pull;
+  pull.add_parts()->set_rows(2);
+  EXPECT_EQ(*PayloadBytes(pull), 16);
+  pull.mutable_parts(0)->set_rows(int64_t{1} << 60);
+  ExpectRefused(PayloadBytes(pull), "larger than can be counted");
 }
 
 TEST(DataFramesTest, APartNeedsItsShardItsOpAndASessionItsFence) {

@@ -12,7 +12,7 @@ absl::Status Invalid(absl::string_view field, absl::string_view why) { return Ma
 
 absl::Status In(absl::string_view field, const absl::Status& status) {
   if (status.ok()) return status;
-  const bool is_own = absl::StartsWith(status.message(), ":") || absl::StartsWith(status.message(), "[");   // the field's, or an element's of it
+  const bool is_own = absl::StartsWith(status.message(), ":") || absl::StartsWith(status.message(), "[");  // the field's, or an element's of it
   return MakeError(Reason::kInvalid, absl::StrCat(field, is_own ? "" : ".", status.message()));
 }
 
@@ -29,9 +29,7 @@ absl::Status CheckName(absl::string_view field, absl::string_view name) {
   return Escaped(name) == name ? absl::OkStatus() : Invalid(field, "has control characters");
 }
 
-absl::Status CheckFinite(absl::string_view field, double value) {
-  return std::isfinite(value) ? absl::OkStatus() : Invalid(field, "is not a finite number");
-}
+absl::Status CheckFinite(absl::string_view field, double value) { return std::isfinite(value) ? absl::OkStatus() : Invalid(field, "is not a finite number"); }
 
 absl::Status CheckCount(absl::string_view field, size_t count) {
   if (count <= static_cast<size_t>(kMaxParts)) return absl::OkStatus();

@@ -17,8 +17,8 @@
 
 namespace divvy::wire {
 
-constexpr int kMaxParts = 100000;     // shards, parts, tasks in one message
-constexpr int kMaxIndex = 65535;      // of a task: `participants` and the parts of a variable count in 16 bits
+constexpr int kMaxParts = 100000;  // shards, parts, tasks in one message
+constexpr int kMaxIndex = 65535;   // of a task: `participants` and the parts of a variable count in 16 bits
 
 // InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field is this message itself; In() puts a name before it.
 absl::Status Invalid(absl::string_view field, absl::string_view why);
@@ -34,13 +34,11 @@ absl::Status AsInvalid(const absl::Status& status);
 inline std::string Element(absl::string_view field, size_t index) { return absl::StrCat(field, "[", index, "]"); }
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
-inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
-  return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max());
-}
+inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max()); }
 inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
-absl::Status CheckName(absl::string_view field, absl::string_view name);       // 1 to kMaxNameBytes bytes, no control characters
+absl::Status CheckName(absl::string_view field, absl::string_view name);  // 1 to kMaxNameBytes bytes, no control characters
 absl::Status CheckFinite(absl::string_view field, double value);
-absl::Status CheckCount(absl::string_view field, size_t count);                // at most kMaxParts
+absl::Status CheckCount(absl::string_view field, size_t count);  // at most kMaxParts
 
 // Each element of `from` read by `read`, which returns a StatusOr.
 template <typename Repeated, typename Read>
@@ -96,7 +94,7 @@ struct EnumTable {
 };
 
 // `target` = the sub-message `field` of `from`, which must be there.
-#define DIVVY_WIRE_READ(target, from, field)                  \
+#define DIVVY_WIRE_READ(target, from, field)                       \
   if (!(from).has_##field()) return Invalid(#field, "is missing"); \
   DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
 

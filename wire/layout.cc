@@ -120,7 +120,8 @@ absl::Status CheckWithin(const ShardSpec& spec) {
 absl::Status CheckOffsets(const VariableLayout& variable) {
   const int64_t rows = variable.spec.shape.rank() == 0 ? 1 : variable.spec.shape.dim(0);
   const std::vector<int64_t>& offsets = variable.offsets;
-  if (variable.ps.empty() || variable.ps.size() > size_t{kMaxIndex} + 1) return Invalid("ps", absl::StrCat("names ", variable.ps.size(), " shards, not 1 to 65536"));
+  if (variable.ps.empty() || variable.ps.size() > size_t{kMaxIndex} + 1)
+    return Invalid("ps", absl::StrCat("names ", variable.ps.size(), " shards, not 1 to 65536"));
   if (offsets.size() != variable.ps.size() + 1) return Invalid("offsets", absl::StrCat("has ", offsets.size(), " for ", variable.ps.size(), " shards"));
   if (offsets.front() != 0 || offsets.back() != rows) return Invalid("offsets", absl::StrCat("do not go from 0 to ", rows));
   if (!std::is_sorted(offsets.begin(), offsets.end())) return Invalid("offsets", "fall");
@@ -289,7 +290,8 @@ absl::StatusOr<std::shared_ptr<const Layout>> FromProto(const v1::Layout& layout
     variables.emplace_hint(variables.end(), id, std::move(list[i]));
   }
   std::shared_ptr<const Layout> out = Layout::Received(layout.version(), std::move(variables));
-  if (out->hash() != layout.hash()) return Invalid("hash", absl::StrCat("is ", absl::Hex(layout.hash()), ", and these variables have ", absl::Hex(out->hash())));
+  if (out->hash() != layout.hash())
+    return Invalid("hash", absl::StrCat("is ", absl::Hex(layout.hash()), ", and these variables have ", absl::Hex(out->hash())));
   return out;
 }
 

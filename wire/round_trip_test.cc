@@ -46,9 +46,13 @@ void ExpectMutationsAreHarmless() {
 }
 
 template <typename... Ts>
-void RoundTripAll(Kinds<Ts...>) { (ExpectRoundTrips<Ts>(), ...); }
+void RoundTripAll(Kinds<Ts...>) {
+  (ExpectRoundTrips<Ts>(), ...);
+}
 template <typename... Ts>
-void MutateAll(Kinds<Ts...>) { (ExpectMutationsAreHarmless<Ts>(), ...); }
+void MutateAll(Kinds<Ts...>) {
+  (ExpectMutationsAreHarmless<Ts>(), ...);
+}
 
 TEST(RoundTripTest, ARequestArrivesAsItWasSent) { RoundTripAll(RequestKinds()); }
 TEST(RoundTripTest, AReplyArrivesAsItWasSent) { RoundTripAll(ReplyKinds()); }

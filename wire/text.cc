@@ -10,8 +10,8 @@ namespace {
 // The first byte of a character of 2 to 4 bytes says how many, and together with the second what is overlong, a surrogate or beyond U+10FFFF
 // (The Unicode Standard, table 3-7).
 struct Lead {
-  uint8_t first, last;        // first bytes of this row
-  uint8_t low, high;          // the second byte's range
+  uint8_t first, last;  // first bytes of this row
+  uint8_t low, high;    // the second byte's range
   size_t bytes;
 };
 constexpr Lead kLeads[] = {

@@ -9,8 +9,8 @@
 
 namespace divvy::wire {
 
-constexpr size_t kMaxTextBytes = 8 << 10;   // of a status' text
-constexpr size_t kMaxNameBytes = 1 << 10;   // of names and addresses, which also have at least one byte
+constexpr size_t kMaxTextBytes = 8 << 10;  // of a status' text
+constexpr size_t kMaxNameBytes = 1 << 10;  // of names and addresses, which also have at least one byte
 
 // Whether `text` is well-formed UTF-8. protobuf refuses a whole message for one bad byte in a field of type string.
 bool IsUtf8(absl::string_view text);

@@ -15,7 +15,7 @@ namespace divvy::wire {
 // All functions here are pure and thread-safe. FromProto returns InvalidArgument with Reason::kInvalid, naming the field, and allocates no more than the
 // message's own size.
 
-v1::DType ToProto(DType dtype);   // DT_NONE for a type that tensors do not hold
+v1::DType ToProto(DType dtype);  // DT_NONE for a type that tensors do not hold
 absl::StatusOr<DType> FromProto(v1::DType dtype);
 
 // At most 8 dimensions, none negative, fewer than 2^63 elements and, of `dtype`, bytes.

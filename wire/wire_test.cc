@@ -337,7 +337,11 @@ TEST(LayoutTest, AVariableThatIsCutWronglyIsRefused) {
   ExpectVariableRefused([](M& m) { m.set_ps(1, 65536); }, "ps[1]: is 65536");
   ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_kind(v1::SlotSpec::SLOT_NONE); }, "slots[1].kind: is not set");
   ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_initial_value(NAN); }, "slots[1].initial_value: is not a finite number");
-  ExpectVariableRefused([](M& m) { while (m.slots_size() < 256) m.add_slots(); }, "slots: are 256");
+  ExpectVariableRefused(
+      [](M& m) {
+        while (m.slots_size() < 256) m.add_slots();
+      },
+      "slots: are 256");
 }
 
 TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {

@@ -156,7 +156,8 @@ Initializer Generator::MakeInitializer(bool constant) {
     case 1: return RandomUniform{-Fraction(), Fraction(), Number()};
     case 2: return RandomNormal{Fraction(), Fraction(), Number()};
     case 3: return TruncatedNormal{Fraction(), Fraction(), Number()};
-    case 4: return VarianceScaling{static_cast<VarianceScaling::Fan>(Below(3)), static_cast<VarianceScaling::Distribution>(Below(2)), 0.5f + Fraction(), Number()};
+    case 4:
+      return VarianceScaling{static_cast<VarianceScaling::Fan>(Below(3)), static_cast<VarianceScaling::Distribution>(Below(2)), 0.5f + Fraction(), Number()};
     default: return Identity{Fraction()};
   }
 }

@@ -28,7 +28,7 @@ class Generator {
     return value;
   }
 
-  void Fill(absl::Status& out);   // may be OK
+  void Fill(absl::Status& out);  // may be OK
   void Fill(ErrorDetail& out);
   void Fill(Tensor& out);
   void Fill(Nest& out) { out = MakeNest(4); }
@@ -81,23 +81,25 @@ class Generator {
   // ---- parts ----
   uint64_t Below(uint64_t bound) { return random_.Below(bound); }
   bool Chance() { return random_.Chance(0.5); }
-  uint64_t Number();                          // any, often at an edge
-  int64_t Count() { return static_cast<int64_t>(Number() >> 1); }   // not negative
+  uint64_t Number();                                               // any, often at an edge
+  int64_t Count() { return static_cast<int64_t>(Number() >> 1); }  // not negative
   int Index() { return static_cast<int>(Number() & 0xffff); }
-  double Real();                              // finite
-  float Fraction() { return static_cast<float>(random_.Below(1 << 20)) / (1 << 20); }   // [0, 1)
-  std::string Name();                         // of a variable
-  std::string Text(size_t max_bytes);         // UTF-8 without control characters, at least one byte
-  Shape MakeShape(int max_rank);              // 0 to a few elements
+  double Real();                                                                       // finite
+  float Fraction() { return static_cast<float>(random_.Below(1 << 20)) / (1 << 20); }  // [0, 1)
+  std::string Name();                                                                  // of a variable
+  std::string Text(size_t max_bytes);                                                  // UTF-8 without control characters, at least one byte
+  Shape MakeShape(int max_rank);                                                       // 0 to a few elements
   template <typename Id>
-  Id MakeId() { return Id(static_cast<typename Id::value_type>(Number())); }
+  Id MakeId() {
+    return Id(static_cast<typename Id::value_type>(Number()));
+  }
   template <typename Id>
   std::vector<Id> RisingIds(uint64_t below);
 
  private:
   Tensor MakeTensor(DType dtype, const Shape& shape);
   Nest MakeNest(int depth);
-  Initializer MakeInitializer(bool constant);   // `constant`: one that every dtype can hold
+  Initializer MakeInitializer(bool constant);  // `constant`: one that every dtype can hold
   ToWorker MakeToWorker();
   FromWorker MakeFromWorker();
   template <typename T>

@@ -50,7 +50,7 @@ absl::Status WriteAll(const std::string& directory) {
   RETURN_IF_ERROR(WriteFrames<CommitRequest>(directory + "/frames", 1));
   RETURN_IF_ERROR(WriteKinds(RequestKinds(), directory + "/requests", 1));
   RETURN_IF_ERROR(WriteKinds(ReplyKinds(), directory + "/replies", 1));
-  RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));   // one for each message that a frame may carry, about
+  RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));  // one for each message that a frame may carry, about
   return WriteKinds(ValueKinds(), directory + "/values", 2);
 }
 

@@ -21,10 +21,10 @@
 namespace divvy::wire::testing {
 
 // The fields of each plain struct. A field that is added and not counted here does not compile: then the generator and the conversion need it too.
-#define DIVVY_FIELDS(Type, ...)                 \
-  inline auto FieldsOf(const Type& value) {     \
-    const auto& [__VA_ARGS__] = value;          \
-    return std::tie(__VA_ARGS__);               \
+#define DIVVY_FIELDS(Type, ...)             \
+  inline auto FieldsOf(const Type& value) { \
+    const auto& [__VA_ARGS__] = value;      \
+    return std::tie(__VA_ARGS__);           \
   }
 DIVVY_FIELDS(ExponentialDecay, a, b, c, d)
 DIVVY_FIELDS(InverseTimeDecay, a, b, c, d)
@@ -99,9 +99,7 @@ class Same {
   static bool Of(const Tensor& a, const Tensor& b) { return BitwiseEqual(a, b); }
   static bool Of(const Nest& a, const Nest& b) { return BitwiseEqual(a, b); }
   static bool Of(const FromRows&, const FromRows&) { return false; }
-  static bool Of(const absl::Status& a, const absl::Status& b) {
-    return a.code() == b.code() && a.message() == b.message() && Of(DetailOf(a), DetailOf(b));
-  }
+  static bool Of(const absl::Status& a, const absl::Status& b) { return a.code() == b.code() && a.message() == b.message() && Of(DetailOf(a), DetailOf(b)); }
   static bool Of(const VariableSpec& a, const VariableSpec& b) {
     const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner] = a;
     return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation),
@@ -113,15 +111,25 @@ class Same {
     return a->version() == b->version() && a->hash() == b->hash() && Of(a->variables(), b->variables());
   }
   template <typename A, typename B>
-  static bool Of(const std::pair<A, B>& a, const std::pair<A, B>& b) { return Of(a.first, b.first) && Of(a.second, b.second); }
+  static bool Of(const std::pair<A, B>& a, const std::pair<A, B>& b) {
+    return Of(a.first, b.first) && Of(a.second, b.second);
+  }
   template <typename T>
-  static bool Of(const std::optional<T>& a, const std::optional<T>& b) { return a.has_value() == b.has_value() && (!a || Of(*a, *b)); }
+  static bool Of(const std::optional<T>& a, const std::optional<T>& b) {
+    return a.has_value() == b.has_value() && (!a || Of(*a, *b));
+  }
   template <typename T>
-  static bool Of(const std::vector<T>& a, const std::vector<T>& b) { return OfRange(a, b); }
+  static bool Of(const std::vector<T>& a, const std::vector<T>& b) {
+    return OfRange(a, b);
+  }
   template <typename K, typename V>
-  static bool Of(const std::map<K, V>& a, const std::map<K, V>& b) { return OfRange(a, b); }
+  static bool Of(const std::map<K, V>& a, const std::map<K, V>& b) {
+    return OfRange(a, b);
+  }
   template <typename... Ts>
-  static bool Of(const std::tuple<Ts...>& a, const std::tuple<Ts...>& b) { return OfTuple(a, b, std::index_sequence_for<Ts...>()); }
+  static bool Of(const std::tuple<Ts...>& a, const std::tuple<Ts...>& b) {
+    return OfTuple(a, b, std::index_sequence_for<Ts...>());
+  }
   template <typename... Ts>
   static bool Of(const std::variant<Ts...>& a, const std::variant<Ts...>& b) {
     if (a.index() != b.index()) return false;
@@ -151,7 +159,9 @@ class Same {
     return true;
   }
   template <typename Tuple, size_t... I>
-  static bool OfTuple(const Tuple& a, const Tuple& b, std::index_sequence<I...>) { return (Of(std::get<I>(a), std::get<I>(b)) && ...); }
+  static bool OfTuple(const Tuple& a, const Tuple& b, std::index_sequence<I...>) {
+    return (Of(std::get<I>(a), std::get<I>(b)) && ...);
+  }
 };
 
 }  // namespace divvy::wire::testing
