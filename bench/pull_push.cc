@@ -41,7 +41,7 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{16} << 20;
 constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
-constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};   // target: as Attach tells it
+constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};  // target: as Attach tells it
 
 // ---- the other processes -----------------------------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,8 @@ absl::Status ServeParameters() {
   if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port)) return absl::InternalError("no port in " + task->address());
   TellPort(port);
   char byte;
-  while (read(STDIN_FILENO, &byte, 1) > 0) {}   // until the benchmark is gone
+  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  }  // until the benchmark is gone
   return absl::OkStatus();
 }
 
@@ -240,7 +241,7 @@ struct CpuMeter {
     return [this, run = std::move(run)] {
       const double before = OwnCpuSeconds() + other.CpuSeconds();
       run();
-      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;   // the first warms up
+      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;  // the first warms up
     };
   }
   double PerGb(double bytes_a_run) const { return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9; }

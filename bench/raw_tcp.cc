@@ -15,11 +15,11 @@
 namespace divvy::bench {
 namespace {
 
-constexpr int kBuffers = 2;   // as many as transfers are outstanding
+constexpr int kBuffers = 2;  // as many as transfers are outstanding
 
 struct Request {
-  int64_t push_bytes = 0;   // follow the request
-  int64_t pull_bytes = 0;   // are the answer; 0: one byte is
+  int64_t push_bytes = 0;  // follow the request
+  int64_t pull_bytes = 0;  // are the answer; 0: one byte is
 };
 
 absl::Status ErrnoStatus(const char* what) { return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno))); }

@@ -12,7 +12,8 @@ namespace {
 
 grpc::Slice Borrow(wire::MessageCutter::Piece piece) {
   auto* const keeper = new Tensor(std::move(piece.tensor));
-  return grpc::Slice(const_cast<char*>(piece.bytes.data()), piece.bytes.size(), [](void* kept) { delete static_cast<Tensor*>(kept); }, keeper);
+  return grpc::Slice(
+      const_cast<char*>(piece.bytes.data()), piece.bytes.size(), [](void* kept) { delete static_cast<Tensor*>(kept); }, keeper);
 }
 
 grpc::ByteBuffer ToBuffer(wire::MessageCutter::Message message) {

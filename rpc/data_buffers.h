@@ -26,13 +26,13 @@ class OutgoingMessages {
 
   struct Message {
     grpc::ByteBuffer bytes;
-    bool last = false;   // of its transfer
+    bool last = false;  // of its transfer
   };
   // REQUIRES: not empty().
   Message Next();
 
  private:
-  std::deque<wire::MessageCutter> transfers_;   // none is done
+  std::deque<wire::MessageCutter> transfers_;  // none is done
 };
 
 // A message taken apart. The payload lies in `slices`, which hold it.

@@ -35,7 +35,7 @@ void DataCall::Happened(void* tag, bool ok) {
 }
 
 void DataCall::Do(std::function<void()> effect) {
-  const std::shared_ptr<DataCall> self = shared_from_this();   // the outbox lives until it is drained
+  const std::shared_ptr<DataCall> self = shared_from_this();  // the outbox lives until it is drained
   outbox_.Add([this, self, effect = std::move(effect)] {
     effect();
     ReadOn();
@@ -78,7 +78,7 @@ void DataCall::ReadOn() {
 void DataCall::OnRead(bool ok) {
   reading_ = false;
   if (over_) return;
-  if (!ok) return End(absl::OkStatus());   // the client has said all it wanted, or is gone
+  if (!ok) return End(absl::OkStatus());  // the client has said all it wanted, or is gone
   watch_->Heard();
   absl::StatusOr<IncomingMessage> message = FromBuffer(incoming_);
   const absl::Status taken = message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();

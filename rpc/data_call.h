@@ -39,12 +39,12 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
  public:
   struct Host {
     grpc::AsyncGenericService& service;
-    grpc::ServerCompletionQueue& queue;   // not shut down before its calls have left: they end by operations on it
+    grpc::ServerCompletionQueue& queue;  // not shut down before its calls have left: they end by operations on it
     Visitors& calls;
     Executor& executor;
     absl::Duration silence;
-    std::function<void()> accept_next;                                                                       // the call has been taken: another may come
-    std::function<absl::StatusOr<std::unique_ptr<MessageReceiver>>(DataCall& call)> make_receiver;           // or how the call ends at once
+    std::function<void()> accept_next;                                                              // the call has been taken: another may come
+    std::function<absl::StatusOr<std::unique_ptr<MessageReceiver>>(DataCall& call)> make_receiver;  // or how the call ends at once
   };
   // A tag: what an operation ends with.
   struct Event {
@@ -84,9 +84,9 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void WriteOn();
   void FinishNow();
 
-  const Presence presence_;          // goes last
+  const Presence presence_;  // goes last
   const Host& host_;
-  std::shared_ptr<DataCall> self_;   // while operations are under way
+  std::shared_ptr<DataCall> self_;  // while operations are under way
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   const Event accepted_, read_, written_, finished_, gone_;
@@ -101,7 +101,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   std::unique_ptr<MessageReceiver> receiver_;
   std::shared_ptr<SilenceWatch> watch_;
 
-  std::atomic<bool> owed_{false};   // by the peer: payload, or taking what is written
+  std::atomic<bool> owed_{false};  // by the peer: payload, or taking what is written
 };
 
 }  // namespace divvy

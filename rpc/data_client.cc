@@ -33,7 +33,9 @@ namespace {
 absl::Status DoesNotFit(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("an answer on a data stream does not fit: ", why)); }
 
 const v1::PullReplyHeader* HeaderOf(const v1::FrameHeader& header, const PullReply&) { return header.has_pull_reply() ? &header.pull_reply() : nullptr; }
-const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const CommitReply&) { return header.has_commit_reply() ? &header.commit_reply() : nullptr; }
+const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const CommitReply&) {
+  return header.has_commit_reply() ? &header.commit_reply() : nullptr;
+}
 
 template <typename Request, typename Reply>
 class TypedExchange : public Exchange {
@@ -87,7 +89,8 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     self_ = self;
     const std::weak_ptr<DataStream> weak = self;
     const auto cancel = [weak] {
-      if (const auto stream = weak.lock()) stream->Break(absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ", stream->options_.address, " for too long")));
+      if (const auto stream = weak.lock())
+        stream->Break(absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ", stream->options_.address, " for too long")));
     };
     const auto owed = [weak] {
       const auto stream = weak.lock();
@@ -96,7 +99,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     watch_ = SilenceWatch::Start(executor_, options_.silence, cancel, owed);
     if (!options_.open->Begin({self, &context_})) return OnBegunTooLate();
     grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
-    AddHold();   // sends come from outside of the reactions
+    AddHold();  // sends come from outside of the reactions
     StartRead(&incoming_);
     StartCall();
   }
@@ -132,7 +135,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     watch_->Heard();
     MutexLock lock(mu_);
     writing_ = false;
-    being_written_.Clear();   // lets go of the tensors
+    being_written_.Clear();  // lets go of the tensors
     if (!ok || ended_) outgoing_.Clear();
     WriteOn();
   }
@@ -141,7 +144,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const absl::Status why = WhyEnded(status);
     for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
     const std::shared_ptr<OpenCalls> open = options_.open;
-    executor_.Post([held = open->Take(context_), self = std::move(self_)] {});   // lets go of the call there (open_calls.h); this may be gone from here on
+    executor_.Post([held = open->Take(context_), self = std::move(self_)] {});  // lets go of the call there (open_calls.h); this may be gone from here on
     open->End();
   }
 
@@ -178,7 +181,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const auto found = open_.find(id);
     std::unique_ptr<Exchange> exchange = std::move(found->second);
     open_.erase(found);
-    outgoing_.Drop(id);   // refused before all of it was sent
+    outgoing_.Drop(id);  // refused before all of it was sent
     SendNext();
     return exchange;
   }
@@ -233,12 +236,12 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   grpc::ByteBuffer incoming_;
   Mutex mu_;
   std::deque<std::unique_ptr<Exchange>> waiting_ DIVVY_GUARDED_BY(mu_);
-  std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);   // sent, or being sent
+  std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);  // sent, or being sent
   OutgoingMessages outgoing_ DIVVY_GUARDED_BY(mu_);
   grpc::ByteBuffer being_written_ DIVVY_GUARDED_BY(mu_);
   uint64_t last_id_ DIVVY_GUARDED_BY(mu_) = 0;
   bool writing_ DIVVY_GUARDED_BY(mu_) = false, ended_ DIVVY_GUARDED_BY(mu_) = false;
-  absl::Status why_ DIVVY_GUARDED_BY(mu_);   // we broke it
+  absl::Status why_ DIVVY_GUARDED_BY(mu_);  // we broke it
 };
 
 namespace {

@@ -19,12 +19,12 @@ struct DataEnvironment {
 
   DataHandler& handler;
   const DataServerOptions options;
-  Visitors answers;   // who enters finds the handler there until it leaves
+  Visitors answers;  // who enters finds the handler there until it leaves
 };
 
 namespace {
 
-constexpr int kOutstanding = 2;   // transfers that a stream has taken and not answered
+constexpr int kOutstanding = 2;  // transfers that a stream has taken and not answered
 
 absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", why)); }
 
@@ -62,8 +62,8 @@ class Receiver : public MessageReceiver {
   struct Arriving {
     Arriving(uint64_t id, IncomingMessage first) : id(id), first(std::move(first)) {}
     const uint64_t id;
-    IncomingMessage first;   // until there is memory for what it announces
-    uint64_t ticket = 0;     // 0: nothing was reserved
+    IncomingMessage first;  // until there is memory for what it announces
+    uint64_t ticket = 0;    // 0: nothing was reserved
     bool granted = false;
     Request request;
     wire::PayloadFiller filler;
@@ -142,7 +142,12 @@ class DataServer::Queue {
  public:
   Queue(DataServer& server, std::unique_ptr<grpc::ServerCompletionQueue> queue)
       : queue_(std::move(queue)),
-        host_{server.service_, *queue_, calls_, server.executor_, server.environment_->options.silence, [this] { Accept(); },
+        host_{server.service_,
+              *queue_,
+              calls_,
+              server.executor_,
+              server.environment_->options.silence,
+              [this] { Accept(); },
               [environment = server.environment_](DataCall& call) { return MakeReceiver(environment, call); }} {}
 
   void Accept() { DataCall::Accept(host_); }
@@ -193,7 +198,7 @@ void DataServer::Start() {
 void DataServer::Shutdown() {
   for (const auto& queue : queues_) queue->ShutDown();
   executor_.Stop();
-  for (const auto& queue : queues_) queue->Drain();   // what was never started
+  for (const auto& queue : queues_) queue->Drain();  // what was never started
   queues_.clear();
   environment_->answers.CloseAndWait();
 }

@@ -29,8 +29,8 @@ class DataHandler {
 };
 
 struct DataServerOptions {
-  int threads = 0;                               // each with a completion queue of its own; 0: one for each core
-  absl::Duration silence = absl::Seconds(10);    // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken
+  int threads = 0;                             // each with a completion queue of its own; 0: one for each core
+  absl::Duration silence = absl::Seconds(10);  // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken
 };
 
 struct DataEnvironment;
@@ -49,7 +49,7 @@ class DataServer : public GenericServiceHook {
  public:
   // REQUIRES: `handler` lives until Shutdown has returned; not longer.
   explicit DataServer(DataHandler& handler, DataServerOptions options = {});
-  ~DataServer() override;   // Shutdown()
+  ~DataServer() override;  // Shutdown()
 
   void Register(grpc::ServerBuilder& builder) override;
   void Start() override;
@@ -61,7 +61,7 @@ class DataServer : public GenericServiceHook {
   const std::shared_ptr<DataEnvironment> environment_;
   grpc::AsyncGenericService service_;
   std::vector<std::unique_ptr<Queue>> queues_;
-  ThreadPoolExecutor executor_;   // the threads of the queues, and the timers
+  ThreadPoolExecutor executor_;  // the threads of the queues, and the timers
 };
 
 }  // namespace divvy
