@@ -17,5 +17,7 @@ expect "a failure stays one" "5 passed, 2 failed" 1 "echo 3 passed, 2 failed; ex
 expect "a command without a line is one failed case" "2 passed, 1 failed" 1 "exit 3" "echo 2 passed, 0 failed"
 expect "a line that is not the last is none" "0 passed, 1 failed" 1 "echo 2 passed, 0 failed; echo more"
 expect "a command that fails behind a clean line is one failed case" "2 passed, 1 failed" 1 "echo 2 passed, 0 failed; exit 1"
+expect "what is skipped counts as nothing" "2 passed, 0 failed" 0 "echo SKIP: no engine; exit 77" "echo 2 passed, 0 failed"
+expect "77 without a reason is one failed case" "2 passed, 1 failed" 1 "exit 77" "echo 2 passed, 0 failed"
 expect "nothing passed" "0 passed, 0 failed" 1 "echo 0 passed, 0 failed"
 exit $wrong
