@@ -14,11 +14,11 @@
 namespace divvy {
 namespace {
 
-constexpr absl::string_view kPlaintext = "insecure";   // gRPC's name for the transport of a connection without TLS
+constexpr absl::string_view kPlaintext = "insecure";  // gRPC's name for the transport of a connection without TLS
 
 struct Rule {
   absl::string_view role;
-  absl::string_view method;   // one that ends in ".*" means the whole service
+  absl::string_view method;  // one that ends in ".*" means the whole service
 };
 
 constexpr Rule kRules[] = {

@@ -24,7 +24,8 @@ std::optional<PeerRole> ParseRoleUri(absl::string_view uri);
 bool MayCall(absl::string_view role, absl::string_view method);
 
 // The same for the peer of a call: NOT_AUTHORIZED (PermissionDenied), naming role and call, for the caller, and once a minute for the log here. A
-// connection without TLS is on loopback (CheckPlaintext of credentials.h) and may call everything. Every service asks this before it looks at a request. Thread-safe.
+// connection without TLS is on loopback (CheckPlaintext of credentials.h) and may call everything. Every service asks this before it looks at a request.
+// Thread-safe.
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
 
 }  // namespace divvy

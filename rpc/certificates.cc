@@ -15,12 +15,12 @@ namespace {
 
 namespace ssl = openssl;
 
-constexpr long kX509Version3 = 2;   // as it is counted
+constexpr long kX509Version3 = 2;  // as it is counted
 constexpr absl::Duration kClockSkew = absl::Minutes(5);
 
 struct ExtensionText {
   int nid;
-  std::string value;   // OpenSSL's notation
+  std::string value;  // OpenSSL's notation
 };
 
 absl::Status Failed(absl::string_view what) {
@@ -78,7 +78,7 @@ absl::StatusOr<CertifiedKey> ToPem(X509* certificate, EVP_PKEY* key) {
 absl::Status SetSerial(X509* certificate) {
   unsigned char bytes[16];
   if (RAND_bytes(bytes, sizeof bytes) != 1) return Failed("draw a serial number");
-  bytes[0] &= 0x7f;   // positive
+  bytes[0] &= 0x7f;  // positive
   const std::unique_ptr<BIGNUM, ssl::Freer<BN_free>> number(BN_bin2bn(bytes, sizeof bytes, nullptr));
   return BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr ? Failed("set a serial number") : absl::OkStatus();
 }
@@ -100,7 +100,8 @@ absl::Status AddExtension(X509* certificate, X509* issuer, const ExtensionText& 
 }
 
 // A new key and its certificate, signed by `issuer_key`; both null: by itself.
-absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetime, const std::vector<ExtensionText>& extensions, X509* issuer, EVP_PKEY* issuer_key) {
+absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetime, const std::vector<ExtensionText>& extensions, X509* issuer,
+                                  EVP_PKEY* issuer_key) {
   const ssl::Key key(EVP_EC_gen("P-256"));
   const ssl::Certificate certificate(X509_new());
   if (key == nullptr || certificate == nullptr) return Failed("make a key");

@@ -18,7 +18,7 @@ void ReconnectSoon(grpc::ChannelArguments& arguments) {
 void KeepAlive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);   // a Load may take minutes without a byte
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // a Load may take minutes without a byte
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   KeepAlive(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);   // an error's text comes twice, in the status and in its details
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);  // an error's text comes twice, in the status and in its details
   arguments.SetMaxReceiveMessageSize(32 << 20);
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }

@@ -31,7 +31,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Health = grpc::health::v1::HealthCheckResponse;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);   // for what must happen
+constexpr absl::Duration kPatience = absl::Seconds(20);  // for what must happen
 
 // What happened, in order.
 class Events {
@@ -151,7 +151,7 @@ class FakeWorker : public StepsAcceptor {
   }
 
   Events events;
-  Promise<std::shared_ptr<StreamConnection<FromWorker>>> connections;   // the one
+  Promise<std::shared_ptr<StreamConnection<FromWorker>>> connections;  // the one
 };
 
 class WorkerService : public v1::Worker::CallbackService {
@@ -232,7 +232,7 @@ class ControlTest : public testing::Test {
   WorkerService worker_;
   std::unique_ptr<Server> server_;
   std::vector<std::unique_ptr<Answer>> answers_;
-  Events events_;   // of the client's end of Steps
+  Events events_;  // of the client's end of Steps
 };
 
 // ---- unary calls -------------------------------------------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ TEST_F(ControlTest, ARequestThatMakesNoSenseIsInvalidAndNeverReachesTheCore) {
 TEST_F(ControlTest, ACallThatTheCoreDropsIsUnavailable) {
   Serve();
   Answer& answer = Register();
-  coordinator()->Take();   // and lets it go
+  coordinator()->Take();  // and lets it go
   EXPECT_EQ(answer.Get().status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -327,7 +327,7 @@ TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
 
 TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {
   Serve();
-  Answer& answer = Register();   // the client is gone when it returns
+  Answer& answer = Register();  // the client is gone when it returns
   EXPECT_FALSE(answer.has_value());
   coordinator()->Take()(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(answer.Get().ok());
@@ -503,7 +503,7 @@ TEST_F(ControlTest, WhenTheCoordinatorClosesTheWorkerSeesItOnceAndTheCoordinator
   EXPECT_THAT(worker()->events.Await(1), ElementsAre("frame 1 1"));
   connection->Close();
   EXPECT_THAT(worker()->events.Await(2), ElementsAre("frame 1 1", "broken"));
-  worker()->connections.Get()->Send(PongFrame(1));   // into the void
+  worker()->connections.Get()->Send(PongFrame(1));  // into the void
   open_->CancelAndWait();
   EXPECT_THAT(events_.now(), ElementsAre());
 }
@@ -526,7 +526,7 @@ TEST_F(ControlTest, WhenTheWorkerClosesTheCoordinatorSeesItOnceAndTheWorkerNothi
   EXPECT_THAT(events_.Await(1), ElementsAre("frame 1 1"));
   worker()->connections.Get()->Close();
   EXPECT_THAT(events_.Await(2), ElementsAre("frame 1 1", "broken"));
-  connection->Send(PingFrame(2));   // into the void
+  connection->Send(PingFrame(2));  // into the void
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_THAT(worker()->events.now(), ElementsAre("frame 1 1"));
 }
@@ -568,7 +568,7 @@ TEST_F(ControlTest, AStreamOfAClosedClientIsBroken) {
 TEST_F(ControlTest, ASilentWorkerBreaksTheStream) {
   Serve();
   const auto connection = OpenSteps(absl::Milliseconds(200));
-  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));   // perhaps before it reached the worker
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));  // perhaps before it reached the worker
 }
 
 TEST_F(ControlTest, ASilentCoordinatorBreaksTheStream) {
@@ -586,7 +586,7 @@ TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
   const auto stub = v1::Worker::NewStub(Channel());
   const auto stream = stub->Steps(&context);
   v1::ToWorkerFrame frame;
-  frame.mutable_dispatch();   // of no step
+  frame.mutable_dispatch();  // of no step
   stream->Write(frame);
   v1::FromWorkerFrame answer;
   EXPECT_FALSE(stream->Read(&answer));

@@ -22,7 +22,7 @@ namespace {
 namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
-constexpr unsigned kRefreshSeconds = 600;
+constexpr unsigned kRefreshSeconds = 60;
 
 // ---- what is wrong with the files --------------------------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,8 @@ absl::Status CheckPlaintext(const std::vector<std::string>& addresses) {
   }
   if (outside.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("without certificates a cluster must stay on loopback, but ", absl::StrJoin(outside, ", "),
-                                                    outside.size() == 1 ? " is" : " are", " not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)"));
+                                                    outside.size() == 1 ? " is" : " are",
+                                                    " not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)"));
 }
 
 }  // namespace divvy

@@ -14,11 +14,11 @@
 
 namespace divvy {
 
-// PEM files of one task. They are read again every ten minutes, so a certificate can be replaced without a restart.
+// PEM files of one task. They are read again every minute, so a certificate can be replaced without a restart.
 struct TlsFiles {
-  std::string cert;   // its certificate, with the role's URI (authorization.h)
-  std::string key;    // its private key
-  std::string ca;     // the certificates that sign those of all tasks
+  std::string cert;  // its certificate, with the role's URI (authorization.h)
+  std::string key;   // its private key
+  std::string ca;    // the certificates that sign those of all tasks
 };
 
 // What is wrong with the files, all at once: missing, not PEM, a key of another certificate, a certificate that has expired or is not yet valid, or one that

@@ -22,8 +22,8 @@ class RpcDialer : public Dialer {
  public:
   // REQUIRES: `executor` outlives this and the clients' last calls; `tls` has passed CheckTlsFiles.
   RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls);
-  ~RpcDialer() override;   // Close()
-  // Cancels the control calls that are under way, and waits until the last has given its answer to the executor. Data calls end with their client.
+  ~RpcDialer() override;  // Close()
+  // Cancels what is under way, data streams among it, and blocks until the last call has given its answer to the executor.
   void Close();
 
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;

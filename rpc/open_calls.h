@@ -46,7 +46,7 @@ class OpenCalls {
   }
   // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES: not called from the end of a call.
   void CancelAndWait() {
-    for (const auto& [key, context] : Close()) context->TryCancel();   // without the lock: the end of a call may come within
+    for (const auto& [key, context] : Close()) context->TryCancel();  // without the lock: the end of a call may come within
     MutexLock lock(mu_);
     ended_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return open_ == 0; });
   }
@@ -63,8 +63,8 @@ class OpenCalls {
   Mutex mu_;
   CondVar ended_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
-  int open_ DIVVY_GUARDED_BY(mu_) = 0;   // begun and not ended
-  Calls calls_ DIVVY_GUARDED_BY(mu_);    // of those, the ones that are not taken
+  int open_ DIVVY_GUARDED_BY(mu_) = 0;  // begun and not ended
+  Calls calls_ DIVVY_GUARDED_BY(mu_);   // of those, the ones that are not taken
 };
 
 }  // namespace divvy

@@ -21,7 +21,7 @@ struct Freer {
     kFree(object);
   }
 };
-inline void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }   // of certificates that are owned elsewhere
+inline void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }  // of certificates that are owned elsewhere
 
 using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;

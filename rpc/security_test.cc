@@ -33,10 +33,18 @@ using ::testing::HasSubstr;
 
 const std::vector<std::string>& Methods() {
   static const auto* const methods = new std::vector<std::string>{
-      "Coordinator.Register",         "Worker.Attach",               "Worker.Steps",
-      "Worker.Shutdown",              "ParameterServer.Attach",      "ParameterServer.Load",
-      "ParameterServer.Sync",         "ParameterServer.CreateShards", "ParameterServer.DeleteShards",
-      "ParameterServer.Shutdown",     "ParameterServerData.Pull",    "ParameterServerData.Commit",
+      "Coordinator.Register",
+      "Worker.Attach",
+      "Worker.Steps",
+      "Worker.Shutdown",
+      "ParameterServer.Attach",
+      "ParameterServer.Load",
+      "ParameterServer.Sync",
+      "ParameterServer.CreateShards",
+      "ParameterServer.DeleteShards",
+      "ParameterServer.Shutdown",
+      "ParameterServerData.Pull",
+      "ParameterServerData.Commit",
       "Admin.GetStatus",
   };
   return *methods;
@@ -52,10 +60,9 @@ std::vector<std::string> MethodsOf(absl::string_view role) {
 
 TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   using Calls = std::vector<std::string>;
-  EXPECT_EQ(MethodsOf("chief"),
-            (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load", "ParameterServer.Sync",
-                   "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown", "ParameterServerData.Pull",
-                   "ParameterServerData.Commit", "Admin.GetStatus"}));
+  EXPECT_EQ(MethodsOf("chief"), (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load",
+                                       "ParameterServer.Sync", "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown",
+                                       "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
   EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus"}));
@@ -91,9 +98,10 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
   EXPECT_TRUE(CheckPlaintext({"127.0.0.1:1", "localhost:2"}).ok());
   const absl::Status refused = CheckPlaintext({"127.0.0.1:1", "ps-0:2", "10.0.0.7:3"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(refused.message(),
-            "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
-            "some)");
+  EXPECT_EQ(
+      refused.message(),
+      "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
+      "some)");
 }
 
 // ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------

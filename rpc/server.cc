@@ -57,7 +57,8 @@ absl::Status ServerOptions::Validate() const {
   CheckAddress("the address to listen on", address, problems);
   if (!health_address.empty()) CheckAddress("--health_address", health_address, problems);
   if (memory_bytes < kLeastMemory) problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least 1 MiB"));
-  if (max_message_bytes < 1 || max_message_bytes > kMostMessage) problems.push_back(absl::StrCat("--max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
+  if (max_message_bytes < 1 || max_message_bytes > kMostMessage)
+    problems.push_back(absl::StrCat("--max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
   if (max_metadata_bytes < 1) problems.push_back(absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
   if (max_concurrent_streams < 1) problems.push_back(absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
   const absl::Status security = tls ? CheckTlsFiles(*tls) : CheckPlaintext({address});
@@ -90,7 +91,7 @@ absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& o
   grpc::ServerBuilder builder;
   Configure(small, builder);
   builder.AddListeningPort(options.health_address, grpc::InsecureServerCredentials(), &listening.port);
-  listening.fallback = std::make_unique<grpc::CallbackGenericService>();   // answers UNIMPLEMENTED; without any service of ours the health service has no thread
+  listening.fallback = std::make_unique<grpc::CallbackGenericService>();  // answers UNIMPLEMENTED; without any service of ours the health service has no thread
   builder.RegisterCallbackGenericService(listening.fallback.get());
   GrpcErrors errors;
   listening.server = builder.BuildAndStart();
@@ -105,8 +106,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   return std::unique_ptr<Server>(new Server(std::move(main), std::move(health), hook));
 }
 
-Server::Server(Listening main, Listening health, GenericServiceHook* hook)
-    : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
+Server::Server(Listening main, Listening health, GenericServiceHook* hook) : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
   SetServing(false);
 }
 

@@ -20,13 +20,13 @@
 namespace divvy {
 
 struct ServerOptions {
-  std::string address;                       // "host:port"; port 0: a free one
-  std::optional<TlsFiles> tls;               // none: plaintext, on loopback only
-  std::string health_address;                // grpc.health.v1.Health alone, without TLS, for probes that have no certificate; empty: none. Any interface
-  int64_t memory_bytes = int64_t{1} << 30;   // what gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late
-  int64_t max_message_bytes = 16 << 20;      // of a control message; those of the data streams are smaller
-  int max_metadata_bytes = 8 << 10;          // of a call's headers
-  int max_concurrent_streams = 128;          // calls at a time on one connection
+  std::string address;                      // "host:port"; port 0: a free one
+  std::optional<TlsFiles> tls;              // none: plaintext, on loopback only
+  std::string health_address;               // grpc.health.v1.Health alone, without TLS, for probes that have no certificate; empty: none. Any interface
+  int64_t memory_bytes = int64_t{1} << 30;  // what gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late
+  int64_t max_message_bytes = 16 << 20;     // of a control message; those of the data streams are smaller
+  int max_metadata_bytes = 8 << 10;         // of a call's headers
+  int max_concurrent_streams = 128;         // calls at a time on one connection
 
   // FailedPrecondition with every problem at once, naming flags; reads the certificates.
   absl::Status Validate() const;
@@ -36,8 +36,8 @@ struct ServerOptions {
 class GenericServiceHook {
  public:
   virtual ~GenericServiceHook() = default;
-  virtual void Register(grpc::ServerBuilder& builder) = 0;   // before the server starts: completion queues, the generic service
-  virtual void Start() = 0;                                  // after it has; left out where it could not start
+  virtual void Register(grpc::ServerBuilder& builder) = 0;  // before the server starts: completion queues, the generic service
+  virtual void Start() = 0;                                 // after it has; left out where it could not start
   // The server has been shut down, or could not start: no call comes any more. Shuts down and drains the completion queues; blocks until that is done.
   // While the server shuts down they must still be polled: the server waits for the calls on them.
   virtual void Shutdown() = 0;
@@ -47,12 +47,13 @@ class GenericServiceHook {
 // server: a second process on the same port is refused, which gRPC's own default (SO_REUSEPORT) would let in. Thread-safe.
 class Server {
  public:
-  // FailedPrecondition: the options, or an address that cannot be listened on, with the cause. `hook` may be null. REQUIRES: services and hook outlive the server.
+  // FailedPrecondition: the options, or an address that cannot be listened on, with the cause. `hook` may be null. REQUIRES: services and hook outlive the
+  // server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
-  ~Server();   // Shutdown(no time)
+  ~Server();  // Shutdown(no time)
 
   int port() const { return main_.port; }
-  int health_port() const { return health_.port; }   // 0: no health address
+  int health_port() const { return health_.port; }  // 0: no health address
   // What the health service says of the whole task ("") and of every service named so far; not serving at first.
   void SetServing(bool serving);
   // The same of one service, "divvy.v1.ParameterServer".
@@ -62,7 +63,7 @@ class Server {
 
  private:
   struct Listening {
-    std::unique_ptr<grpc::CallbackGenericService> fallback;   // outlives the server
+    std::unique_ptr<grpc::CallbackGenericService> fallback;  // outlives the server
     std::unique_ptr<grpc::Server> server;
     int port = 0;
   };
@@ -70,7 +71,7 @@ class Server {
   static absl::StatusOr<Listening> ListenForProbes(const ServerOptions& options);
   Server(Listening main, Listening health, GenericServiceHook* hook);
 
-  const Listening main_, health_;   // health_ may be none
+  const Listening main_, health_;  // health_ may be none
   GenericServiceHook* const hook_;
   Mutex mu_;
   bool shut_down_ DIVVY_GUARDED_BY(mu_) = false;

@@ -4,8 +4,7 @@
 
 namespace divvy {
 
-std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit, std::function<void()> on_silence,
-                                                  std::function<bool()> owed) {
+std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit, std::function<void()> on_silence, std::function<bool()> owed) {
   std::shared_ptr<SilenceWatch> watch(new SilenceWatch(executor, limit, std::move(on_silence), std::move(owed)));
   watch->Schedule();
   return watch;
@@ -17,7 +16,7 @@ void SilenceWatch::Heard() {
 }
 
 void SilenceWatch::Stop() {
-  std::function<void()> released;   // without the lock
+  std::function<void()> released;  // without the lock
   MutexLock lock(mu_);
   std::swap(released, on_silence_);
 }

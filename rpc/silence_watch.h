@@ -37,7 +37,7 @@ class SilenceWatch : public std::enable_shared_from_this<SilenceWatch> {
   const std::function<bool()> owed_;
   Mutex mu_;
   int silent_ticks_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::function<void()> on_silence_ DIVVY_GUARDED_BY(mu_);   // null: stopped
+  std::function<void()> on_silence_ DIVVY_GUARDED_BY(mu_);  // null: stopped
 };
 
 }  // namespace divvy

@@ -10,7 +10,7 @@ namespace divvy {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const std::string text = wire::ToProto(status).message();   // cut: a peer refuses headers that are too long, and would see another error
+  const std::string text = wire::ToProto(status).message();  // cut: a peer refuses headers that are too long, and would see another error
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text, wire::StatusDetails(status));
 }
 

@@ -23,7 +23,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
       if (const std::shared_ptr<StepsCall> alive = call.lock()) alive->OnSilence();
     });
     stub_->async()->Steps(&context_, this);
-    AddHold();   // sends come from outside of the reactions
+    AddHold();  // sends come from outside of the reactions
     StartRead(&incoming_);
     StartCall();
   }
@@ -64,7 +64,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   void OnDone(const grpc::Status&) override {
     watch_->Stop();
     const std::shared_ptr<OpenCalls> open = environment_.open;
-    SerialExecutor order = order_;   // this may be gone before Post returns
+    SerialExecutor order = order_;  // this may be gone before Post returns
     order.Post([self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
     open->End();
   }
@@ -124,7 +124,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   grpc::ClientContext context_;
   v1::FromWorkerFrame incoming_;
   Mutex mu_;
-  std::deque<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);   // the first is being written
+  std::deque<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);  // the first is being written
   bool ended_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 

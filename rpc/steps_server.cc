@@ -90,7 +90,7 @@ class ServedSteps : public Reactor {
   std::shared_ptr<SilenceWatch> watch_;
   v1::ToWorkerFrame incoming_;
   Mutex mu_;
-  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);   // the first is being written
+  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);  // the first is being written
   bool finished_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 

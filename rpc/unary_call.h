@@ -22,15 +22,15 @@ namespace divvy {
 // Deadlines of the unary calls (docs/protocol.md).
 constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
-constexpr absl::Duration kSyncDeadline = absl::Seconds(1);     // any later Sync acknowledges an earlier one too
-constexpr absl::Duration kLoadDeadline = absl::Minutes(10);    // reads a checkpoint
-constexpr absl::Duration kCreateDeadline = absl::Minutes(2);   // computes the first values
+constexpr absl::Duration kSyncDeadline = absl::Seconds(1);    // any later Sync acknowledges an earlier one too
+constexpr absl::Duration kLoadDeadline = absl::Minutes(10);   // reads a checkpoint
+constexpr absl::Duration kCreateDeadline = absl::Minutes(2);  // computes the first values
 
 // What the calls of a client need. They hold what they use of it, so that the client may go while they are open.
 struct CallEnvironment {
-  Executor& executor;                 // outlives the last call: OpenCalls waits for it
+  Executor& executor;  // outlives the last call: OpenCalls waits for it
   std::shared_ptr<OpenCalls> open;
-  std::string address;                // of the task that is called, for the texts of failures
+  std::string address;  // of the task that is called, for the texts of failures
 };
 
 // Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the Executor: once, never from within. Holds `stub` until then.

@@ -40,13 +40,13 @@ class UnaryFinisher {
 // `method`: "Worker.Attach".
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
-// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core. The method's first argument is the domain's request, its second the
-// callback with the domain's reply; wire/ knows both.
+// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core. The method's first argument is the domain's request, its second
+// the callback with the domain's reply; wire/ knows both.
 //
 //   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
 template <typename Core, typename Request, typename Reply, typename ProtoRequest, typename ProtoReply>
-grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context, const Late<Core>& late_core, void (Core::*method)(Request, Callback<Reply>),
-                                      const ProtoRequest& proto_request, ProtoReply& proto_reply) {
+grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context, const Late<Core>& late_core,
+                                      void (Core::*method)(Request, Callback<Reply>), const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
   const auto refuse = [&](const absl::Status& status) {
