@@ -22,9 +22,14 @@ namespace divvy::bench {
 namespace {
 
 void Show(const Comparison& comparison) {
-  if (absl::GetFlag(FLAGS_format) != "json") return Print(comparison, {"examples/s"});
+  const int64_t trained = int64_t{kMlpExamples} * (absl::GetFlag(FLAGS_rounds) + 1);
+  if (absl::GetFlag(FLAGS_format) != "json") {
+    Print(comparison, {"examples/s"});
+    absl::PrintF("%d examples trained\n", trained);
+    return;
+  }
   absl::PrintF("{\"bench\": \"train\", \"examples_per_s\": %.0f, \"direct_examples_per_s\": %.0f, \"ratio\": %.3f, \"examples\": %d}\n", comparison.rate,
-               comparison.ceiling_rate, comparison.ratio, kMlpExamples * (absl::GetFlag(FLAGS_rounds) + 1));
+               comparison.ceiling_rate, comparison.ratio, trained);
 }
 
 absl::Status Train(Coordinator& coordinator) {

@@ -36,6 +36,7 @@ ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random worker at that period");
 ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
 ABSL_FLAG(int, max_restarts, 5, "launch: of one worker in a row");
+ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
 // gen
 ABSL_FLAG(std::string, image, "", "gen: the container image");
 ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
@@ -91,6 +92,7 @@ int LaunchCommand(const std::vector<std::string>& args) {
   options.chaos = absl::GetFlag(FLAGS_chaos);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  options.usage = absl::GetFlag(FLAGS_usage);
   return Launch(options);
 }
 

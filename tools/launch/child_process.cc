@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -122,9 +123,11 @@ int ReadFailure(int pipe) {
   return got == static_cast<ssize_t>(sizeof(error)) ? error : 0;
 }
 
-void WaitUntilGone(pid_t pid) {
-  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+Usage WaitUntilGone(pid_t pid) {
+  rusage used{};
+  while (wait4(pid, nullptr, 0, &used) < 0 && errno == EINTR) {
   }
+  return Usage::Of(used);
 }
 
 }  // namespace
@@ -179,7 +182,7 @@ std::optional<ExitStatus> ChildProcess::Reap() {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
   kill(-pid_, SIGKILL);  // the number is ours until the wait below
-  WaitUntilGone(pid_);
+  usage_ = WaitUntilGone(pid_);
   exit_event_.Close();
   status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
   return status_;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "tools/launch/descriptor.h"
 #include "tools/launch/exit_status.h"
+#include "tools/launch/usage.h"
 
 namespace divvy {
 
@@ -53,6 +54,8 @@ class ChildProcess {
   bool Read(std::string& text);
   // How the child ended; nullopt if it has not. Then kills what it has left behind in its process group. Never blocks.
   std::optional<ExitStatus> Reap();
+  // What it and the children it waited for have used. Zero until Reap has said how it ended.
+  Usage usage() const { return usage_; }
   // To the whole process group. Does nothing once Reap has said how it ended.
   void Signal(int signal);
   // Gives the child's terminal the size of ours. Of kTerminal.
@@ -64,6 +67,7 @@ class ChildProcess {
   const pid_t pid_;
   Descriptor output_, exit_event_;
   std::optional<ExitStatus> status_;
+  Usage usage_;
 };
 
 }  // namespace divvy

@@ -20,6 +20,7 @@
 #include "tools/launch/poll_until.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/task_list.h"
+#include "tools/launch/usage.h"
 
 namespace divvy {
 namespace {
@@ -61,7 +62,8 @@ class Launcher {
         terminal_(StandardErrorTerminal()),
         log_({tasks_.names(), "launch", terminal_.color, WriteStandardError}),
         supervisor_(SupervisorOptionsOf(options, seed), tasks_.ids()),
-        children_(tasks_.size()) {}
+        children_(tasks_.size()),
+        usage_(tasks_.size()) {}
 
   absl::Status OpenLogs() { return options_.logs.empty() ? absl::OkStatus() : log_.OpenFiles(FileSystem::Real(), options_.logs); }
 
@@ -69,6 +71,7 @@ class Launcher {
     log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
     Do(supervisor_.Begin(Now()));
     while (!supervisor_.over()) Turn();
+    if (options_.usage) SayUsage();
     return supervisor_.exit_code();
   }
 
@@ -120,8 +123,14 @@ class Launcher {
     if (!status.has_value()) return;
     PassOn(task);  // what it wrote last
     log_.End(task);
+    usage_[task].Add(children_[task]->usage());
     children_[task] = nullptr;
     Do(supervisor_.OnExit(task, *status, Now()));
+  }
+
+  void SayUsage() {
+    const std::vector<std::string> names = tasks_.names();
+    for (size_t i = 0; i < names.size(); ++i) log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
   }
 
   void Do(const Supervisor::Actions& actions) {
@@ -157,6 +166,7 @@ class Launcher {
   MergedLog log_;
   Supervisor supervisor_;
   std::vector<std::unique_ptr<ChildProcess>> children_;  // by task; null: does not run
+  std::vector<Usage> usage_;                             // by task, over its lives that have ended
   bool cannot_start_ = false;
 };
 

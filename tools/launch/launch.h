@@ -19,6 +19,7 @@ struct LaunchOptions {
   absl::Duration chaos;              // a random worker is SIGKILLed at that period; 0: never
   uint64_t seed = 0;                 // of --chaos; 0: takes one and prints it
   int max_restarts = 5;              // of one worker in a row: a life of 10 s and more starts the count anew
+  bool usage = false;                // says at the end what each task has used: processor time and memory, over all its lives
 
   // Everything that is wrong, at once (InvalidArgument).
   absl::Status Validate() const;

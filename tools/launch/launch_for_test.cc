@@ -12,6 +12,7 @@ ABSL_FLAG(std::string, logs, "", "");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "");
 ABSL_FLAG(uint64_t, seed, 0, "");
 ABSL_FLAG(int, max_restarts, 5, "");
+ABSL_FLAG(bool, usage, false, "");
 
 int main(int argc, char** argv) {
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   options.chaos = absl::GetFlag(FLAGS_chaos);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  options.usage = absl::GetFlag(FLAGS_usage);
   options.command.assign(words.begin() + 1, words.end());
   return divvy::Launch(options);
 }

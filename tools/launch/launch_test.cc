@@ -234,6 +234,14 @@ TEST_F(LaunchTest, ADeadWorkerIsStartedAgainAndItsLaterLifeIsHeard) {
   EXPECT_EQ(Exit(), 143);
 }
 
+TEST_F(LaunchTest, SaysAtTheEndWhatEachTaskHasUsedIfAsked) {
+  Launch({"--usage", "--ps=2"}, {"show"});
+  EXPECT_EQ(Exit(), 0);
+  for (const absl::string_view name : {"chief", "ps 0", "ps 1", "worker 0"}) {
+    EXPECT_THAT(Output(), ContainsRegex(absl::StrCat("launch   \\| usage: ", name, ": [0-9]+\\.[0-9]{2} s of processor, [0-9]+\\.[0-9] MB at most\n")));
+  }
+}
+
 TEST_F(LaunchTest, APermanentFailureOfAWorkerEndsTheLaunchWithItsCode) {
   Launch({"--workers=2"}, {"worker1:print=bad flag", "worker1:exit=78", "await"});
   EXPECT_EQ(Exit(), 78);

@@ -1,0 +1,29 @@
+// What the processes of a task have used.
+#ifndef DIVVY_TOOLS_LAUNCH_USAGE_H_
+#define DIVVY_TOOLS_LAUNCH_USAGE_H_
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace divvy {
+
+// A value.
+struct Usage {
+  absl::Duration processor;  // user and system time of all threads
+  int64_t peak_bytes = 0;    // the most memory held resident at once
+
+  // Of one process, as the operating system tells it when the process has ended.
+  static Usage Of(const rusage& usage);
+  // With another life of the same task: times add up, the peak is the greater.
+  void Add(const Usage& other);
+  // "12.31 s of processor, 81.2 MB at most"; a MB is 10^6 bytes.
+  std::string ToString() const;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_USAGE_H_
