@@ -147,6 +147,27 @@ absl::StatusOr<Nest> Nest::PackAs(absl::Span<const Tensor> leaves) const {
   return packed;
 }
 
+int64_t Nest::size_bytes() const {
+  int64_t bytes = 32;
+  switch (kind()) {
+    case Kind::kTensor: return bytes + std::get<Tensor>(node_->value).size_bytes();
+    case Kind::kIndexedSlices: {
+      const auto& slices = std::get<IndexedSlices>(node_->value);
+      return bytes + slices.ids.size_bytes() + slices.rows.size_bytes();
+    }
+    case Kind::kText: return bytes + static_cast<int64_t>(std::get<std::string>(node_->value).size());
+    case Kind::kFailed:
+    case Kind::kHandle: return bytes;
+    case Kind::kList:
+      for (const Nest& child : *list()) bytes += child.size_bytes();
+      return bytes;
+    case Kind::kDict:
+      for (const auto& [key, child] : *dict()) bytes += static_cast<int64_t>(key.size()) + child.size_bytes();
+      return bytes;
+  }
+  return bytes;
+}
+
 std::string Nest::ToString() const {
   switch (kind()) {
     case Kind::kFailed: return absl::StrCat("(failed: ", status().message(), ")");

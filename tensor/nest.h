@@ -77,6 +77,9 @@ class Nest {
   // This structure with `fn` applied to each leaf; the first error ends it. `fn` is given leaves only.
   absl::StatusOr<Nest> MapLeaves(const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
 
+  // About what it weighs in a message: the values of its leaves and its keys, and 32 bytes for each of them.
+  int64_t size_bytes() const;
+
   // For error messages: "{"image": uint8 [64, 28, 28], "label": int64 [64]}".
   std::string ToString() const;
 

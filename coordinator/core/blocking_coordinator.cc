@@ -188,6 +188,7 @@ absl::StatusOr<bool> BlockingCoordinator::Done() {
 
 absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(const BoundDataSource& source) {
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(source.name()));
+  RETURN_IF_ERROR(core_->CheckArgs(source.args(), absl::StrCat("data source ", source.name())));
   const bool leased = options.policy == AutoShardPolicy::kLease;
   return PerWorkerDataset([core = core_, name = std::string(source.name()), args = source.args(), leased] {
     const ResourceId id = core->MakeIterator(name, args, leased);

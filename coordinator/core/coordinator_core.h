@@ -54,6 +54,7 @@ struct CoordinatorOptions {
   int queue_ahead = 2;                                    // steps that wait at a worker beside those it runs, so that dispatch costs nothing
   int64_t max_queued_steps = 262'144;                     // Schedule waits beyond
   int max_step_attempts = 10;
+  int64_t max_args_bytes = 15 << 20;                      // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
   absl::Duration step_deadline = absl::Minutes(10);       // of one attempt; time blocked on a ps is not counted
   absl::Duration ps_timeout = absl::Minutes(10);          // a ps that does not answer for so long fails the job
   absl::Duration worker_silence = absl::Seconds(5);       // a worker that says nothing for so long is lost
@@ -90,7 +91,6 @@ struct CoordinatorSnapshot {
   int64_t finished_reads = 0;             // read-only steps
   int64_t queued = 0, in_flight = 0;
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
-  uint64_t max_staleness = 0;             // greatest seen since the last snapshot
   struct Progress {                       // of the running RunRequest
     bool read_only = false;
     int64_t pass = 0;                     // RunEpochs of training steps completed before it
@@ -132,6 +132,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Applied when `done` is called: after all that the program has seen finished, before every step dispatched later. Once, on every ps it touches.
   void Write(std::vector<StagedWrite> writes, StatusCallback done);
 
+  // InvalidArgument: the arguments of `what` ("step train") are larger than max_args_bytes. Schedule and Run refuse them so.
+  absl::Status CheckArgs(const Nest& args, absl::string_view what) const;
+
   // `accepted` when the step is queued: at once, unless max_queued_steps wait, or with the error of an earlier step (then it is not queued).
   // `result` when it has finished (its value), failed, or was cancelled (Reason::kBatchCancelled).
   void Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted);
@@ -142,7 +145,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Runs the loop. `value` is called for each finished step, in the order of finishing, the last before `done`.
   void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
 
-  // An iterator over the data, from its beginning, on every worker; a worker that comes back makes it again.
+  // An iterator over the data, from its beginning, on every worker; a worker that comes back makes it again. REQUIRES: CheckArgs(args) is OK.
   ResourceId MakeIterator(std::string source, Nest args, bool leased);
   // Steps that are queued or running keep it until they end.
   void DropIterator(ResourceId iterator);
@@ -161,7 +164,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // coordinator. A job that is being ended is ended first.
   void Drain(std::function<void()> done);
 
-  CoordinatorSnapshot Snapshot();
+  CoordinatorSnapshot Snapshot() const;
+  // The greatest staleness of a step that has finished since this was last asked, by one asker.
+  uint64_t TakeMaxStaleness();
   // Forgets all completions and timers: no call is answered any more. For a process about to end, and for the simulation's kill.
   void Abandon();
 

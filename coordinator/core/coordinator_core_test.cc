@@ -666,6 +666,20 @@ TEST_F(CoordinatorCoreTest, ADirectWriteLargerThanAPsTakesIsRefused) {
   EXPECT_THAT(std::string(written->status.message()), HasSubstr("8 bytes"));
 }
 
+TEST_F(CoordinatorCoreTest, ArgumentsThatNoMessageCanCarryAreRefusedBeforeTheyAreQueued) {
+  CoordinatorOptions options;
+  options.max_args_bytes = 100;
+  Start(1, 1, options);
+  const Nest large(std::string(101, 'x'));
+  const auto scheduled = Watch([&](StatusCallback accepted) { core_->Schedule({"step", large, false}, [](absl::StatusOr<Nest>) {}, std::move(accepted)); });
+  EXPECT_EQ(scheduled->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(scheduled->status.message()), HasSubstr("the arguments of step step are 133 bytes, more than the limit of 100"));
+  RunRequest run{{"step", Nest(), false}, "data", large, true, {}};
+  const auto ran = Watch([&](StatusCallback done) { core_->Run(run, [](const Nest&) {}, std::move(done)); });
+  EXPECT_THAT(std::string(ran->status.message()), HasSubstr("the arguments of data source data are 133 bytes"));
+  EXPECT_TRUE(workers_[0]->dispatched.empty());
+}
+
 TEST_F(CoordinatorCoreTest, APsThatIsAskedToEndIsSaidAtOnce) {
   Start(1, 1);
   ps_[0]->draining = true;

@@ -605,7 +605,12 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   return waits;
 }
 
-CoordinatorSnapshot CoordinatorCore::Snapshot() {
+uint64_t CoordinatorCore::TakeMaxStaleness() {
+  MutexLock lock(mu_);
+  return std::exchange(max_staleness_, 0);
+}
+
+CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   MutexLock lock(mu_);
   CoordinatorSnapshot snapshot;
   snapshot.phase = phase_;
@@ -618,7 +623,6 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() {
   snapshot.num_workers = static_cast<int>(workers_.size());
   for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;
   for (const auto& [index, worker] : workers_) snapshot.workers_up += worker.state == Worker::State::kReady;
-  snapshot.max_staleness = std::exchange(max_staleness_, 0);
   if (!runs_.empty()) {
     const RunState& run = *runs_.front();
     CoordinatorSnapshot::Progress progress;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
@@ -48,11 +49,22 @@ bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> 
   return true;
 }
 
+absl::Status CoordinatorCore::CheckArgs(const Nest& args, absl::string_view what) const {
+  RETURN_IF_ERROR(args.status());
+  const int64_t bytes = args.size_bytes();
+  if (bytes <= options_.max_args_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the arguments of ", what, " are ", bytes, " bytes, more than the limit of ", options_.max_args_bytes,
+                                                 ": keep large data in variables, or in files that a data source reads"));
+}
+
 void CoordinatorCore::Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), request, result, accepted] { self->Schedule(request, result, accepted); };
   if (RaisesInstead(accepted, again)) return;
+  if (const absl::Status checked = CheckArgs(request.args, "step " + request.function); !checked.ok()) {
+    return outbox_.Add([accepted = std::move(accepted), checked] { accepted(checked); });
+  }
   waiting_schedules_.push_back({std::move(request), std::move(result), std::move(accepted)});
   Pump();
 }
@@ -76,6 +88,9 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   if (RaisesInstead(done, [self = shared_from_this(), request, value, done] { self->Run(request, value, done); })) return;
+  absl::Status checked = CheckArgs(request.step.args, "step " + request.step.function);
+  checked.Update(CheckArgs(request.source_args, "data source " + request.source));
+  if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
   auto run = std::make_shared<RunState>();
   run->request = std::move(request);
   run->value = std::move(value);

@@ -95,7 +95,7 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
   }
   if (line.examples_per_second > 0) parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
   if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
-  if (now.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", now.max_staleness));
+  if (line.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", line.max_staleness));
   parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
   parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
   if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));

@@ -23,6 +23,7 @@ struct ProgressLine {
   CoordinatorSnapshot snapshot;
   std::optional<int64_t> epochs;                 // the program means to train so many
   std::map<std::string, double> metrics;         // means of the last interval
+  uint64_t max_staleness = 0;                    // of the steps of the last interval
   double examples_per_second = 0;                // 0: not known
   std::optional<absl::Duration> left;
 };

@@ -52,6 +52,7 @@ void Reporter::Tick() {
 ProgressLine Reporter::NextLine() {
   ProgressLine line;
   line.snapshot = core_->Snapshot();
+  line.max_staleness = core_->TakeMaxStaleness();
   line.epochs = epochs_;
   const absl::Duration now = clock_.Elapsed();
   if (!recent_.empty() && now > recent_since_) {

@@ -282,7 +282,7 @@ void ParameterServerCore::AnswerShutdowns() {
 
 // ---- What can be seen --------------------------------------------------------------------------------------------------------------------------------
 
-ParameterServerSnapshot ParameterServerCore::Inspect() const {
+ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   ParameterServerSnapshot snapshot;
   MutexLock lock(mu_);
   snapshot.state = state_;
@@ -301,7 +301,9 @@ ParameterServerSnapshot ParameterServerCore::Inspect() const {
   snapshot.queued = queued_;
   snapshot.draining = draining_ && !exit_code_;
   snapshot.shutting_down = exit_code_.has_value();
-  for (const auto& [key, shard] : *shards_) snapshot.shards[key] = {shard->spec().name, shard->version, shard->Copy().value_or(Tensor())};
+  for (const auto& [key, shard] : *shards_) {
+    snapshot.shards[key] = {shard->spec().name, shard->version, detail == Detail::kAll ? shard->Copy().value_or(Tensor()) : Tensor()};
+  }
   return snapshot;
 }
 

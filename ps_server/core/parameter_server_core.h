@@ -132,7 +132,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // 143. What it holds is lost with it.
   void Drain();
 
-  ParameterServerSnapshot Inspect() const;
+  enum class Detail : uint8_t { kAll, kWithoutValues };   // values are copied, block by block
+  ParameterServerSnapshot Inspect(Detail detail = Detail::kAll) const;
   // Of all that requests can change: equal before and after a repeated or refused request.
   uint64_t StateHash() const;
 

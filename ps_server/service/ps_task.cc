@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& optio
 absl::Status PsTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return PsTaskStatus(core_options_, core == nullptr ? ParameterServerSnapshot() : core->Inspect());
+    return PsTaskStatus(core_options_, core == nullptr ? ParameterServerSnapshot() : core->Inspect(ParameterServerCore::Detail::kWithoutValues));
   };
   core_options_.index = options_.task.index;
   core_options_.incarnation = Incarnation(EntropySeed());

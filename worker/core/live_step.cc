@@ -18,31 +18,9 @@
 namespace divvy {
 namespace {
 
-// What a value weighs on its way to the coordinator.
-int64_t BytesOf(const Nest& nest) {
-  switch (nest.kind()) {
-    case Nest::Kind::kTensor: return nest.tensor()->size_bytes();
-    case Nest::Kind::kIndexedSlices: return nest.indexed_slices()->ids.size_bytes() + nest.indexed_slices()->rows.size_bytes();
-    case Nest::Kind::kText: return static_cast<int64_t>(nest.text()->size());
-    case Nest::Kind::kFailed:
-    case Nest::Kind::kHandle: return 8;
-    case Nest::Kind::kList: {
-      int64_t bytes = 0;
-      for (const Nest& child : *nest.list()) bytes += BytesOf(child);
-      return bytes;
-    }
-    case Nest::Kind::kDict: {
-      int64_t bytes = 0;
-      for (const auto& [key, child] : *nest.dict()) bytes += static_cast<int64_t>(key.size()) + BytesOf(child);
-      return bytes;
-    }
-  }
-  return 0;
-}
-
 absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
   if (!value.status().ok()) return value.status();
-  const int64_t bytes = BytesOf(value);
+  const int64_t bytes = value.size_bytes();
   if (bytes <= max_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }

@@ -418,7 +418,7 @@ TEST_F(WorkerCoreTest, AValueThatIsTooLargeOrBrokenIsTheStepsErrorBeforeAnything
   Run();
   ASSERT_EQ(Reports().size(), 2u);
   EXPECT_EQ(Reports()[0].outcome, StepOutcome::kFailed);
-  EXPECT_TRUE(absl::StrContains(Reports()[0].error.message(), "11 bytes")) << Reports()[0].error;
+  EXPECT_TRUE(absl::StrContains(Reports()[0].error.message(), "43 bytes")) << Reports()[0].error;
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kFailed);
   EXPECT_EQ(commits(), 0u);
 }
