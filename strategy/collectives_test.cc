@@ -1,6 +1,7 @@
 // Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them.
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -401,6 +402,50 @@ TEST(LeavingTest, AReplicaThatFailsGivesItsErrorToThoseThatWait) {
   }
 }
 
+TEST(LeavingTest, WhoWaitedInVainMayComeAgainAndGetsTheSameAnswer) {
+  const Outcome outcome = RunTwo(
+      [](ReplicaContext& replica) {
+        const absl::Status first = replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+        EXPECT_EQ(first.code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(Merges(replica).code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(replica.AllReduce(ReduceOp::kSum, 1.0f).status(), first);
+        return absl::OkStatus();
+      },
+      [](ReplicaContext&) { return absl::OkStatus(); });
+  EXPECT_EQ(outcome.run, absl::OkStatus());
+}
+
+// What a replica brings may be an error. It comes all the same: else its next call would meet the others' this one.
+TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgain) {
+  const absl::Status reason = absl::DataLossError("no batch");
+  CommunicationOptions nonsense;
+  nonsense.bytes_per_pack = -1;
+  const std::vector<std::pair<Move, Move>> cases = {
+      {Reduces(ReduceOp::kSum, Nest(Nest::Dict())["there is none"]), Reduces(ReduceOp::kSum, Nest(1.0f))},
+      {[&](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1.0f, nonsense).status(); }, Reduces(ReduceOp::kSum, Nest(1.0f))},
+      {[](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status(); },
+       [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(1.0f)).status(); }},
+      {[](ReplicaContext& replica) { return replica.AllGather(Var(Nest("text")), 0).status(); },
+       [](ReplicaContext& replica) { return replica.AllGather(Var(Floats({1})), 0).status(); }},
+      {[&](ReplicaContext& replica) { return replica.ApplyGradients(reason); }, [](ReplicaContext& replica) { return replica.ApplyGradients(Gradients()); }},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::vector<absl::Status> errors(2);
+    const auto then_goes_on = [&errors](const Move& move) {
+      return [&errors, &move](ReplicaContext& replica) -> absl::Status {
+        errors[replica.replica_id_in_sync_group()] = move(replica);
+        ASSIGN_OR_RETURN(const int replicas, replica.AllReduce(ReduceOp::kSum, 1));
+        EXPECT_EQ(replicas, 2);
+        return absl::OkStatus();
+      };
+    };
+    EXPECT_EQ(RunTwo(then_goes_on(cases[i].first), then_goes_on(cases[i].second)).run, absl::OkStatus());
+    EXPECT_FALSE(errors[0].ok());
+    EXPECT_EQ(errors[0], errors[1]);
+  }
+}
+
 TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
   TestStrategy strategy(4);
   std::atomic<int> rounds{0};
@@ -416,6 +461,108 @@ TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
                                   .status();
   EXPECT_EQ(status, absl::AbortedError("enough"));
   EXPECT_EQ(rounds, 12);
+}
+
+// ---- AllReduce and AllGather of whatever travels -----------------------------------------------------------------------------------------------------
+
+// What replica 0 gets of `call`, which every replica makes; all must get the same.
+template <typename T>
+absl::StatusOr<Nest> OnEach(const std::vector<T>& values, const std::function<absl::StatusOr<T>(ReplicaContext&, const T&)>& call) {
+  TestStrategy strategy(static_cast<int>(values.size()));
+  ASSIGN_OR_RETURN(PerReplica<T> results, strategy->Run(call, PerReplica<T>(values)));
+  for (const T& result : results.values()) EXPECT_TRUE(BitwiseEqual(NestCodec<T>::Encode(results[0]), NestCodec<T>::Encode(result)));
+  return NestCodec<T>::Encode(results[0]);
+}
+template <typename T>
+absl::StatusOr<Nest> Reduced(absl::string_view op, const std::vector<T>& values) {
+  ASSIGN_OR_RETURN(const ReduceOp parsed, ParseReduceOp(op));
+  return OnEach<T>(values, [parsed](ReplicaContext& replica, const T& mine) { return replica.AllReduce(parsed, mine); });
+}
+template <typename T>
+absl::StatusOr<Nest> GatheredAll(int axis, const std::vector<T>& values) {
+  return OnEach<T>(values, [axis](ReplicaContext& replica, const T& mine) { return replica.AllGather(mine, axis); });
+}
+
+TEST(AllReduceTest, TakesAnyNestAndGivesItsStructureBack) {
+  const Nest r0{{"a", 1.0f}, {"b", Nest::List{Floats({40, 1}), "same"}}}, r1{{"a", 3.0f}, {"b", Nest::List{Floats({2, 98}), "same"}}};
+  const absl::StatusOr<Nest> sum = Reduced<Nest>("sum", {r0, r1}), mean = Reduced<Nest>("MEAN", {r0, r1});
+  ASSERT_TRUE(sum.ok() && mean.ok()) << sum.status() << mean.status();
+  EXPECT_TRUE(BitwiseEqual(*sum, Nest{{"a", 4.0f}, {"b", Nest::List{Floats({42, 99}), "same"}}}));
+  EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", Nest::List{Floats({21, 49.5}), "same"}}}));
+}
+
+TEST(AllReduceTest, AListOfValuesIsOneMeeting) {
+  const std::vector<Tensor> r0 = {Floats({1, 2}), Tensor::Vector<double>({3})}, r1 = {Floats({10, 20}), Tensor::Vector<double>({30})};
+  const absl::StatusOr<Nest> sum = Reduced<std::vector<Tensor>>("Sum", {r0, r1});
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_TRUE(BitwiseEqual(*sum, Nest(Nest::List{Floats({11, 22}), Tensor::Vector<double>({33})})));
+  const absl::StatusOr<Nest> longer = Reduced<std::vector<Tensor>>("SUM", {r0, {Floats({10, 20})}});
+  EXPECT_EQ(longer.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(AllReduceTest, IndexedSlicesAreConcatenatedInReplicaOrderAndTheirMeanDividesTheRows) {
+  const std::vector<Nest> values = {Nest(Slices({0, 2}, {1, 2}, 4)), Nest(Slices({2}, {5}, 4))};
+  const auto sum = Reduced<Nest>("SUM", values)->indexed_slices(), mean = Reduced<Nest>("MEAN", values)->indexed_slices();
+  ASSERT_TRUE(sum.ok() && mean.ok());
+  EXPECT_THAT(*sum->ids.values<int64_t>(), ElementsAre(0, 2, 2));
+  EXPECT_EQ(Values(sum->rows), (std::vector<float>{1, 2, 5}));
+  EXPECT_EQ(sum->num_rows, 4);
+  EXPECT_EQ(Values(mean->rows), (std::vector<float>{0.5, 1, 2.5}));
+}
+
+TEST(AllReduceTest, RefusesBoolTheMeanOfIntegersAndTextsThatDiffer) {
+  EXPECT_THAT(Reduced<bool>("SUM", {true, true}).status().message(), HasSubstr("bool cannot be reduced"));
+  EXPECT_THAT(Reduced<int>("MEAN", {1, 3}).status().message(), HasSubstr("cast to float32"));
+  EXPECT_THAT(Reduced<std::string>("SUM", {"a", "b"}).status().message(), HasSubstr("texts must agree"));
+}
+
+TEST(AllReduceTest, OfOneReplicaIsTheValueItself) {
+  EXPECT_TRUE(BitwiseEqual(*Reduced<Nest>("MEAN", {Nest(true)}), Nest(true)));
+  EXPECT_TRUE(BitwiseEqual(*Reduced<int>("MEAN", {7}), Nest(7)));
+}
+
+TEST(AllGatherTest, TakesAnyNestLeafByLeaf) {
+  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({1, 1}, {3})}}, r1{{"a", Floats({4})}, {"b", Floats({2, 1}, {5, 6})}};
+  const absl::StatusOr<Nest> all = GatheredAll<Nest>(0, {r0, r1});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_TRUE(BitwiseEqual(*all, Nest{{"a", Floats({1, 2, 4})}, {"b", Floats({3, 1}, {3, 5, 6})}}));
+  EXPECT_THAT(GatheredAll<Nest>(1, {r0, r0}).status().message(), HasSubstr("at [\"a\"]: axis 1 is outside"));
+  EXPECT_THAT(GatheredAll<Nest>(0, {r0, r0["a"]}).status().message(), HasSubstr("structures must agree"));
+}
+
+TEST(AllGatherTest, RefusesScalarsTextsAndIndexedSlices) {
+  EXPECT_THAT(GatheredAll<float>(0, {1, 2}).status().message(), HasSubstr("rank 0"));
+  EXPECT_EQ(GatheredAll<std::string>(0, {"a", "a"}).status().code(), absl::StatusCode::kInvalidArgument);
+  const IndexedSlices slices = Slices({0}, {1}, 2);
+  EXPECT_EQ(GatheredAll<IndexedSlices>(0, {slices, slices}).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(CommunicationOptionsTest, ImplementationsAreParsedInAnyCaseAndNothingElseIs) {
+  using Implementation = CommunicationOptions::Implementation;
+  EXPECT_EQ(*ParseCommunicationImplementation("auto"), Implementation::kAuto);
+  EXPECT_EQ(*ParseCommunicationImplementation("Ring"), Implementation::kRing);
+  EXPECT_EQ(*ParseCommunicationImplementation("NCCL"), Implementation::kNccl);
+  EXPECT_EQ(ParseCommunicationImplementation("mpi").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CommunicationOptionsTest, OfTwoTheLaterOverridesWhereItIsNotTheDefault) {
+  const CommunicationOptions earlier{100, absl::Seconds(5), CommunicationOptions::Implementation::kRing};
+  const CommunicationOptions kept = MergeOptions(earlier, CommunicationOptions());
+  EXPECT_EQ(kept.bytes_per_pack, 100);
+  EXPECT_EQ(kept.timeout, absl::Seconds(5));
+  EXPECT_EQ(kept.implementation, CommunicationOptions::Implementation::kRing);
+  const CommunicationOptions changed = MergeOptions(earlier, {7, absl::InfiniteDuration(), CommunicationOptions::Implementation::kNccl});
+  EXPECT_EQ(changed.bytes_per_pack, 7);
+  EXPECT_EQ(changed.timeout, absl::Seconds(5));
+  EXPECT_EQ(changed.implementation, CommunicationOptions::Implementation::kNccl);
+}
+
+TEST(CommunicationOptionsTest, HaveNoEffectOnTheReplicasOfOneWorker) {
+  TestStrategy strategy(2);
+  const auto reduce = [](ReplicaContext& replica) {  // they need not even agree
+    return replica.AllReduce(ReduceOp::kSum, 1, {replica.replica_id_in_sync_group(), absl::Nanoseconds(1), CommunicationOptions::Implementation::kNccl});
+  };
+  EXPECT_THAT(strategy->Run(reduce)->values(), ElementsAre(2, 2));
 }
 
 TEST(CommunicationOptionsTest, AreAcceptedButNotNonsense) {
@@ -456,6 +603,90 @@ TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_EQ(Values((*gradients)[0]), (std::vector<float>{20}));
   EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{40, 60}));
+}
+
+// d (sum over the replicas of loss_i) / d x_j, which is what replica j's tape gives, against central differences. loss_i = sum(w_i * f(x)_i^2) for a collective
+// f.
+using Collective = std::function<Var(ReplicaContext&, const Var&)>;
+struct Losses {
+  double total = 0;
+  std::vector<std::vector<double>> gradients;
+};
+
+Losses LossesOf(const Collective& collective, const std::vector<Tensor>& inputs, const std::vector<double>& weights) {
+  TestStrategy strategy(static_cast<int>(inputs.size()));
+  Losses losses;
+  losses.gradients.resize(inputs.size());
+  const auto loss = [&](ReplicaContext& replica, const Tensor& mine) -> absl::StatusOr<double> {
+    GradientTape tape(replica);
+    const Var joined = collective(replica, tape.Watch("x", mine));
+    const Var weight(Tensor::Scalar<double>(weights[replica.replica_id_in_sync_group()]));
+    const Var target = ReduceSum(Square(joined) * weight);
+    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(target));
+    ASSIGN_OR_RETURN(const absl::Span<const double> values, std::get<Tensor>(gradients.entries().at("x")).values<double>());
+    losses.gradients[replica.replica_id_in_sync_group()].assign(values.begin(), values.end());
+    ASSIGN_OR_RETURN(Tensor value, target.Value());
+    return value.scalar<double>();
+  };
+  const auto values = strategy->Run(loss, PerReplica<Tensor>(inputs));
+  EXPECT_TRUE(values.ok()) << values.status();
+  for (double value : values->values()) losses.total += value;
+  return losses;
+}
+
+Tensor WithElement(const Tensor& tensor, int64_t at, double change) {
+  Tensor changed = tensor;
+  (*changed.mutable_values<double>())[at] += change;
+  return changed;
+}
+
+void ExpectCentralDifferences(const Collective& collective, const std::vector<Tensor>& inputs, const std::vector<double>& weights) {
+  constexpr double kStep = 1e-4;
+  const Losses here = LossesOf(collective, inputs, weights);
+  for (size_t replica = 0; replica < inputs.size(); ++replica) {
+    for (int64_t i = 0; i < inputs[replica].shape().num_elements(); ++i) {
+      std::vector<Tensor> above = inputs, below = inputs;
+      above[replica] = WithElement(inputs[replica], i, kStep);
+      below[replica] = WithElement(inputs[replica], i, -kStep);
+      const double slope = (LossesOf(collective, above, weights).total - LossesOf(collective, below, weights).total) / (2 * kStep);
+      EXPECT_NEAR(here.gradients[replica][i], slope, 1e-6) << "replica " << replica << ", element " << i;
+    }
+  }
+}
+
+TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
+  for (int replicas : {1, 2, 4}) {
+    SCOPED_TRACE(replicas);
+    std::vector<Tensor> even, ragged;  // [2, 2]; replica i brings [2, i]
+    std::vector<double> weights;
+    for (int i = 0; i < replicas; ++i) {
+      even.push_back(*Tensor::Copy<double>({2, 2}, {0.5 + i, -1.25, 2.0 * i, 0.75}));
+      std::vector<double> values(2 * i);
+      for (size_t k = 0; k < values.size(); ++k) values[k] = 0.25 * k - i;
+      ragged.push_back(*Tensor::Copy<double>({2, i}, values));
+      weights.push_back(1.0 + 0.5 * i);
+    }
+    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kSum, x); }, even, weights);
+    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kMean, x); }, even, weights);
+    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 0); }, even, weights);
+    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 1); }, ragged, weights);
+    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, -1) * 0.5f; }, ragged, weights);
+  }
+}
+
+TEST(GradientOfCollectivesTest, ReplicasThatDifferentiateOtherCollectivesAreToldSo) {
+  TestStrategy strategy(2);
+  const absl::Status status = strategy
+                                  ->Run([](ReplicaContext& replica) {
+                                    GradientTape tape(replica);
+                                    const Var x = tape.Watch("x", Tensor::Scalar<float>(1));
+                                    const Var first = replica.AllReduce(ReduceOp::kSum, x), second = replica.AllReduce(ReduceOp::kSum, x);
+                                    return tape.Gradient(replica.replica_id_in_sync_group() == 0 ? first : second).status();
+                                  })
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("replica 0 calls the gradient of AllReduce SUM (differentiable collective 1)"));
+  EXPECT_THAT(status.message(), HasSubstr("replica 1 calls the gradient of AllReduce SUM (differentiable collective 2)"));
 }
 
 TEST(GradientOfCollectivesTest, AFailedVarStaysFailed) {

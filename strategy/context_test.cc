@@ -205,6 +205,22 @@ TEST(DefaultStrategyTest, ItsCollectivesAreTheIdentityAndMergeCallRunsAtOnce) {
   EXPECT_EQ((*replica)->devices(), std::vector<std::string>{"/job:localhost/replica:0/task:0/device:CPU:0"});
 }
 
+TEST(DefaultStrategyTest, GatheringGivesAnyValueBack) {
+  ReplicaContext& replica = **ReplicaContext::Current();
+  EXPECT_EQ(*replica.AllGather(Tensor::Scalar(2.0f), 5)->scalar<float>(), 2);
+  EXPECT_EQ(*replica.AllGather(Var(Tensor::Scalar(3.0f)), 5).Value()->scalar<float>(), 3);
+  EXPECT_EQ(*Strategy::Current().Gather(PerReplica<Tensor>({Tensor::Scalar(4.0f)}), 5)->scalar<float>(), 4);
+}
+
+TEST(DefaultStrategyTest, ItsScopeChangesNothing) {
+  auto scope = Strategy::Current().Scope();
+  EXPECT_TRUE(scope.status().ok());
+  EXPECT_FALSE(InCrossReplicaContext());
+  EXPECT_TRUE(ReplicaContext::Current().ok());
+  TestStrategy strategy(1);
+  EXPECT_TRUE(strategy->Scope().status().ok());
+}
+
 TEST(DefaultStrategyTest, RunCallsInPlaceAndReduceGivesTheValueBack) {
   Strategy& strategy = Strategy::Current();
   const auto result = strategy.Run([](ReplicaContext& replica, int x) -> absl::StatusOr<int> { return x + replica.num_replicas_in_sync(); }, 4);

@@ -18,13 +18,18 @@ enum class ReduceOp : uint8_t { kSum, kMean };
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
 absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
 
-// Accepted by collectives as TensorFlow's programs give them; the reduction within one worker needs none of them.
+// Accepted by collectives as TensorFlow's programs give them; the reduction within one worker needs none of them, and they have no effect.
 struct CommunicationOptions {
-  int64_t bytes_per_pack = 0;  // negative: InvalidArgument
+  int64_t bytes_per_pack = 0;  // negative: InvalidArgument from the collective
   absl::Duration timeout = absl::InfiniteDuration();
   enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
 };
+// "AUTO", "ring", "Nccl": any case. InvalidArgument: another text.
+absl::StatusOr<CommunicationOptions::Implementation> ParseCommunicationImplementation(absl::string_view name);
+// `later`, with the fields of `earlier` where `later` has the default.
+CommunicationOptions MergeOptions(const CommunicationOptions& earlier, const CommunicationOptions& later);
 
+// Which replica a value is made for (DistributeValuesFromFunction). A plain record: nothing is checked.
 struct ValueContext {
   int replica_id_in_sync_group = 0;
   int num_replicas_in_sync = 1;

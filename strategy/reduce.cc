@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -234,12 +235,12 @@ absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> valu
 
 // ---- structures --------------------------------------------------------------------------------------------------------------------------------------
 
-struct Reduction {
-  ReduceOp op;
-  const Axes& axes;
+// Nests of one structure become one, leaf by leaf.
+struct Joining {
   Mixed mixed;
+  std::function<absl::StatusOr<Nest>(absl::Span<const Nest> leaves)> leaf;
 };
-absl::StatusOr<Nest> ReduceAt(const Reduction& how, absl::Span<const Nest> values, const std::string& path);
+absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values, const std::string& path);
 
 absl::Status At(const std::string& path, const absl::Status& status) {
   return path.empty() ? status : absl::Status(status.code(), absl::StrCat("at ", path, ": ", status.message()));
@@ -264,10 +265,42 @@ bool SameStructure(const Nest& a, const Nest& b, Mixed mixed) {
   return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(), [](const auto& x, const auto& y) { return x.first == y.first; });
 }
 
-absl::StatusOr<Nest> ReduceLeaf(const Reduction& how, absl::Span<const Nest> values) {
+absl::StatusOr<Nest> JoinChildren(const Joining& how, absl::Span<const Nest> values, const std::string& path) {
+  if (const Nest::Dict* dict = values[0].dict()) {
+    Nest::Dict joined;
+    for (const auto& [key, unused] : *dict) {
+      ASSIGN_OR_RETURN(Nest child, JoinAt(how, ChildOfEach(values, key), absl::StrCat(path, "[\"", key, "\"]")));
+      joined.emplace(key, std::move(child));
+    }
+    return Nest(std::move(joined));
+  }
+  Nest::List joined;
+  for (size_t i = 0; i < values[0].size(); ++i) {
+    ASSIGN_OR_RETURN(Nest child, JoinAt(how, ChildOfEach(values, i), absl::StrCat(path, "[", i, "]")));
+    joined.push_back(std::move(child));
+  }
+  return Nest(std::move(joined));
+}
+
+absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values, const std::string& path) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    RETURN_IF_ERROR(values[i].status());
+    if (!SameStructure(values[0], values[i], how.mixed)) {
+      return At(path, Differ("the replicas' structures must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString()));
+    }
+  }
+  if (values[0].dict() != nullptr || values[0].list() != nullptr) return JoinChildren(how, values, path);
+  absl::StatusOr<Nest> joined = how.leaf(values);
+  if (!joined.ok()) return At(path, joined.status());
+  return joined;
+}
+
+// ---- leaves ------------------------------------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes) {
   const bool all_sparse = std::all_of(values.begin(), values.end(), IsSlices);
-  if (all_sparse && how.axes.values().empty()) return ReduceSparseLeaves(how.op, values);
-  if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0])) return ReduceDenseLeaves(how.op, values, how.axes);
+  if (all_sparse && axes.values().empty()) return ReduceSparseLeaves(op, values);
+  if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0])) return ReduceDenseLeaves(op, values, axes);
   if (values[0].kind() != Nest::Kind::kText) return absl::InvalidArgumentError(absl::StrCat(values[0].ToString(), " cannot be reduced"));
   for (size_t i = 1; i < values.size(); ++i) {
     if (!BitwiseEqual(values[0], values[i])) return Differ("texts must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString());
@@ -275,34 +308,15 @@ absl::StatusOr<Nest> ReduceLeaf(const Reduction& how, absl::Span<const Nest> val
   return values[0];
 }
 
-absl::StatusOr<Nest> ReduceChildren(const Reduction& how, absl::Span<const Nest> values, const std::string& path) {
-  if (const Nest::Dict* dict = values[0].dict()) {
-    Nest::Dict reduced;
-    for (const auto& [key, unused] : *dict) {
-      ASSIGN_OR_RETURN(Nest child, ReduceAt(how, ChildOfEach(values, key), absl::StrCat(path, "[\"", key, "\"]")));
-      reduced.emplace(key, std::move(child));
-    }
-    return Nest(std::move(reduced));
+absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis) {
+  if (IsSlices(values[0])) return absl::UnimplementedError("IndexedSlices have no axis to gather along; gather their ids and their rows");
+  std::vector<Tensor> tensors;
+  for (const Nest& value : values) {
+    ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
+    tensors.push_back(std::move(tensor));
   }
-  Nest::List reduced;
-  for (size_t i = 0; i < values[0].size(); ++i) {
-    ASSIGN_OR_RETURN(Nest child, ReduceAt(how, ChildOfEach(values, i), absl::StrCat(path, "[", i, "]")));
-    reduced.push_back(std::move(child));
-  }
-  return Nest(std::move(reduced));
-}
-
-absl::StatusOr<Nest> ReduceAt(const Reduction& how, absl::Span<const Nest> values, const std::string& path) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    RETURN_IF_ERROR(values[i].status());
-    if (!SameStructure(values[0], values[i], how.mixed)) {
-      return At(path, Differ("the replicas' structures must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString()));
-    }
-  }
-  if (values[0].dict() != nullptr || values[0].list() != nullptr) return ReduceChildren(how, values, path);
-  absl::StatusOr<Nest> reduced = ReduceLeaf(how, values);
-  if (!reduced.ok()) return At(path, reduced.status());
-  return reduced;
+  ASSIGN_OR_RETURN(Tensor gathered, GatherTensors(tensors, axis));
+  return Nest(std::move(gathered));
 }
 
 // ---- along one axis ----------------------------------------------------------------------------------------------------------------------------------
@@ -350,7 +364,13 @@ absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
 
 }  // namespace
 
-absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) { return ReduceAt({op, axes, mixed}, values, ""); }
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) {
+  return JoinAt({mixed, [&](absl::Span<const Nest> leaves) { return ReduceLeaf(op, leaves, axes); }}, values, "");
+}
+
+absl::StatusOr<Nest> GatherNests(absl::Span<const Nest> values, int axis) {
+  return JoinAt({Mixed::kRefuse, [axis](absl::Span<const Nest> leaves) { return GatherLeaf(leaves, axis); }}, values, "");
+}
 
 absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis) {
   ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));

@@ -27,6 +27,10 @@ absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, con
 // The values one after another along `axis`. InvalidArgument: rank 0, an axis outside [-rank, rank), or another dtype, rank or other dimension.
 absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> values, int axis);
 
+// Leaf by leaf, one nest for each replica: GatherTensors of their tensors. InvalidArgument, naming the path: structures that differ, a leaf that is no tensor.
+// Unimplemented: IndexedSlices, as in TensorFlow; gather their ids and rows.
+absl::StatusOr<Nest> GatherNests(absl::Span<const Nest> values, int axis);
+
 // Elements [begin, end) of `axis`: what GatherTensors' derivative needs. InvalidArgument: as GatherTensors, or not 0 <= begin <= end <= dim(axis).
 absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end);
 

@@ -29,14 +29,22 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
     changed_.NotifyAll();
     return outcome;
   }
-  absl::Status deserted;
-  changed_.Wait(mu_, [&] {
-    deserted = round->done ? absl::OkStatus() : Deserted(*round, replica);
-    return round->done || !deserted.ok();
-  });
-  const absl::Status outcome = round->done ? round->outcome : deserted;
+  absl::Status outcome = Await(*round, replica);
   mu_.Unlock();
   return outcome;
+}
+
+// A replica that gives up takes its arrival back: its payload ends with Meet, and it may come to this round again.
+absl::Status Rendezvous::Await(Round& round, int replica) {
+  absl::Status deserted;
+  changed_.Wait(mu_, [&] {
+    deserted = round.done ? absl::OkStatus() : Deserted(round, replica);
+    return round.done || !deserted.ok();
+  });
+  if (round.done) return round.outcome;
+  round.arrivals[replica].reset();
+  --round.arrived;
+  return deserted;
 }
 
 void Rendezvous::Leave(int replica, absl::Status status) {
@@ -76,6 +84,9 @@ absl::Status Rendezvous::Disagreement(const Round& round) const {
 }
 
 absl::Status Rendezvous::CarryOut(Round& round) const {
+  for (const std::optional<Arrival>& arrival : round.arrivals) {
+    if (!arrival->error.ok()) return arrival->error;
+  }
   absl::Status agreed = Disagreement(round);
   if (!agreed.ok()) return agreed;
   std::vector<void*> payloads;

@@ -1,7 +1,8 @@
 // Where the replicas of one Run meet.
 //
 // The n-th meeting of each replica is the n-th of all others. A replica that arrives waits until all have arrived; the last one carries the meeting out while
-// the others wait. Never hangs on a replica that has gone: who waits for it gets an error (TensorFlow hangs).
+// the others wait. Never hangs on a replica that has gone: who waits for it gets an error (TensorFlow hangs). A replica that cannot take part (its value is
+// an error) comes all the same and says why, so that the counts stay equal and its error is everybody's.
 #ifndef DIVVY_STRATEGY_RENDEZVOUS_H_
 #define DIVVY_STRATEGY_RENDEZVOUS_H_
 
@@ -32,11 +33,12 @@ class Rendezvous {
     const std::type_info* type = nullptr;  // of *payload: what all must agree on, too
     void* payload = nullptr;               // lives until Meet returns; touched by `complete` alone meanwhile
     Complete complete;                     // replica 0's is the one that runs
+    absl::Status error;                    // why this replica has nothing to bring; `complete` then does not run
   };
 
   // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned, to all alike.
-  // InvalidArgument, to all: the replicas do not agree; names two of them. FailedPrecondition: another replica has returned, it will never come. The other's
-  // error: it has failed.
+  // An arrival's error, to all. InvalidArgument, to all: the replicas do not agree; names two of them. FailedPrecondition: another replica has returned, it
+  // will never come. The other's error: it has failed. After an error the replica may meet again.
   absl::Status Meet(int replica, Arrival arrival);
 
   // The replica has ended with `status` and will meet nobody any more. Once for each replica.
@@ -55,6 +57,7 @@ class Rendezvous {
 
   // Why a replica that is at meeting `number_` would wait in vain; OK if it would not.
   absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
+  absl::Status Await(Round& round, int replica) DIVVY_REQUIRES(mu_);
   absl::Status Disagreement(const Round& round) const;
   absl::Status CarryOut(Round& round) const;
   static std::shared_ptr<Round> NewRound(int num_replicas);

@@ -60,58 +60,104 @@ absl::Status ReplicaContext::WrongSize(int size) const {
 absl::Status ReplicaContext::MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival) {
   RETURN_IF_ERROR(internal::CheckReplica(*this, arrival.call, instead));
   if (rendezvous_ != nullptr) return rendezvous_->Meet(id_, std::move(arrival));
-  if (num_replicas_in_sync() == 1) return arrival.complete({arrival.payload});
+  if (num_replicas_in_sync() == 1) return arrival.error.ok() ? arrival.complete({arrival.payload}) : arrival.error;
   return absl::FailedPreconditionError(
       absl::StrCat(arrival.call, ": this replica context was made by hand, and there is nobody to meet; use strategy.Run, or a strategy of one replica"));
 }
 
-absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options) {
-  if (options.bytes_per_pack < 0)
-    return absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
+// What is wrong with this replica's value or options comes along to the meeting: the other replicas' calls still meet the right ones of this one.
+absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options) {
+  if (options.bytes_per_pack < 0) {
+    value = absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
+  }
+  return MeetToReduce(absl::StrCat("AllReduce ", ReduceOpName(op)), op, std::move(value));
+}
+
+absl::StatusOr<Nest> ReplicaContext::MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value) {
   const auto reduce = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
     if (values.size() == 1) return values;
     return ToEach(internal::ReduceNests(op, values.values(), kNoAxis, internal::Mixed::kRefuse));
   };
-  return Meet<Nest, Nest>(absl::StrCat("AllReduce ", ReduceOpName(op)), "use strategy.Reduce", std::move(value), reduce);
+  return Meet<Nest, Nest>(std::move(call), "use strategy.Reduce", std::move(value), reduce);
 }
 
-Var ReplicaContext::AllReduce(ReduceOp op, const Var& value) {
-  absl::StatusOr<Tensor> mine = value.Value();
-  if (!mine.ok()) return internal::FailedVar(mine.status());
-  absl::StatusOr<Tensor> reduced = AllReduce(op, *mine);
+absl::StatusOr<Nest> ReplicaContext::AllGatherNest(Nest value, int axis) {
+  const auto gather = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
+    if (&strategy_ == &internal::DefaultStrategy()) return values;
+    return ToEach(internal::GatherNests(values.values(), axis));
+  };
+  return Meet<Nest, Nest>(absl::StrCat("AllGather along axis ", axis), "use strategy.Gather", std::move(value), gather);
+}
+
+namespace {
+
+using Backward = std::vector<std::optional<Tensor>>;
+
+absl::StatusOr<Nest> ToNest(const absl::StatusOr<Tensor>& tensor) {
+  if (!tensor.ok()) return tensor.status();
+  return Nest(*tensor);
+}
+
+absl::StatusOr<Backward> OneGradient(const absl::StatusOr<Nest>& gradient) {
+  RETURN_IF_ERROR(gradient);
+  ASSIGN_OR_RETURN(Tensor tensor, gradient->tensor());
+  return Backward{std::move(tensor)};
+}
+
+// Where each replica's part of a gathered tensor begins; at the end, where all of them end.
+std::vector<int64_t> PartOffsets(const PerReplica<Tensor>& parts, int axis) {
+  std::vector<int64_t> offsets = {0};
+  for (const Tensor& part : parts.values()) offsets.push_back(offsets.back() + part.shape().dim(axis));
+  return offsets;
+}
+
+absl::StatusOr<PerReplica<Tensor>> SumAndCut(const PerReplica<Tensor>& gradients, int axis, const std::vector<int64_t>& offsets) {
+  ASSIGN_OR_RETURN(Nest sum, internal::ReduceNests(ReduceOp::kSum, internal::EncodeAll(gradients), kNoAxis));
+  ASSIGN_OR_RETURN(Tensor whole, sum.tensor());
+  std::vector<Tensor> slices;
+  for (int replica = 0; replica < gradients.size(); ++replica) {
+    ASSIGN_OR_RETURN(Tensor slice, internal::SliceAxis(whole, axis, offsets[replica], offsets[replica + 1]));
+    slices.push_back(std::move(slice));
+  }
+  return PerReplica<Tensor>(std::move(slices));
+}
+
+struct Gathered {
+  Tensor whole;
+  std::vector<int64_t> offsets;
+};
+
+}  // namespace
+
+// Numbered, since replicas that differentiate other collectives would otherwise meet in each other's without a word.
+std::string ReplicaContext::GradientOf(absl::string_view call) {
+  return absl::StrCat("the gradient of ", call, " (differentiable collective ", ++num_differentiable_, ")");
+}
+
+Var ReplicaContext::AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options) {
+  const absl::StatusOr<Nest> reduced = AllReduceNest(op, ToNest(value.Value()), options);
+  const std::string gradient_call = GradientOf(absl::StrCat("AllReduce ", ReduceOpName(op)));
   if (!reduced.ok()) return internal::FailedVar(reduced.status());
-  return internal::Result(*std::move(reduced), {value}, [this, op](const Tensor& gradient) -> absl::StatusOr<std::vector<std::optional<Tensor>>> {
-    ASSIGN_OR_RETURN(Tensor all, AllReduce(op, gradient));
-    return std::vector<std::optional<Tensor>>{std::move(all)};
-  });
-}
-
-absl::StatusOr<Tensor> ReplicaContext::AllGather(const Tensor& value, int axis) {
-  const auto gather = [&](const PerReplica<Tensor>& values) { return ToEach(internal::GatherTensors(values.values(), axis)); };
-  return Meet<Tensor, Tensor>(absl::StrCat("AllGather along axis ", axis), "use strategy.Gather", value, gather);
+  return internal::Result(*reduced->tensor(), {value},
+                          [this, op, gradient_call](const Tensor& gradient) { return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient))); });
 }
 
 Var ReplicaContext::AllGather(const Var& value, int axis) {
-  using Backward = std::vector<std::optional<Tensor>>;
-  const absl::StatusOr<Tensor> mine = value.Value();
-  if (!mine.ok()) return internal::FailedVar(mine.status());
-  absl::StatusOr<Tensor> gathered = AllGather(*mine, axis);
+  const std::string call = absl::StrCat("AllGather along axis ", axis), gradient_call = GradientOf(call);
+  const auto gather = [&](const PerReplica<Tensor>& parts) -> absl::StatusOr<PerReplica<Gathered>> {
+    if (&strategy_ == &internal::DefaultStrategy()) return ToEach(absl::StatusOr<Gathered>(Gathered{parts[0], {}}));
+    ASSIGN_OR_RETURN(Tensor whole, internal::GatherTensors(parts.values(), axis));
+    return ToEach(absl::StatusOr<Gathered>(Gathered{std::move(whole), PartOffsets(parts, axis)}));
+  };
+  const absl::StatusOr<Gathered> gathered = Meet<Tensor, Gathered>(call, "use strategy.Gather", value.Value(), gather);
   if (!gathered.ok()) return internal::FailedVar(gathered.status());
-  const int64_t length = mine->shape().dim(axis);
-  return internal::Result(*std::move(gathered), {value}, [this, axis, length](const Tensor& gradient) -> absl::StatusOr<Backward> {
-    ASSIGN_OR_RETURN(Tensor all, AllReduce(ReduceOp::kSum, gradient));
-    ASSIGN_OR_RETURN(std::vector<int64_t> lengths, AllReduce(ReduceOp::kSum, LengthsOfMine(length)));
-    int64_t begin = 0;
-    for (int replica = 0; replica < id_; ++replica) begin += lengths[replica];
-    ASSIGN_OR_RETURN(Tensor slice, internal::SliceAxis(all, axis, begin, begin + length));
-    return Backward{std::move(slice)};
-  });
-}
-
-std::vector<int64_t> ReplicaContext::LengthsOfMine(int64_t length) const {
-  std::vector<int64_t> lengths(num_replicas_in_sync(), 0);
-  lengths[id_] = length;
-  return lengths;
+  return internal::Result(
+      gathered->whole, {value}, [this, axis, gradient_call, offsets = gathered->offsets](const Tensor& gradient) -> absl::StatusOr<Backward> {
+        if (offsets.empty()) return Backward{gradient};
+        const auto cut = [&](const PerReplica<Tensor>& gradients) { return SumAndCut(gradients, axis, offsets); };
+        ASSIGN_OR_RETURN(Tensor mine, (Meet<Tensor, Tensor>(gradient_call, "differentiate inside the function given to Run", gradient, cut)));
+        return Backward{std::move(mine)};
+      });
 }
 
 absl::Status ReplicaContext::Read(absl::Span<ReadRequest> requests) {
@@ -148,9 +194,10 @@ absl::Status ReplicaContext::ApplyGradients(absl::StatusOr<Gradients> gradients,
 
 namespace {
 
-Nest ToNest(const Gradients& gradients) {
+absl::StatusOr<Nest> ToNest(const absl::StatusOr<Gradients>& gradients) {
+  RETURN_IF_ERROR(gradients);
   Nest::Dict entries;
-  for (const auto& [name, gradient] : gradients.entries()) {
+  for (const auto& [name, gradient] : gradients->entries()) {
     entries.emplace(name, std::visit([](const auto& value) { return Nest(value); }, gradient));
   }
   return Nest(std::move(entries));
@@ -175,7 +222,6 @@ absl::StatusOr<std::vector<StagedWrite>> ToWrites(const Nest& gradients, const s
 }  // namespace
 
 absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op) {
-  RETURN_IF_ERROR(gradients);
   const auto stage = [&](const PerReplica<Nest>& all) -> absl::StatusOr<PerReplica<std::monostate>> {
     Nest combined = all[0];
     if (all.size() > 1) {
@@ -186,7 +232,7 @@ absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const st
     return ToEach(writes.empty() ? absl::OkStatus() : store->Write(std::move(writes)));
   };
   const std::string call = absl::StrCat("ApplyGradients ", ReduceOpName(op), optimizer ? " with an optimizer" : "");
-  return Meet<Nest, std::monostate>(call, "stage them inside the function given to Run", ToNest(*gradients), stage).status();
+  return Meet<Nest, std::monostate>(call, "stage them inside the function given to Run", ToNest(gradients), stage).status();
 }
 
 }  // namespace divvy

@@ -78,16 +78,22 @@ class ReplicaContext : public VariableReader {
   // One replica: the identity. A context made by hand has nobody to meet: FailedPrecondition if there are several replicas.
 
   // T: a Nest, or travels as one (a tensor, IndexedSlices, vectors and maps of them). Rules: internal::ReduceNests, but IndexedSlices meet only their like.
+  // One meeting for all of its leaves. InvalidArgument: negative bytes_per_pack.
   template <typename T>
   absl::StatusOr<T> AllReduce(ReduceOp op, const T& value, const CommunicationOptions& options = {}) {
     ASSIGN_OR_RETURN(Nest reduced, AllReduceNest(op, NestCodec<T>::Encode(value), options));
     return NestCodec<T>::Decode(reduced);
   }
-  // Differentiable: the gradient of an all-reduce is the all-reduce of the gradient, with the same op. All replicas must differentiate alike.
-  Var AllReduce(ReduceOp op, const Var& value);
-  // Concatenated in replica order; only `axis` may differ in length.
-  absl::StatusOr<Tensor> AllGather(const Tensor& value, int axis);
-  // Differentiable: a replica's gradient is its slice of the sum of all gradients.
+  // Differentiable: the gradient of an all-reduce is the all-reduce of the gradient, with the same op. All replicas must differentiate alike: the gradient of
+  // one replica's n-th differentiable collective meets that of the others' n-th, or it is InvalidArgument. A failed Var fails it on all replicas.
+  Var AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options = {});
+  // T: as AllReduce. Leaf by leaf, concatenated in replica order; only `axis` may differ in length. Errors: internal::GatherNests.
+  template <typename T>
+  absl::StatusOr<T> AllGather(const T& value, int axis) {
+    ASSIGN_OR_RETURN(Nest gathered, AllGatherNest(NestCodec<T>::Encode(value), axis));
+    return NestCodec<T>::Decode(gathered);
+  }
+  // Differentiable: a replica's gradient is its slice of the sum of all gradients. Otherwise as AllReduce of a Var.
   Var AllGather(const Var& value, int axis);
 
   // fn(Strategy&, PerReplica<Args>...) runs once, in cross-replica context, on one of the replicas' threads while all wait; it is replica 0's fn. A PerReplica
@@ -96,9 +102,9 @@ class ReplicaContext : public VariableReader {
   absl::StatusOr<internal::MergeResultT<F, Args...>> MergeCall(F&& fn, const Args&... args) {
     using Tuple = std::tuple<std::decay_t<Args>...>;
     using Result = internal::MergeResultT<F, Args...>;
-    return Meet<Tuple, Result, std::decay_t<F>>("MergeCall", "call the function directly", Tuple(args...), [&](const PerReplica<Tuple>& tuples) {
-      return CallMerged<Result>(fn, tuples, std::index_sequence_for<Args...>());
-    });
+    return Meet<Tuple, Result, std::decay_t<F>>(
+        "MergeCall", "call the function directly", absl::StatusOr<Tuple>(absl::in_place, args...),
+        [&](const PerReplica<Tuple>& tuples) { return CallMerged<Result>(fn, tuples, std::index_sequence_for<Args...>()); });
   }
 
   // Without a tape, with any other library. One call, one round trip; what several replicas read whole is fetched once for their worker. On device(). Blocks.
@@ -127,24 +133,25 @@ class ReplicaContext : public VariableReader {
 
   template <typename In, typename Out>
   struct Payload {
-    In in;
+    absl::StatusOr<In> in;
     std::optional<Out> out;
   };
 
-  // One collective: `complete` maps what all replicas bring to what each takes home. `Tag` tells collectives of equal types apart.
+  // One collective: `complete` maps what all replicas bring to what each takes home. A replica that brings an error fails all. `Tag` tells collectives of
+  // equal types apart.
   template <typename In, typename Out, typename Tag = void>
-  absl::StatusOr<Out> Meet(std::string call, absl::string_view instead, In in,
+  absl::StatusOr<Out> Meet(std::string call, absl::string_view instead, absl::StatusOr<In> in,
                            const std::function<absl::StatusOr<PerReplica<Out>>(const PerReplica<In>&)>& complete) {
     using Mine = Payload<In, Out>;
     Mine mine{std::move(in), std::nullopt};
-    internal::Rendezvous::Arrival arrival{std::move(call), &typeid(void (*)(Mine, Tag*)), &mine, [&complete](absl::Span<void* const> payloads) -> absl::Status {
-                                            std::vector<In> ins;
-                                            for (void* payload : payloads) ins.push_back(std::move(static_cast<Mine*>(payload)->in));
-                                            ASSIGN_OR_RETURN(PerReplica<Out> outs, complete(PerReplica<In>(std::move(ins))));
-                                            for (size_t i = 0; i < payloads.size(); ++i) static_cast<Mine*>(payloads[i])->out.emplace(outs[i]);
-                                            return absl::OkStatus();
-                                          }};
-    RETURN_IF_ERROR(MeetOthers(instead, std::move(arrival)));
+    const auto carry_out = [&complete](absl::Span<void* const> payloads) -> absl::Status {
+      std::vector<In> ins;
+      for (void* payload : payloads) ins.push_back(*std::move(static_cast<Mine*>(payload)->in));
+      ASSIGN_OR_RETURN(PerReplica<Out> outs, complete(PerReplica<In>(std::move(ins))));
+      for (size_t i = 0; i < payloads.size(); ++i) static_cast<Mine*>(payloads[i])->out.emplace(outs[i]);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(MeetOthers(instead, {std::move(call), &typeid(void (*)(Mine, Tag*)), &mine, carry_out, mine.in.status()}));
     return *std::move(mine.out);
   }
   template <typename Out>
@@ -168,13 +175,16 @@ class ReplicaContext : public VariableReader {
   }
   absl::Status WrongSize(int size) const;
   absl::Status MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival);
-  absl::StatusOr<Nest> AllReduceNest(ReduceOp op, Nest value, const CommunicationOptions& options);
+  absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
+  absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value);
+  absl::StatusOr<Nest> AllGatherNest(Nest value, int axis);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);
-  std::vector<int64_t> LengthsOfMine(int64_t length) const;  // [R]: `length` at this replica, 0 elsewhere
+  std::string GradientOf(absl::string_view call);  // of the next differentiable collective
 
   Strategy& strategy_;
   const int id_;
   internal::Rendezvous* rendezvous_ = nullptr;  // null: made by hand, or the only replica
+  int num_differentiable_ = 0;                  // collectives on Vars so far
 };
 
 }  // namespace divvy

@@ -58,7 +58,9 @@ Strategy& Strategy::Current() {
 }
 
 StrategyScope Strategy::Scope() {
-  Context context{ContextKind::kScope, this};
+  // The default strategy's scope changes nothing: its replica is current before and after.
+  const bool is_default = this == &internal::DefaultStrategy();
+  Context context{is_default ? ContextKind::kDefault : ContextKind::kScope, is_default ? nullptr : this};
   context.error = CheckCrossReplica(*this, "Scope", "the strategy that is current there already");
   return StrategyScope(std::move(context));
 }
@@ -132,6 +134,7 @@ absl::StatusOr<Nest> Strategy::Reduce(ReduceOp op, const Nest& value, const Axes
 
 absl::StatusOr<Tensor> Strategy::Gather(const PerReplica<Tensor>& value, int axis) {
   RETURN_IF_ERROR(CheckValues("Gather", "replica.AllGather", value.size()));
+  if (this == &internal::DefaultStrategy()) return value[0];
   return internal::GatherTensors(value.values(), axis);
 }
 
