@@ -1,3 +1,4 @@
+// Which thread may call what: TensorFlow's state machine of scopes, replicas and merge functions.
 #include "strategy/context.h"
 
 #include <functional>
@@ -5,8 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "data/input_context.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partitioners/partitioner.h"
+#include "strategy/step.h"
+#include "strategy/strategy_options.h"
 #include "strategy/testing/test_strategy.h"
 
 namespace divvy {
@@ -15,121 +20,306 @@ namespace {
 using ::testing::HasSubstr;
 
 const VariableSpec kSpec{"w", {2}};
+const VariableSpec kThere{"there", {2}, Zeros(), std::nullopt, DType::kFloat32, VariableAggregation::kOnlyFirstReplica};
 
-enum State { kDefault, kScope, kOtherScope, kReplica, kMerge, kWrongScope, kNumStates };
-const char* const kStateNames[] = {"outside everything", "in the scope",        "in another strategy's scope",
-                                   "in a replica",       "in a merge function", "in a scope that must not be"};
+Tensor Two() { return Tensor::Vector<float>({1, 1}); }
 
-// `call` on a thread in `state`. The replica context it is given is that of the Run, or one made by hand that nobody entered.
-absl::Status CallIn(State state, TestStrategy& strategy, const std::function<absl::Status(ReplicaContext&)>& call) {
-  TestStrategy other(1);
-  ReplicaContext by_hand(*strategy, 0);
-  if (state == kDefault) return call(by_hand);
-  if (state == kScope) {
-    auto scope = strategy->Scope();
-    return call(by_hand);
+// ---- every entry point in every state ----------------------------------------------------------------------------------------------------------------
+
+// One letter each, as in Entry::legal.
+struct State {
+  char letter;
+  const char* name;
+};
+const State kStates[] = {
+    {'o', "outside every scope"},
+    {'c', "in the scope, on the coordinator"},
+    {'s', "in a step function"},
+    {'r', "in a replica function"},
+    {'m', "in a merge function"},
+    {'h', "in a context made by hand"},
+    {'x', "in another strategy's scope"},
+    {'y', "in another strategy's replica function"},
+    {'!', "in a scope that must not be entered"},
+};
+
+// What the calls are made on. The replica is that of the Run, or one made by hand, which only state 'h' has entered.
+struct Cast {
+  Strategy& strategy;
+  const Variable& variable;  // "there"
+  ReplicaContext& replica;
+  WorkerContext& worker;
+};
+using Probe = std::function<absl::Status(ReplicaContext&)>;
+
+class Environment : public StepEnvironment {
+ public:
+  explicit Environment(Strategy& strategy) : strategy_(strategy) {}
+  Strategy& strategy() override { return strategy_; }
+  int worker_index() const override { return 1; }
+  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle) override {
+    return std::optional<PerReplica<Nest>>(std::vector<Nest>(strategy_.num_replicas_in_sync()));
   }
-  if (state == kOtherScope) {
-    auto scope = other->Scope();
-    return call(by_hand);
-  }
-  absl::Status status;
-  const auto in_replica = [&](ReplicaContext& replica) -> absl::Status {
-    if (state == kReplica) status = call(replica);
-    if (state == kMerge) {
-      return replica
-          .MergeCall([&](Strategy&) {
-            status = call(replica);
-            return absl::OkStatus();
-          })
-          .status();
-    }
-    if (state == kWrongScope) {
-      auto scope = other->Scope();
-      EXPECT_EQ(scope.status().code(), absl::StatusCode::kFailedPrecondition);
-      status = call(replica);
-    }
-    return absl::OkStatus();
+  bool cancelled() const override { return false; }
+
+ private:
+  Strategy& strategy_;
+};
+
+absl::Status InScope(Strategy& strategy, ReplicaContext& by_hand, const Probe& probe) {
+  auto scope = strategy.Scope();
+  EXPECT_TRUE(scope.status().ok());
+  return probe(by_hand);
+}
+
+absl::Status InStep(Strategy& strategy, ReplicaContext& by_hand, const Probe& probe) {
+  Environment environment(strategy);
+  const RegisteredStep step{"probe", StepKind::kTraining, 0, "", [&](WorkerContext&, const Nest&) -> absl::StatusOr<Nest> {
+                              RETURN_IF_ERROR(probe(by_hand));
+                              return Nest();
+                            }};
+  return RunStep(step, environment, Nest()).status();
+}
+
+absl::Status InMerge(Strategy& strategy, const Probe& probe) {
+  return strategy.Run([&](ReplicaContext& replica) { return replica.MergeCall([&](Strategy&) { return probe(replica); }).status(); }).status();
+}
+
+absl::Status InWrongScope(Strategy& strategy, Strategy& other, const Probe& probe) {
+  const auto enter = [&](ReplicaContext& replica) {
+    auto scope = other.Scope();
+    EXPECT_EQ(scope.status().code(), absl::StatusCode::kFailedPrecondition);
+    return probe(replica);
   };
-  EXPECT_TRUE(strategy->Run(in_replica).ok());
-  return status;
+  return strategy.Run(enter).status();
+}
+
+absl::Status ByHand(ReplicaContext& by_hand, const Probe& probe) {
+  absl::StatusOr<Entered> entered = by_hand.Enter();
+  RETURN_IF_ERROR(entered);
+  return probe(by_hand);
+}
+
+absl::Status CallIn(char state, Strategy& strategy, Strategy& other, const Probe& probe) {
+  ReplicaContext by_hand(strategy, 0);
+  const auto with_by_hand = [&](ReplicaContext&) { return probe(by_hand); };
+  switch (state) {
+    case 'c': return InScope(strategy, by_hand, probe);
+    case 's': return InStep(strategy, by_hand, probe);
+    case 'r': return strategy.Run(probe).status();
+    case 'm': return InMerge(strategy, probe);
+    case 'h': return ByHand(by_hand, probe);
+    case 'x': return InScope(other, by_hand, probe);
+    case 'y': return other.Run(with_by_hand).status();
+    case '!': return InWrongScope(strategy, other, probe);
+    default: return probe(by_hand);
+  }
 }
 
 struct Entry {
   std::string name;
-  std::function<absl::Status(Strategy&, ReplicaContext&)> call;
-  std::string legal;              // the states in which it is, one letter each: d s o r m
-  std::string advice_in_replica;  // what its error says there
-  std::string advice_in_cross_replica;
+  std::string legal;   // the letters of the states in which it is
+  std::string advice;  // what its error says to call instead, where the state is one of `advised`
+  std::string advised;
+  std::function<absl::Status(const Cast&)> call;
 };
 
-PerReplica<Tensor> OneTensor() { return PerReplica<Tensor>({Tensor::Vector<float>({1})}); }
+// Handles what all replicas have, or makes what all of them see. Indifferent between scope and no scope, as TensorFlow's default context is.
+Entry Cross(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
+  return {std::move(name), "ocsm", std::move(advice), "rhy", std::move(call)};
+}
+// Belongs to one replica. The collectives of a context made by hand have nobody to meet where there are several replicas.
+Entry OfReplica(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
+  return {std::move(name), "rh", std::move(advice), "ocsmxy", std::move(call)};
+}
+// A value, a property, or a handle that knows its strategy.
+Entry Anywhere(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsrmhxy!", "", "", std::move(call)}; }
+// Reaches the parameter servers on behalf of whatever is current; in a scope that must not be, nothing does.
+Entry Reaching(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsrmhxy", "", "", std::move(call)}; }
 
-std::vector<Entry> Entries() {
+PerReplica<Tensor> OneForEach(const Cast& cast) {
+  return PerReplica<Tensor>(std::vector<Tensor>(cast.strategy.num_replicas_in_sync(), Tensor::Vector<float>({1})));
+}
+absl::Status Expect(bool condition) { return condition ? absl::OkStatus() : absl::InternalError("it answered something else"); }
+
+std::vector<Entry> CrossReplicaEntries() {
   const auto nothing = [](ReplicaContext&) { return absl::OkStatus(); };
-  const auto merge = [](Strategy&) { return absl::OkStatus(); };
   return {
-      {"Scope", [](Strategy& s, ReplicaContext&) { return s.Scope().status(); }, "dsm", "MergeCall", ""},
-      {"Run", [=](Strategy& s, ReplicaContext&) { return s.Run(nothing).status(); }, "dsm", "plain call", ""},
-      {"Reduce", [](Strategy& s, ReplicaContext&) { return s.Reduce(ReduceOp::kSum, OneTensor(), kNoAxis).status(); }, "dsm", "AllReduce", ""},
-      {"Reduce of a plain value", [](Strategy& s, ReplicaContext&) { return s.Reduce(ReduceOp::kSum, Nest(1.0f), kNoAxis).status(); }, "dsm", "AllReduce", ""},
-      {"Gather", [](Strategy& s, ReplicaContext&) { return s.Gather(OneTensor(), 0).status(); }, "dsm", "AllGather", ""},
-      {"Gather of a plain value", [](Strategy& s, ReplicaContext&) { return s.Gather(Tensor::Scalar(1.0f), 0).status(); }, "dsm", "AllGather", ""},
-      {"DistributeValuesFromFunction", [](Strategy& s, ReplicaContext&) { return s.DistributeValuesFromFunction([](ValueContext) { return 1; }).status(); },
-       "dsm", "own value", ""},
-      {"strategy.CreateVariable", [](Strategy& s, ReplicaContext&) { return s.CreateVariable(kSpec).status(); }, "dsm", "coordinator", ""},
-      {"CreateVariable", [](Strategy&, ReplicaContext&) { return CreateVariable(kSpec).status(); }, "som", "coordinator", ""},
-      {"FindVariable", [](Strategy& s, ReplicaContext&) { return s.FindVariable("there").status(); }, "dsorm", "", ""},
-      {"ReduceTo", [](Strategy& s, ReplicaContext&) { return s.extended().ReduceTo(ReduceOp::kSum, OneTensor(), Device{}).status(); }, "dsm", "AllReduce", ""},
-      {"BatchReduceTo",
-       [](Strategy& s, ReplicaContext&) {
-         return s.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneTensor(), Device{}}}).status();
-       },
-       "dsm", "AllReduce", ""},
-      {"Update",
-       [](Strategy& s, ReplicaContext&) {
-         return s.extended().Update(*s.FindVariable("there"), Variable::Scatter::kAdd, Nest(Tensor::Vector<float>({1, 1})));
-       },
-       "dsm", "Assign", ""},
-      {"variable.Read", [](Strategy& s, ReplicaContext&) { return s.FindVariable("there")->Read().status(); }, "dsorm", "", ""},
-      {"variable.Assign",
-       [](Strategy& s, ReplicaContext&) {
-         return s.FindVariable("there")->Assign(Tensor::Vector<float>({1, 1}));
-       },
-       "dsrm", "", ""},
-      {"ReplicaContext::Current", [](Strategy&, ReplicaContext&) { return ReplicaContext::Current().status(); }, "dr", "", "strategy.Run"},
-      {"Enter", [](Strategy&, ReplicaContext& r) { return r.Enter().status(); }, "dsrm", "", ""},
-      {"AllReduce", [](Strategy&, ReplicaContext& r) { return r.AllReduce(ReduceOp::kSum, 1.0f).status(); }, "r", "", "strategy.Reduce"},
-      {"AllGather", [](Strategy&, ReplicaContext& r) { return r.AllGather(Tensor::Vector<float>({1}), 0).status(); }, "r", "", "strategy.Gather"},
-      {"MergeCall", [=](Strategy&, ReplicaContext& r) { return r.MergeCall(merge).status(); }, "r", "", "directly"},
-      {"ApplyGradients", [](Strategy&, ReplicaContext& r) { return r.ApplyGradients(Gradients()); }, "r", "", "given to Run"},
-      {"replica.ReadAll", [](Strategy&, ReplicaContext& r) { return r.ReadAll({}).status(); }, "r", "", "variable.Read"},
+      Cross("Scope", "MergeCall", [](const Cast& c) { return c.strategy.Scope().status(); }),
+      Cross("Run", "plain call", [=](const Cast& c) { return c.strategy.Run(nothing).status(); }),
+      Cross("Reduce", "AllReduce", [](const Cast& c) { return c.strategy.Reduce(ReduceOp::kSum, OneForEach(c), kNoAxis).status(); }),
+      Cross("Reduce of a plain value", "AllReduce", [](const Cast& c) { return c.strategy.Reduce(ReduceOp::kSum, Nest(1.0f), kNoAxis).status(); }),
+      Cross("Gather", "AllGather", [](const Cast& c) { return c.strategy.Gather(OneForEach(c), 0).status(); }),
+      Cross("Gather of a plain value", "AllGather", [](const Cast& c) { return c.strategy.Gather(Tensor::Scalar(1.0f), 0).status(); }),
+      Cross("DistributeValuesFromFunction", "own value",
+            [](const Cast& c) { return c.strategy.DistributeValuesFromFunction([](ValueContext) { return 1; }).status(); }),
+      Cross("strategy.CreateVariable", "coordinator", [](const Cast& c) { return c.strategy.CreateVariable(kSpec).status(); }),
+      Cross("extended.ReduceTo", "AllReduce", [](const Cast& c) { return c.strategy.extended().ReduceTo(ReduceOp::kSum, OneForEach(c), Device{}).status(); }),
+      Cross("extended.BatchReduceTo", "AllReduce",
+            [](const Cast& c) {
+              return c.strategy.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneForEach(c), Device{}}}).status();
+            }),
+      Cross("extended.Update", "Assign", [](const Cast& c) { return c.strategy.extended().Update(c.variable, Variable::Scatter::kAdd, Nest(Two())); }),
+      Cross("worker.Next", "batch that Run gave", [](const Cast& c) { return c.worker.Next(Iterator(PerWorkerHandle{1})).status(); }),
+      Cross("worker.NextOrEnd", "batch that Run gave", [](const Cast& c) { return c.worker.NextOrEnd(Iterator(PerWorkerHandle{1})).status(); }),
   };
 }
 
-TEST(ContextTest, EveryEntryPointKnowsInWhichStatesItIsLegalAndSaysWhatToCallInstead) {
-  const std::string letters = "dsorm-";
-  for (const Entry& entry : Entries()) {
-    for (int state = 0; state < kNumStates; ++state) {
-      SCOPED_TRACE(entry.name + " " + kStateNames[state]);
-      TestStrategy strategy(1);
-      ASSERT_TRUE(strategy->CreateVariable({"there", {2}}).ok());
-      const absl::Status status = CallIn(static_cast<State>(state), strategy, [&](ReplicaContext& replica) {
-        // A failed FindVariable would be dereferenced: the wrong scope is asked for the status alone.
-        if (state == kWrongScope && (entry.name == "Update" || entry.name.rfind("variable.", 0) == 0)) return strategy->FindVariable("there").status();
-        return entry.call(*strategy, replica);
-      });
-      // A handle works on behalf of the strategy that is current: the other one's store knows no such variable.
-      if (state == kOtherScope && entry.name == "variable.Assign") continue;
-      if (state == kOtherScope && entry.name == "variable.Read") continue;
-      if (entry.legal.find(letters[state]) != std::string::npos) {
-        EXPECT_TRUE(status.ok()) << status;
-        continue;
-      }
-      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-      EXPECT_THAT(status.message(), HasSubstr(state == kReplica ? entry.advice_in_replica : ""));
-      EXPECT_THAT(status.message(), HasSubstr(state == kScope || state == kMerge ? entry.advice_in_cross_replica : ""));
-    }
+std::vector<Entry> ReplicaEntries() {
+  const auto merge = [](Strategy&) { return absl::OkStatus(); };
+  return {
+      OfReplica("AllReduce", "strategy.Reduce", [](const Cast& c) { return c.replica.AllReduce(ReduceOp::kSum, 1.0f).status(); }),
+      OfReplica("AllReduce of a list", "strategy.Reduce",
+                [](const Cast& c) { return c.replica.AllReduce(ReduceOp::kSum, std::vector<Tensor>{Two()}, CommunicationOptions{}).status(); }),
+      OfReplica("AllReduce of a Var", "strategy.Reduce", [](const Cast& c) { return c.replica.AllReduce(ReduceOp::kSum, Var(Two())).status(); }),
+      OfReplica("AllGather", "strategy.Gather", [](const Cast& c) { return c.replica.AllGather(Two(), 0).status(); }),
+      OfReplica("AllGather of a nest", "strategy.Gather",
+                [](const Cast& c) {
+                  return c.replica.AllGather(Nest{{"a", Two()}}, 0).status();
+                }),
+      OfReplica("AllGather of a Var", "strategy.Gather", [](const Cast& c) { return c.replica.AllGather(Var(Two()), 0).status(); }),
+      OfReplica("MergeCall", "call the function directly", [=](const Cast& c) { return c.replica.MergeCall(merge).status(); }),
+      OfReplica("ApplyGradients", "given to Run", [](const Cast& c) { return c.replica.ApplyGradients(Gradients()); }),
+      OfReplica("ApplyGradients with an optimizer", "given to Run", [](const Cast& c) { return c.replica.ApplyGradients(Gradients(), Optimizer(Sgd{0.1})); }),
+  };
+}
+
+// A context made by hand reads without meeting anybody.
+std::vector<Entry> ReadingEntries() {
+  const auto read = [](const Cast& c) {
+    ReadRequest request;
+    request.name = "there";
+    return c.replica.Read(absl::MakeSpan(&request, 1));
+  };
+  const auto tape = [](const Cast& c) {
+    GradientTape tape(c.replica);
+    return tape.Read("there").status();
+  };
+  return {
+      OfReplica("replica.Read", "variable.Read", read),
+      OfReplica("replica.ReadAll", "variable.Read", [](const Cast& c) { return c.replica.ReadAll({kThere}).status(); }),
+      OfReplica("tape.Read", "variable.Read", tape),
+      {"ReplicaContext::Current", "orhy", "strategy.Run", "csmx", [](const Cast&) { return ReplicaContext::Current().status(); }},
+      {"Enter", "ocsrmh", "another strategy's context", "xy", [](const Cast& c) { return c.replica.Enter().status(); }},
+      {"CreateVariable", "csmx", "", "", [](const Cast&) { return CreateVariable(kSpec).status(); }},
+      Reaching("FindVariable", [](const Cast& c) { return c.strategy.FindVariable("there").status(); }),
+      Reaching("variable.Read", [](const Cast& c) { return c.variable.Read().status(); }),
+      Reaching("variable.Slice", [](const Cast& c) { return c.variable.Slice(0, 1).status(); }),
+      Reaching("variable.Rows", [](const Cast& c) { return c.variable.Rows(Tensor::Vector<int64_t>({1})).status(); }),
+      Reaching("variable.Assign", [](const Cast& c) { return c.variable.Assign(Two()); }),
+      Reaching("variable.AssignAdd", [](const Cast& c) { return c.variable.AssignAdd(Two()); }),
+      Reaching("variable.AssignSub", [](const Cast& c) { return c.variable.AssignSub(Two()); }),
+      Reaching("variable.ScatterRows",
+               [](const Cast& c) {
+                 return c.variable.ScatterRows(Variable::Scatter::kMax, IndexedSlices{Tensor::Vector<int64_t>({1}), Tensor::Vector<float>({3}), 2});
+               }),
+  };
+}
+
+std::vector<Entry> IndifferentEntries() {
+  return {
+      Anywhere("ReplicaContext's constructor", [](const Cast& c) { return Expect(&ReplicaContext(c.strategy, 0).strategy() == &c.strategy); }),
+      Anywhere("replica_id_in_sync_group", [](const Cast& c) { return Expect(c.replica.replica_id_in_sync_group() < c.strategy.num_replicas_in_sync()); }),
+      Anywhere("replica.num_replicas_in_sync", [](const Cast& c) { return Expect(c.replica.num_replicas_in_sync() == c.strategy.num_replicas_in_sync()); }),
+      Anywhere("replica.device and devices",
+               [](const Cast& c) { return Expect(c.replica.device() == Device{} && c.replica.devices()[0] == "/job:worker/replica:0/task:1/device:CPU:0"); }),
+      Anywhere("replica.step and seed", [](const Cast& c) { return Expect(c.replica.step() == 7 && c.replica.seed() == c.replica.seed()); }),
+      Anywhere("replica.Local", [](const Cast& c) { return Expect(c.replica.Local<int>("n", [] { return std::make_unique<int>(3); }) == 3); }),
+      Anywhere("worker.step, seed, worker_index, cancelled",
+               [](const Cast& c) { return Expect(c.worker.step() == 7 && c.worker.seed() == 11 && c.worker.worker_index() == 1 && !c.worker.cancelled()); }),
+      Anywhere("worker.Local", [](const Cast& c) { return Expect(c.worker.Local<int>("n", [] { return std::make_unique<int>(4); }) == 4); }),
+      Anywhere("strategy.num_replicas_in_sync", [](const Cast& c) { return Expect(c.strategy.num_replicas_in_sync() >= 1); }),
+      Anywhere("cluster_resolver", [](const Cast& c) { return Expect(c.strategy.cluster_resolver()->task_type() == "worker"); }),
+      Anywhere("extended.worker_devices", [](const Cast& c) { return Expect(!c.strategy.extended().worker_devices().empty()); }),
+      Anywhere("extended.parameter_devices", [](const Cast& c) { return Expect(c.strategy.extended().parameter_devices().size() == 2); }),
+      Anywhere("LocalResults",
+               [](const Cast& c) {
+                 return Expect(c.strategy.LocalResults(PerReplica<int>({4, 5})) == std::vector<int>{4, 5});
+               }),
+      Anywhere("LocalResults of a variable", [](const Cast& c) { return Expect(c.strategy.LocalResults(c.variable)[0].spec().name == "there"); }),
+      Anywhere("PerReplica", [](const Cast&) { return Expect(PerReplica<int>({7})[0] == 7); }),
+      Anywhere("ValueContext",
+               [](const Cast&) {
+                 return Expect(ValueContext{2, 4}.num_replicas_in_sync == 4);
+               }),
+      Anywhere("ParseReduceOp", [](const Cast&) { return Expect(*ParseReduceOp("sum") == ReduceOp::kSum); }),
+      Anywhere("ParseCommunicationImplementation", [](const Cast&) { return ParseCommunicationImplementation("ring").status(); }),
+      Anywhere("MergeOptions", [](const Cast&) { return Expect(MergeOptions({5}, {}).bytes_per_pack == 5); }),
+      Anywhere("InputContext", [](const Cast&) { return Expect(*InputContext().GetPerReplicaBatchSize(8) == 8); }),
+      Anywhere("a partitioner", [](const Cast&) { return MinSizePartitioner{}({2}, DType::kFloat32).status(); }),
+      Anywhere("runner::ParameterServerStrategy", [](const Cast&) { return Expect(runner::ParameterServerStrategy().partitioner != nullptr); }),
+      Anywhere("Tensor::To", [](const Cast&) { return Two().To(Device{}).status(); }),
+  };
+}
+
+// The table: makes one call in one state, and compares.
+void Check(const Entry& entry, const State& state, int replicas) {
+  SCOPED_TRACE(testing::Message() << entry.name << " " << state.name << ", " << replicas << " replicas");
+  TestStrategy strategy(replicas), other(1);
+  const absl::StatusOr<Variable> variable = strategy->CreateVariable(kThere);
+  ASSERT_TRUE(variable.ok() && other->CreateVariable(kThere).ok());
+  Environment environment(*strategy);
+  WorkerContext worker(environment);
+  const absl::Status status = CallIn(state.letter, *strategy, *other, [&](ReplicaContext& replica) {
+    return entry.call({*strategy, *variable, replica, worker});
+  });
+  if (entry.legal.find(state.letter) != std::string::npos) {
+    EXPECT_TRUE(status.ok()) << status;
+    return;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  const bool advised = entry.advised.find(state.letter) != std::string::npos;
+  EXPECT_THAT(status.message(), HasSubstr(advised ? entry.advice : ""));
+  EXPECT_THAT(status.message(), HasSubstr(state.letter == '!' ? "Scope was called inside a replica function" : ""));
+}
+
+void CheckAll(const std::vector<Entry>& entries, int replicas) {
+  for (const Entry& entry : entries) {
+    for (const State& state : kStates) Check(entry, state, replicas);
+  }
+}
+
+class EntryPointTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Replicas, EntryPointTest, testing::Values(1, 2));
+
+TEST_P(EntryPointTest, ThatHandlesAllReplicasIsRefusedInsideOneAndNamesTheCallToUse) { CheckAll(CrossReplicaEntries(), GetParam()); }
+
+TEST_P(EntryPointTest, ThatBelongsToOneReplicaIsRefusedElsewhereAndNamesTheCallToUse) {
+  std::vector<Entry> entries = ReplicaEntries();
+  for (Entry& entry : entries) {
+    if (GetParam() > 1) entry.legal = "r", entry.advised = "ocsmxy";
+  }
+  CheckAll(entries, GetParam());
+}
+
+TEST_P(EntryPointTest, ThatReadsOrWritesVariablesWorksOnBehalfOfWhatIsCurrent) {
+  std::vector<Entry> entries = ReadingEntries();
+  for (Entry& entry : entries) {
+    const bool meets = entry.name.rfind("variable.Assign", 0) == 0;  // assigns of several replicas are combined
+    if (meets && GetParam() > 1) entry.legal = "ocsrmxy", entry.advice = "made by hand", entry.advised = "h";
+  }
+  CheckAll(entries, GetParam());
+}
+
+TEST_P(EntryPointTest, ThatIsAValueOrAPropertyAnswersAnywhere) { CheckAll(IndifferentEntries(), GetParam()); }
+
+TEST(ContextTest, EveryStateHasItsStrategyItsReplicaAndItsSide) {
+  for (const State& state : kStates) {
+    SCOPED_TRACE(state.name);
+    TestStrategy strategy(1), other(1);
+    const bool mine = std::string("csrmh").find(state.letter) != std::string::npos, others = std::string("xy").find(state.letter) != std::string::npos;
+    const bool in_replica = std::string("orhy").find(state.letter) != std::string::npos;
+    const absl::Status status = CallIn(state.letter, *strategy, *other, [&](ReplicaContext& replica) -> absl::Status {
+      if (state.letter == '!') return ReplicaContext::Current().status();
+      EXPECT_EQ(&Strategy::Current(), mine ? &*strategy : others ? &*other : &internal::DefaultStrategy());
+      EXPECT_EQ(InCrossReplicaContext(), !in_replica);
+      const absl::StatusOr<ReplicaContext*> current = ReplicaContext::Current();
+      EXPECT_EQ(current.ok(), in_replica);
+      EXPECT_TRUE(!in_replica || (*current == &replica) == mine);
+      EXPECT_TRUE(!in_replica || &(*current)->strategy() == &Strategy::Current());
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(status.ok(), state.letter != '!');
   }
 }
 

@@ -71,6 +71,11 @@ absl::StatusOr<PerReplica<Nest>> WorkerContext::Next(const Iterator& iterator) {
   return *std::move(batches);
 }
 
+absl::StatusOr<std::optional<PerReplica<Nest>>> WorkerContext::NextOrEnd(const Iterator& iterator) {
+  RETURN_IF_ERROR(internal::CheckCrossReplica(strategy(), "Next", "the batch that Run gave this replica"));
+  return environment_.Next(iterator.handle());
+}
+
 absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment, const Nest& args) {
   const StrategyScope scope = environment.strategy().Scope();
   RETURN_IF_ERROR(scope.status());

@@ -72,9 +72,10 @@ class WorkerContext {
   int64_t step() const { return environment_.strategy().parts().step; }   // number of the step; the same on every attempt
   uint64_t seed() const { return environment_.strategy().parts().seed; }  // from (job, step); the same on every attempt
 
-  // An element for each replica: with too few left, empty batches; with none, OutOfRange (RunEpoch expects it). May block.
+  // An element for each replica: with too few left, empty batches; with none, OutOfRange (RunEpoch expects it). May block. FailedPrecondition: in a replica
+  // function, where each replica would take a step's elements.
   absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
-  absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator) { return environment_.Next(iterator.handle()); }
+  absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator);
 
   // An object kept between steps by this worker, made at first use. Gone when the worker is: never put state of the model in it. Another T under the same key
   // is another object.
