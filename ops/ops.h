@@ -46,7 +46,8 @@ class Axes {
   Axes(std::nullopt_t) {}
   Axes(int axis) : values_{axis} {}
   Axes(std::initializer_list<int> axes) : values_(axes) {}
-  const std::vector<int>& values() const { return values_; }  // as given: empty for kNoAxis
+  explicit Axes(absl::Span<const int> axes) : values_(axes.begin(), axes.end()) {}  // known at run time
+  const std::vector<int>& values() const { return values_; }                        // as given: empty for kNoAxis
 
  private:
   std::vector<int> values_;

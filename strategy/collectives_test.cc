@@ -1,11 +1,17 @@
 // Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
+#include "base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/ops.h"
@@ -16,6 +22,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -134,6 +141,13 @@ TEST(ReduceTest, APlainValueIsReturnedAsItIsButCountsOncePerReplicaWithAnAxis) {
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, 0)->tensor()), std::vector<float>{1.5});
 }
 
+TEST(ReduceTest, WithAnAxisANestIsReducedLeafByLeaf) {
+  TestStrategy strategy(2);
+  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({4})}}, r1{{"a", Floats({3})}, {"b", Floats({5, 6})}};
+  const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), 0);
+  EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", 5.0f}})) << mean.status();
+}
+
 TEST(ReduceTest, TakesCppTypesAndRefusesAValueOfOtherReplicas) {
   TestStrategy strategy(2);
   EXPECT_EQ(*strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1.5, 2}), kNoAxis), 3.5);
@@ -182,6 +196,29 @@ TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
   EXPECT_THAT(strategy->LocalResults(6), ElementsAre(6));
   const auto values = strategy->DistributeValuesFromFunction([](ValueContext c) { return c.replica_id_in_sync_group * 10 + c.num_replicas_in_sync; });
   EXPECT_THAT(values->values(), ElementsAre(2, 12));
+}
+
+TEST(LocalResultsTest, OfAVariableAreTheVariableAlone) {
+  TestStrategy strategy(2);
+  const Variable variable = *strategy->CreateVariable({"v", {1}});
+  const std::vector<Variable> results = strategy->LocalResults(variable);
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_EQ(results[0].spec().name, "v");
+}
+
+TEST(ValueContextTest, IsAPlainRecordThatChecksNothing) {
+  EXPECT_EQ(ValueContext().replica_id_in_sync_group, 0);
+  EXPECT_EQ(ValueContext().num_replicas_in_sync, 1);
+  const ValueContext nonsense{7, -4};
+  EXPECT_EQ(nonsense.replica_id_in_sync_group, 7);
+  EXPECT_EQ(nonsense.num_replicas_in_sync, -4);
+}
+
+TEST(DistributeValuesTest, WrapsAnyTypeAlsoForOneReplicaAndWithoutAStrategy) {
+  TestStrategy strategy(1);
+  const auto text = [](ValueContext c) { return std::string(c.num_replicas_in_sync, 'x'); };
+  EXPECT_THAT(strategy->DistributeValuesFromFunction(text)->values(), ElementsAre("x"));
+  EXPECT_THAT(Strategy::Current().DistributeValuesFromFunction(text)->values(), ElementsAre("x"));
 }
 
 // ---- Run ---------------------------------------------------------------------------------------------------------------------------------------------
@@ -284,6 +321,62 @@ TEST_P(RunTest, InAMergeFunctionRunsTheReplicasAgain) {
   });
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ((*result)[0], GetParam());
+}
+
+TEST_P(RunTest, GivesAPerReplicaWhateverTheFunctionReturns) {
+  const int n = GetParam();
+  TestStrategy strategy(n);
+  const auto nothing = strategy->Run([](ReplicaContext&) { return absl::OkStatus(); });
+  static_assert(std::is_same_v<decltype(nothing), const absl::StatusOr<PerReplica<std::monostate>>>);
+  EXPECT_EQ(nothing->size(), n);
+  const auto shared = std::make_shared<int>(5);
+  const auto same = strategy->Run([](ReplicaContext&, const std::shared_ptr<int>& object) -> absl::StatusOr<std::shared_ptr<int>> { return object; }, shared);
+  EXPECT_EQ(same->values(), std::vector<std::shared_ptr<int>>(n, shared));
+  const auto nests = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Nest> { return Nest::List(replica.replica_id_in_sync_group()); });
+  EXPECT_EQ((*nests)[n - 1].size(), n - 1);  // each has its own structure: nothing is regrouped
+}
+
+template <typename F>
+using RunResult = decltype(std::declval<Strategy&>().Run(std::declval<F>()));
+template <typename F, typename = void>
+constexpr bool kCanRun = false;
+template <typename F>
+constexpr bool kCanRun<F, std::void_t<RunResult<F>>> = true;
+
+TEST(RunOnceTest, AFunctionThatCannotFailOrTakesSomethingElseDoesNotCompile) {
+  static_assert(kCanRun<absl::StatusOr<int> (*)(ReplicaContext&)>);
+  static_assert(kCanRun<absl::Status (*)(ReplicaContext&)>);
+  static_assert(!kCanRun<int (*)(ReplicaContext&)>);
+  static_assert(!kCanRun<absl::Status (*)(int)>);
+  static_assert(!kCanRun<absl::Status (*)(ReplicaContext&, int)>);
+}
+
+TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn) {
+  TestStrategy strategy(2);
+  const auto merge = [](Strategy&, const PerReplica<Nest>& kwargs) -> absl::StatusOr<PerReplica<Nest>> {
+    return PerReplica<Nest>({kwargs[1]["x"], kwargs[0]["x"]});
+  };
+  const auto swapped = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(merge, Nest{{"x", Nest(replica.replica_id_in_sync_group())}}); });
+  ASSERT_TRUE(swapped.ok()) << swapped.status();
+  EXPECT_EQ(*(*swapped)[0].tensor()->scalar<int>(), 1);
+  EXPECT_EQ(*(*swapped)[1].tensor()->scalar<int>(), 0);
+}
+
+TEST(RunOnceTest, AMergeFunctionThatGivesAnotherNumberOfComponentsFailsAll) {
+  TestStrategy strategy(2);
+  const auto three = [](Strategy&) -> absl::StatusOr<PerReplica<int>> { return PerReplica<int>({1, 2, 3}); };
+  const absl::Status status = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(three); }).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("returned 3 components for 2 replicas"));
+}
+
+TEST(RunOnceTest, TheMergeFunctionIsThatOfReplicaZero) {
+  TestStrategy strategy(4);
+  const auto result = strategy->Run([](ReplicaContext& replica) {
+    const std::function<absl::StatusOr<int>(Strategy&)> mine = [id = replica.replica_id_in_sync_group()](Strategy&) -> absl::StatusOr<int> { return id; };
+    return replica.MergeCall(mine);
+  });
+  EXPECT_THAT(result->values(), ElementsAre(0, 0, 0, 0));
 }
 
 TEST(RunOnceTest, RefusesAnArgumentOfOtherReplicas) {
@@ -461,6 +554,75 @@ TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
                                   .status();
   EXPECT_EQ(status, absl::AbortedError("enough"));
   EXPECT_EQ(rounds, 12);
+}
+
+// Replicas play scripts of moves, mostly equal ones, and go on whatever they are told; what each is told follows from the scripts alone.
+enum class Play { kSum, kMean, kGather, kMerge, kBringError };
+struct Script {
+  std::vector<Play> plays;
+  absl::Status end;
+};
+
+std::vector<Script> RandomScripts(Random& random) {
+  Script common;
+  for (uint64_t n = random.Below(6); n > 0; --n) common.plays.push_back(static_cast<Play>(random.Below(4)));
+  std::vector<Script> scripts(2 + random.Below(3), common);
+  for (Script& script : scripts) {
+    if (random.Chance(0.2)) script.plays.resize(random.Below(script.plays.size() + 1));
+    if (!script.plays.empty() && random.Chance(0.2)) script.plays[random.Below(script.plays.size())] = static_cast<Play>(random.Below(5));
+    if (random.Chance(0.2)) script.end = absl::DataLossError("mine");
+  }
+  return scripts;
+}
+
+absl::Status PlayOne(Play play, ReplicaContext& replica) {
+  switch (play) {
+    case Play::kSum: return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+    case Play::kMean: return replica.AllReduce(ReduceOp::kMean, 1.0f).status();
+    case Play::kGather: return replica.AllGather(Floats({1}), 0).status();
+    case Play::kMerge: return Merges(replica);
+    case Play::kBringError: return replica.AllReduce(ReduceOp::kSum, Nest(Nest::Dict())["none"]).status();
+  }
+  return absl::OkStatus();
+}
+
+// The codes that a replica may be told at its move `n`: more than one only where it depends on who ends first. Who ends first ends it for all.
+std::set<absl::StatusCode> Told(const std::vector<Script>& scripts, size_t n) {
+  for (const Script& script : scripts) n = std::min(n, script.plays.size());
+  std::set<absl::StatusCode> of_leavers;
+  std::set<Play> plays;
+  bool error = false;
+  for (const Script& script : scripts) {
+    if (n >= script.plays.size()) {
+      of_leavers.insert(script.end.ok() ? absl::StatusCode::kFailedPrecondition : script.end.code());
+    } else {
+      error = error || script.plays[n] == Play::kBringError;
+      plays.insert(script.plays[n]);
+    }
+  }
+  if (!of_leavers.empty()) return of_leavers;
+  return {error || plays.size() > 1 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kOk};
+}
+
+TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const std::vector<Script> scripts = RandomScripts(random);
+    TestStrategy strategy(static_cast<int>(scripts.size()));
+    std::vector<std::vector<absl::StatusCode>> told(scripts.size());
+    const auto play = [&](ReplicaContext& replica) {
+      const int id = replica.replica_id_in_sync_group();
+      for (Play move : scripts[id].plays) told[id].push_back(PlayOne(move, replica).code());
+      return scripts[id].end;
+    };
+    const absl::Status run = strategy->Run(play).status();
+    const bool all_end_well = std::all_of(scripts.begin(), scripts.end(), [](const Script& script) { return script.end.ok(); });
+    EXPECT_EQ(run, all_end_well ? absl::OkStatus() : absl::DataLossError("mine"));
+    for (size_t id = 0; id < scripts.size(); ++id) {
+      for (size_t n = 0; n < told[id].size(); ++n) EXPECT_THAT(Told(scripts, n), Contains(told[id][n])) << "replica " << id << ", move " << n;
+    }
+  }
 }
 
 // ---- AllReduce and AllGather of whatever travels -----------------------------------------------------------------------------------------------------

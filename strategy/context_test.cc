@@ -435,6 +435,19 @@ TEST(ReplicaContextTest, MadeByHandIsCurrentWhileEntered) {
   EXPECT_EQ(ReplicaContext(*strategy, -1).Enter().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ReplicaContextTest, NamesItsDeviceInTensorFlowsForm) {
+  StrategyParts parts;
+  parts.resolver = EmbeddedClusterResolver(1, 3, "worker", 2);
+  parts.replica_devices = {Device{Device::Kind::kGpu, 0}, Device{Device::Kind::kGpu, 1}};
+  Strategy worker(parts);
+  EXPECT_EQ(ReplicaContext(worker, 1).devices(), std::vector<std::string>{"/job:worker/replica:0/task:2/device:GPU:1"});
+  EXPECT_EQ(ReplicaContext(worker, 1).device(), (Device{Device::Kind::kGpu, 1}));
+  parts.resolver = EmbeddedClusterResolver(1, 3);
+  parts.replica_devices = {Device{}};
+  Strategy chief(parts);
+  EXPECT_EQ(ReplicaContext(chief, 0).devices(), std::vector<std::string>{"/job:chief/replica:0/task:0/device:CPU:0"});
+}
+
 TEST(ReplicaContextTest, KnowsWhereItRunsAndItsSeedDependsOnTheReplica) {
   TestStrategy strategy(2);
   const auto seen = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<std::pair<std::string, uint64_t>> {

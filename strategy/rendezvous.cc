@@ -7,7 +7,7 @@
 
 namespace divvy::internal {
 
-Rendezvous::Rendezvous(int num_replicas) : num_replicas_(num_replicas), round_(NewRound(num_replicas)), left_(num_replicas) {}
+Rendezvous::Rendezvous(int num_replicas) : num_replicas_(num_replicas), round_(NewRound(num_replicas)) {}
 
 std::shared_ptr<Rendezvous::Round> Rendezvous::NewRound(int num_replicas) {
   auto round = std::make_shared<Round>();
@@ -50,25 +50,23 @@ absl::Status Rendezvous::Await(Round& round, int replica) {
 void Rendezvous::Leave(int replica, absl::Status status) {
   MutexLock lock(mu_);
   if (first_error_.ok()) first_error_ = status;
-  left_[replica] = std::move(status);
-  ++num_left_;
+  left_.push_back({replica, std::move(status)});
   changed_.NotifyAll();
 }
 
 absl::Status Rendezvous::WaitForAll() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this] { return num_left_ == num_replicas_; });
+  changed_.Wait(mu_, [this] { return static_cast<int>(left_.size()) == num_replicas_; });
   return first_error_;
 }
 
+// The first that left is the cause: others may have left because they waited for it in vain.
 absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
-  for (int other = 0; other < num_replicas_; ++other) {
-    if (round.arrivals[other] || !left_[other]) continue;
-    if (!left_[other]->ok()) return first_error_;
-    return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", other,
-                                                      " has returned without it; all replicas must make the same collective calls"));
-  }
-  return absl::OkStatus();
+  if (left_.empty()) return absl::OkStatus();
+  const Left& first = left_.front();
+  if (!first.status.ok()) return first.status;
+  return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", first.replica,
+                                                    " has returned without it; all replicas must make the same collective calls"));
 }
 
 absl::Status Rendezvous::Disagreement(const Round& round) const {

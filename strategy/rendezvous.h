@@ -55,7 +55,12 @@ class Rendezvous {
     absl::Status outcome;
   };
 
-  // Why a replica that is at meeting `number_` would wait in vain; OK if it would not.
+  struct Left {
+    int replica;
+    absl::Status status;
+  };
+
+  // Why a replica that is in this round would wait in vain; OK if it would not.
   absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status Await(Round& round, int replica) DIVVY_REQUIRES(mu_);
   absl::Status Disagreement(const Round& round) const;
@@ -66,8 +71,7 @@ class Rendezvous {
   Mutex mu_;
   CondVar changed_;
   std::shared_ptr<Round> round_ DIVVY_GUARDED_BY(mu_);  // the one being gathered
-  std::vector<std::optional<absl::Status>> left_ DIVVY_GUARDED_BY(mu_);
-  int num_left_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);        // in the order of time
   absl::Status first_error_ DIVVY_GUARDED_BY(mu_);
 };
 
