@@ -550,6 +550,15 @@ TEST(ResumableStreamTest, AcknowledgementsFreeWhatWasKept) {
   EXPECT_EQ(stream.Acknowledgement().acknowledged, 0u);
 }
 
+TEST(ResumableStreamTest, WhatWasNeverSentCannotBeAcknowledged) {
+  Stream stream(SessionId(1));
+  std::vector<Frame> resend;
+  std::optional<int> message;
+  stream.Send(1);
+  EXPECT_EQ(stream.Receive(Frame{SessionId(1), true, 2, 0, {}}, resend, message).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(stream.unacknowledged(), 1u);
+}
+
 // Two ends and a wire that breaks at any frame: what is delivered is what was sent, in order, once.
 TEST(ResumableStreamTest, LosesDoublesAndReordersNothingOverBrokenConnections) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {

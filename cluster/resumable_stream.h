@@ -18,8 +18,8 @@ template <typename Message>
 struct StreamFrame {
   SessionId session;
   bool resume = false;
-  uint64_t acknowledged = 0;   // the highest number received from the other side
-  uint64_t number = 0;         // of `message`; 0: none
+  uint64_t acknowledged = 0;  // the highest number received from the other side
+  uint64_t number = 0;        // of `message`; 0: none
   std::optional<Message> message;
 };
 
@@ -53,11 +53,12 @@ class ResumableStream {
   }
 
   // Takes in a frame. Appends to `resend` what the other side has not got (after its Resume), to be put on the wire first. Sets `message` if the frame brings
-  // one that is new, else clears it. DataLoss: a gap (the connection must be broken and opened again); FailedPrecondition: another session's frame, to be
-  // dropped.
+  // one that is new, else clears it. DataLoss: a gap, or an acknowledgement of what was never sent (the connection must be broken and opened again);
+  // FailedPrecondition: another session's frame, to be dropped.
   absl::Status Receive(StreamFrame<In> frame, std::vector<StreamFrame<Out>>& resend, std::optional<In>& message) {
     message.reset();
     if (frame.session != session_) return absl::FailedPreconditionError("a frame of another session");
+    if (frame.acknowledged > last_sent_) return absl::DataLossError("a message is acknowledged that was never sent");
     while (!unacknowledged_.empty() && unacknowledged_.front().first <= frame.acknowledged) unacknowledged_.pop_front();
     if (frame.resume && connected_) {
       resumed_ = true;

@@ -58,7 +58,7 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
   if (!request.ok()) return refuse(request.status());
   const std::shared_ptr<Core> core = late_core.Get();
   if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
-  ((*core).*method)(*std::move(request), [finisher, &proto_reply](absl::StatusOr<Reply> reply) {
+  ((*core).*method)(*std::move(request), [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
     if (reply.ok()) proto_reply = wire::ToProto(*reply);
     finisher->Finish(reply.status());
   });

@@ -85,7 +85,8 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   const uint64_t attempt = ++worker.tries;
   // A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours: sessions
   // of epochs that are near to each other differ.
-  const SessionId session(static_cast<uint32_t>(row_.epoch.value() << 16) + next_session_++);
+  const uint32_t first = RuleHolds(Rule::kSessionsOfEpochsDiffer) ? static_cast<uint32_t>(row_.epoch.value() << 16) : 0;
+  const SessionId session(first + next_session_++);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
   for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});

@@ -20,12 +20,23 @@ SimConfig Rough(uint64_t seed) {
   return config;
 }
 
+// Coordinators that are replaced while they live, and little else: they and their successors then count their sessions alike.
+SimConfig WithZombieCoordinators(uint64_t seed) {
+  SimConfig config;
+  config.seed = seed;
+  config.rounds = 8;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = false;
+  config.kill_coordinator = config.zombie_coordinator = true;
+  config.fault_rate = 0.1;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule; 0: none did.
-uint64_t FirstSeedThatFails(Rule rule) {
+uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough) {
   SetRuleBroken(rule, true);
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
-    if (const SimResult result = RunSimulation(Rough(seed)); !result.violation.ok()) {
+    if (const SimResult result = RunSimulation(config(seed)); !result.violation.ok()) {
       found = seed;
       std::cout << "seed " << seed << ": " << result.violation << "\n";
     }
@@ -39,12 +50,19 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     const SimResult result = RunSimulation(Rough(seed));
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
   }
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const SimResult result = RunSimulation(WithZombieCoordinators(seed));
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of zombie coordinators: " << result.violation;
+  }
 }
 
 TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
 TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u); }
 TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWaitForFence), 0u); }
 TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u); }
+TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
+}
 
 }  // namespace
 }  // namespace divvy::sim

@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/coordinator_core.h"
@@ -29,8 +29,8 @@ std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 // Integer weights that a step adds to the rows of variables: a pure function of the seed, the step's tag and (changing steps) the attempt.
 struct Delta {
   int variable = 0;
-  std::vector<int64_t> ids;      // empty: the whole variable
-  int64_t amount = 1;            // added to each element, once for each id
+  std::vector<int64_t> ids;  // empty: the whole variable
+  int64_t amount = 1;        // added to each element, once for each id
 };
 
 class Cluster;
@@ -40,7 +40,9 @@ class Cluster;
 class SimPsClient : public ParameterClient {
  public:
   SimPsClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done)); }
+  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override {
+    Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
+  }
   void Load(LoadRequest request, Callback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
   void Sync(SyncRequest request, Callback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
   void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override {
@@ -49,9 +51,13 @@ class SimPsClient : public ParameterClient {
   void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override {
     Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
   }
-  void Pull(PullRequest request, Callback<PullReply> done) override { Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress); }
+  void Pull(PullRequest request, Callback<PullReply> done) override {
+    Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress);
+  }
   void Commit(CommitRequest request, Callback<CommitReply> done) override;
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+    Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done));
+  }
 
  private:
   template <typename Request, typename Reply>
@@ -116,7 +122,8 @@ struct Process {
 
 class Cluster {
  public:
-  explicit Cluster(const SimConfig& config) : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)) {}
+  explicit Cluster(const SimConfig& config)
+      : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)) {}
 
   SimResult Run();
 
@@ -160,7 +167,9 @@ class Cluster {
       if (life == life_ && !over_) body(std::forward<decltype(args)>(args)...);
     };
   }
-  void Next() { world_.Post(Mine([this] { Act(); })); }
+  void Next() {
+    world_.Post(Mine([this] { Act(); }));
+  }
   void Act();
   void CreateNext();
   void ScheduleSome();
@@ -183,6 +192,7 @@ class Cluster {
   void FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away);
   void FaultOfPs(absl::Duration while_away);
   void FaultOfCoordinator(absl::Duration while_away);
+  void CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away);
   void DrainCoordinator();
   void DrainWorker(Process& worker);
   void StartDuplicate();
@@ -204,13 +214,13 @@ class Cluster {
 
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<Process*> ps_;
-  std::map<int, Process*> workers_;          // the newest life of each
+  std::map<int, Process*> workers_;  // the newest life of each
   std::map<int, int> newest_life_;
-  Process* chief_ = nullptr;                 // the newest life of the coordinator
-  int life_ = 0;                             // of it
+  Process* chief_ = nullptr;  // the newest life of the coordinator
+  int life_ = 0;              // of it
   bool chief_down_ = true, chief_draining_ = false;
-  std::shared_ptr<CoordinatorCore> core_;    // its core
-  uint64_t ids_of_the_past_ = 0;             // the highest id of earlier lives whose store was kept
+  std::shared_ptr<CoordinatorCore> core_;  // its core
+  uint64_t ids_of_the_past_ = 0;           // the highest id of earlier lives whose store was kept
 
   std::vector<Shape> shapes_;
   std::vector<std::vector<int64_t>> model_;  // by variable: what finished steps and writes have made of it
@@ -218,8 +228,8 @@ class Cluster {
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
-  bool told_the_end_ = false;                // by EndJob, while the coordinator lived
-  bool calls_ = false;                       // the program waits for an answer
+  bool told_the_end_ = false;  // by EndJob, while the coordinator lived
+  bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   int killed_ps_index_ = -1;
@@ -234,7 +244,7 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   cluster_.network().Call<Reply>(
       from_, to_, deadline,
-      [cluster = &cluster_, method, request, line](Node& node, Callback<Reply> answer) {   // this client may be gone by then
+      [cluster = &cluster_, method, request, line](Node& node, Callback<Reply> answer) {  // this client may be gone by then
         cluster->Trace(line);
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
         ((*core).*method)(request, [cluster, line, answer](absl::StatusOr<Reply> reply) {
@@ -274,18 +284,19 @@ void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitReques
   const std::shared_ptr<NodeExecutor> executor = node.executor;
   const auto ticket = std::make_shared<CommitBudget::Ticket>();
   const auto give_back = [budget, ticket] { budget->Release(*ticket); };
-  *ticket = budget->Reserve(PayloadBytes(request.parts), [&network = cluster.network(), core, executor, request, answer, give_back](const absl::Status& granted) {
-    if (!granted.ok()) return answer(granted);
-    const bool breaks = network.BreaksStream();
-    if (breaks) executor->Post(give_back);
-    if (breaks && network.PayloadDelay() < absl::Milliseconds(1)) return;   // nothing more comes
-    executor->PostAfter(network.PayloadDelay() * (breaks ? 500 : 1), [core, request, answer, give_back] {
-      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
-        give_back();
-        answer(std::move(reply));
+  *ticket =
+      budget->Reserve(PayloadBytes(request.parts), [&network = cluster.network(), core, executor, request, answer, give_back](const absl::Status& granted) {
+        if (!granted.ok()) return answer(granted);
+        const bool breaks = network.BreaksStream();
+        if (breaks) executor->Post(give_back);
+        if (breaks && network.PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
+        executor->PostAfter(network.PayloadDelay() * (breaks ? 500 : 1), [core, request, answer, give_back] {
+          core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+            give_back();
+            answer(std::move(reply));
+          });
+        });
       });
-    });
-  });
   executor->PostAfter(kStreamProgress, give_back);
 }
 
@@ -306,16 +317,43 @@ void SimWorkerClient::Shutdown(ShutdownRequest request, Callback<ShutdownReply> 
       [request](Node& node, Callback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); }, std::move(done));
 }
 
+// Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
+class CheckedListener : public StreamListener<ToWorker> {
+ public:
+  CheckedListener(Cluster& cluster, Epoch sender, std::shared_ptr<WorkerCore> worker, std::shared_ptr<StreamListener<ToWorker>> listener)
+      : cluster_(cluster), sender_(sender), worker_(std::move(worker)), listener_(std::move(listener)) {}
+
+  void OnFrame(StreamFrame<ToWorker> frame) override {
+    const WorkerSnapshot worker = worker_->Inspect();
+    if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
+      cluster_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(), " is taken for one of session ", frame.session.value(),
+                                            " of epoch ", worker.epoch.value()));
+    }
+    listener_->OnFrame(std::move(frame));
+  }
+  void OnBroken() override { listener_->OnBroken(); }
+
+ private:
+  Cluster& cluster_;
+  const Epoch sender_;
+  const std::shared_ptr<WorkerCore> worker_;
+  const std::shared_ptr<StreamListener<ToWorker>> listener_;
+};
+
 std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
-  return cluster_.network().Open(from_, to_, std::move(listener), [](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
-    return std::static_pointer_cast<WorkerCore>(node.core)->Accept(std::move(connection));
+  const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
+  return cluster_.network().Open(from_, to_, std::move(listener), [this, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
+    auto worker = std::static_pointer_cast<WorkerCore>(node.core);
+    auto accepted = worker->Accept(std::move(connection));
+    return std::make_shared<CheckedListener>(cluster_, sender, std::move(worker), std::move(accepted));
   });
 }
 
 void SimCoordinatorClient::Register(RegisterRequest request, Callback<RegisterReply> done) {
   cluster_.network().Call<RegisterReply>(
       from_, cluster_.chief_address(), kUnaryDeadline,
-      [request](Node& node, Callback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); }, std::move(done));
+      [request](Node& node, Callback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
+      std::move(done));
 }
 
 // ---- starting ----
@@ -331,9 +369,10 @@ void Cluster::StartPs(int index, const std::string& address) {
   options.address = address;
   options.record_history = true;
   options.max_commit_bytes = config_.commit_buffer_bytes;
-  options.block_bytes = 16;   // several blocks a shard, so that pulls, fences and crashes fall between them
+  options.block_bytes = 16;  // several blocks a shard, so that pulls, fences and crashes fall between them
   Process* const raw = process.get();
-  process->ps = *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [this, raw](int code, const std::string&) { OnExit(raw, code); });
+  process->ps =
+      *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->ps;
   if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<CommitBudget>(config_.commit_buffer_bytes);
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
@@ -385,15 +424,15 @@ void Cluster::StartCoordinator(const JobRow& row) {
   if (config_.named_job) options.job = JobId(4711);
   for (int i = 0; i < config_.num_ps; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
-  options.ps_timeout = absl::Seconds(40);   // beyond any cut that heals
-  options.step_deadline = absl::Seconds(30);
-  options.max_step_attempts = 1000;         // loss after loss is no error here
+  options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
+  options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
+  options.max_step_attempts = 1000;           // loss after loss is no error here
   const int shards = config_.num_ps;
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
     if (ReasonOf(core.status()) != Reason::kJobOver || row.state != JobRow::State::kComplete) Violation("X16", core.status().ToString());
-    over_ = true;   // it had ended; those that were not told then are not told any more
+    over_ = true;  // it had ended; those that were not told then are not told any more
     return;
   }
   core_ = chief_->chief = *core;
@@ -416,7 +455,7 @@ void Cluster::OnExit(Process* process, int code) {
   world_.Post([this, process] {
     network_.Kill(process->node->address);
     const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
-    const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver);   // else a zombie said so
+    const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver);  // else a zombie said so
     if (over_ || (process->exit_code == 0 && ended)) return;
     process->worker != nullptr ? OnWorkerExit(*process) : OnPsExit(*process);
   });
@@ -439,14 +478,14 @@ void Cluster::OnPsExit(const Process& process) {
     if (other->ps != nullptr && other->index == index && other->node->executor->alive()) ps_[index] = other.get();
   }
   world_.PostAfter(absl::Seconds(2), [this, index, drained = process.exit_code == 143] {
-    if (!over_ && !drained && !ps_[index]->node->executor->alive()) StartPs(index);   // of a drained one FaultOfPs says what becomes
+    if (!over_ && !drained && !ps_[index]->node->executor->alive()) StartPs(index);  // of a drained one FaultOfPs says what becomes
   });
 }
 
 // ---- step bodies ----
 
 int64_t Cluster::TagOf(const StepCall& call) const {
-  if (!call.inputs.empty()) return -1 - call.inputs[0].first;   // a position of the pass
+  if (!call.inputs.empty()) return -1 - call.inputs[0].first;  // a position of the pass
   return *(*call.args.list())[0].tensor()->scalar<int64_t>();
 }
 
@@ -454,7 +493,7 @@ std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 77));
   if (config_.changing_steps && attempt > 1 && random.Chance(0.3)) random = Random(MixSeeds(MixSeeds(config_.seed, tag), attempt));
   std::vector<Delta> deltas;
-  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));   // none, too
+  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));  // none, too
   for (int i = 0; i < touched; ++i) {
     Delta delta;
     delta.variable = static_cast<int>(random.Below(config_.num_variables));
@@ -469,7 +508,7 @@ std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
 }
 
 bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
-  if (config_.failing_steps && MixSeeds(MixSeeds(config_.seed, tag), 5) % 29 == 0) return true;   // on every attempt
+  if (config_.failing_steps && MixSeeds(MixSeeds(config_.seed, tag), 5) % 29 == 0) return true;  // on every attempt
   return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
@@ -480,15 +519,16 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
-  const bool of_the_past = process.worker->Inspect().epoch != core_->Snapshot().epoch_id;   // the model is of this life's program
+  const bool of_the_past = process.worker->Inspect().epoch != core_->Snapshot().epoch_id;  // the model is of this life's program
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
     moves.push_back(script::Compute{[this, tag, variable, floor = model_[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
-      if (reads.empty()) return std::vector<StagedWrite>();   // cancelled while it read, and goes on all the same
+      if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
       const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
       for (size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < floor[i]) Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+        if (values[i] < floor[i])
+          Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
       }
       return std::vector<StagedWrite>();
     }});
@@ -512,7 +552,9 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   gradient.op = WriteOp::kGradient;
   gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   moves.push_back(script::Stage{std::move(gradient)});
-  moves.push_back(script::Return{[tag, attempt = call.attempt](const script::Reads&) { return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt))}); }});
+  moves.push_back(script::Return{[tag, attempt = call.attempt](const script::Reads&) {
+    return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt))});
+  }});
   return moves;
 }
 
@@ -547,18 +589,20 @@ void Cluster::Finished(const Nest& value) {
 // The errors that no later call of this coordinator survives.
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   const Reason reason = ReasonOf(error);
-  return reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
+  return reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob ||
+         reason == Reason::kJobOver;
 }
 
 bool Cluster::IsExpected(const absl::Status& error) const {
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
       return (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) || had_duplicate_ ||
-             (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||   // it still hears the zombie
+             (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
              (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
-    case Reason::kWrongJob: return lost_store_ && !config_.named_job && absl::StrContains(error.message(), "--state_dir") && absl::StrContains(error.message(), "--job_name");
+    case Reason::kWrongJob:
+      return lost_store_ && !config_.named_job && absl::StrContains(error.message(), "--state_dir") && absl::StrContains(error.message(), "--job_name");
     case Reason::kJobOver: return chief_draining_;
     default: return false;
   }
@@ -566,10 +610,10 @@ bool Cluster::IsExpected(const absl::Status& error) const {
 
 void Cluster::JobLost(const absl::Status& error) {
   calls_ = false;
-  if (chief_down_) return;   // said to another call already
+  if (chief_down_) return;  // said to another call already
   Trace(absl::StrCat("the coordinator ends: ", error.message()));
   if (!IsExpected(error)) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
-  if (ReasonOf(error) == Reason::kJobOver) return;   // its drain says when
+  if (ReasonOf(error) == Reason::kJobOver) return;  // its drain says when
   const bool for_good = ReasonOf(error) == Reason::kPsLost && ps_killed_ && !config_.restart_ps;
   if (for_good || !config_.kill_coordinator) {
     result_.job_lost = over_ = true;
@@ -615,7 +659,7 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
   ++result_.failed_steps;
   if (!config_.failing_steps && !config_.changing_steps) Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
-  CheckAtRest();   // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
+  CheckAtRest();  // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
   Next();
 }
 
@@ -641,11 +685,11 @@ void Cluster::CreateNext() {
   ++created_;
   calls_ = true;
   core_->CreateVariable(spec, Mine([this](absl::Status status) {
-    calls_ = false;
-    if (EndsTheJob(status)) return JobLost(status);
-    if (!status.ok()) return Violation("create", status.ToString());
-    Next();
-  }));
+                          calls_ = false;
+                          if (EndsTheJob(status)) return JobLost(status);
+                          if (!status.ok()) return Violation("create", status.ToString());
+                          Next();
+                        }));
 }
 
 void Cluster::ScheduleSome() {
@@ -660,16 +704,17 @@ void Cluster::ScheduleSome() {
   for (int i = 0; i < count; ++i) {
     const int64_t tag = next_tag_++;
     StepRequest request{"work", Nest(Nest::List{Nest(tag)}), false};
-    core_->Schedule(
-        request, Mine([this](const absl::StatusOr<Nest>& value) { if (value.ok()) Finished(*value); }),
-        Mine([this, batch](const absl::Status& accepted) {
-          if (EndsTheJob(accepted)) return JobLost(accepted);
-          if (!accepted.ok() && !batch->raised) {
-            batch->raised = true;
-            ++result_.failed_steps;
-          }
-          if (--batch->left == 0) CallJoin();
-        }));
+    core_->Schedule(request, Mine([this](const absl::StatusOr<Nest>& value) {
+                      if (value.ok()) Finished(*value);
+                    }),
+                    Mine([this, batch](const absl::Status& accepted) {
+                      if (EndsTheJob(accepted)) return JobLost(accepted);
+                      if (!accepted.ok() && !batch->raised) {
+                        batch->raised = true;
+                        ++result_.failed_steps;
+                      }
+                      if (--batch->left == 0) CallJoin();
+                    }));
   }
 }
 
@@ -690,17 +735,16 @@ void Cluster::RunPass() {
   Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source));
   const size_t passes_before = core_->Inspect().finished_positions.size();
   calls_ = true;
-  core_->Run(
-      request, Mine([this](const Nest& value) { Finished(value); }),
-      Mine([this, passes_before](const absl::Status& status) {
-        const auto positions = core_->Inspect().finished_positions;
-        if (!positions.empty() && (positions.size() > passes_before || *pass_elements_ == 0)) CheckPass(positions.rbegin()->first, *pass_elements_, status.ok());
-        if (!status.ok()) return OnRaised(status, "Run");
-        calls_ = false;
-        Trace("program: the pass is over");
-        CheckAtRest();
-        Next();
-      }));
+  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this, passes_before](const absl::Status& status) {
+               const auto positions = core_->Inspect().finished_positions;
+               if (!positions.empty() && (positions.size() > passes_before || *pass_elements_ == 0))
+                 CheckPass(positions.rbegin()->first, *pass_elements_, status.ok());
+               if (!status.ok()) return OnRaised(status, "Run");
+               calls_ = false;
+               Trace("program: the pass is over");
+               CheckAtRest();
+               Next();
+             }));
 }
 
 void Cluster::WriteSome() {
@@ -722,38 +766,39 @@ void Cluster::WriteSome() {
   Trace("program: writes");
   calls_ = true;
   core_->Write(std::move(writes), Mine([this, whole](const absl::Status& status) {
-    if (!status.ok()) return OnRaised(status, "Write");
-    Apply(whole);
-    ReadAll();
-  }));
+                 if (!status.ok()) return OnRaised(status, "Write");
+                 Apply(whole);
+                 ReadAll();
+               }));
 }
 
 void Cluster::ReadAll() {
   std::vector<VariableRead> reads;
   for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
   core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
-    if (!values.ok()) return OnRaised(values.status(), "Read");
-    for (int i = 0; i < config_.num_variables; ++i) {
-      const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
-      if (config_.changing_steps) continue;   // what a ps holds of a re-run step may come from either attempt: no figure is promised
-      if (!std::equal(read.begin(), read.end(), model_[i].begin(), model_[i].end())) {
-        Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_[i], " "), "]"));
-      }
-    }
-    calls_ = false;
-    Next();
-  }));
+                if (!values.ok()) return OnRaised(values.status(), "Read");
+                for (int i = 0; i < config_.num_variables; ++i) {
+                  const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
+                  if (config_.changing_steps) continue;  // what a ps holds of a re-run step may come from either attempt: no figure is promised
+                  if (!std::equal(read.begin(), read.end(), model_[i].begin(), model_[i].end())) {
+                    Violation("X2",
+                              absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_[i], " "), "]"));
+                  }
+                }
+                calls_ = false;
+                Next();
+              }));
 }
 
 void Cluster::EndProgram() {
   Trace("program: ends");
   calls_ = true;
   core_->EndJob(0, Mine([this](const absl::Status& status) {
-    calls_ = false;
-    if (EndsTheJob(status)) return JobLost(status);
-    if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
-    over_ = told_the_end_ = true;
-  }));
+                  calls_ = false;
+                  if (EndsTheJob(status)) return JobLost(status);
+                  if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
+                  over_ = told_the_end_ = true;
+                }));
 }
 
 // ---- faults ----
@@ -777,7 +822,7 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
     world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
   } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
     Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
-    if (random_.Chance(0.5)) {   // cut off from the coordinator alone, it goes on with what it has
+    if (random_.Chance(0.5)) {  // cut off from the coordinator alone, it goes on with what it has
       network_.BreakStreams(address);
       network_.Cut(address, chief_address());
       network_.Cut(chief_address(), address);
@@ -828,15 +873,23 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
   });
 }
 
+void Cluster::CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away) {
+  network_.Cut(from, to);
+  world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to); });
+}
+
 void Cluster::FaultOfCoordinator(absl::Duration while_away) {
   if (chief_down_ || chief_draining_) return;
   if (config_.drain && random_.Chance(0.3)) return DrainCoordinator();
   const bool zombie = config_.zombie_coordinator && random_.Chance(0.5);
-  Trace(absl::StrCat("fault: ", zombie ? "stops " : "kills ", chief_address()));
-  if (zombie) {
+  const bool stopped = zombie && random_.Chance(0.5);  // else it goes on as if nothing were; no ps can tell it
+  Trace(absl::StrCat("fault: ", stopped ? "stops " : zombie ? "forgets " : "kills ", chief_address()));
+  if (stopped) {
     Process* const chief = chief_;
     chief->node->executor->Pause();
     world_.PostAfter(while_away, [chief] { chief->node->executor->Resume(); });
+  } else if (zombie) {
+    for (int i = 0; i < config_.num_ps; ++i) CutForAWhile(chief_address(), PsAddressOf(i), while_away);
   }
   ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(3'000))), zombie);
 }
@@ -846,15 +899,16 @@ void Cluster::DrainCoordinator() {
   chief_draining_ = true;
   core_->Drain(Mine([this] {
     ++result_.drained;
-    world_.PostAfter(absl::Milliseconds(1), Mine([this] {   // a call made at the very moment has its answer by then
-      if (chief_down_) return;
-      if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused()) Violation("X16", "the coordinator has drained, and a call of the program still waits");
-      ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
-    }));
+    world_.PostAfter(absl::Milliseconds(1), Mine([this] {  // a call made at the very moment has its answer by then
+                       if (chief_down_) return;
+                       if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused())
+                         Violation("X16", "the coordinator has drained, and a call of the program still waits");
+                       ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+                     }));
   }));
   world_.PostAfter(kDrainTimeout, Mine([this] {
-    if (!chief_down_) ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);   // the supervisor has no more patience
-  }));
+                     if (!chief_down_) ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);  // the supervisor has no more patience
+                   }));
 }
 
 void Cluster::DrainWorker(Process& worker) {
@@ -889,9 +943,8 @@ void Cluster::Fault() {
   const uint64_t kind = random_.Below(100);
   if (kind >= 85 && kind < 90) {
     const std::string ps = PsAddressOf(static_cast<int>(random_.Below(config_.num_ps))), chief = chief_address();
-    network_.Cut(chief, ps);
     Trace(absl::StrCat("fault: cuts ", chief, " -> ", ps));
-    world_.PostAfter(while_away, [this, chief, ps] { network_.Heal(chief, ps); });
+    CutForAWhile(chief, ps, while_away);
   } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
     FaultOfWorker(index, *worker, kind, while_away);
   }
@@ -914,7 +967,8 @@ void Cluster::StopFaults() {
   network_.set_rates(FaultRates());
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();
-    const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) || (process->ps != nullptr && ps_[process->index] != process.get()) ||
+    const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) ||
+                        (process->ps != nullptr && ps_[process->index] != process.get()) ||
                         (process->chief != nullptr && (chief_ != process.get() || chief_down_));
     if (!zombie || !process->node->executor->alive()) continue;
     network_.Kill(process->node->address);
@@ -928,7 +982,7 @@ void Cluster::StopFaults() {
 // ---- checks ----
 
 void Cluster::CheckAlways() {
-  std::map<EntryId, std::set<uint32_t>> admissible;   // sessions that could still have an id applied
+  std::map<EntryId, std::set<uint32_t>> admissible;  // sessions that could still have an id applied
   for (Process* ps : ps_) {
     if (ps == nullptr || !ps->node->executor->alive()) continue;
     const ParameterServerSnapshot seen = ps->ps->Inspect();
@@ -970,9 +1024,9 @@ bool Cluster::FindServingPs(int index) {
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  if (!truth.open.empty()) return;   // a direct write of another round is under way
+  if (!truth.open.empty()) return;  // a direct write of another round is under way
   for (int i = 0; i < config_.num_ps; ++i) {
-    if (!FindServingPs(i)) return;   // lost, or another coordinator's by now: this one will learn it
+    if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
   }
   std::map<EntryId, std::set<int>> applied;
   for (Process* ps : ps_) {
@@ -990,7 +1044,7 @@ void Cluster::CheckAtRest() {
   for (Process* ps : ps_) {
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [key, shard] : seen.shards) {
-      if (shard.value.dtype() != DType::kInt32) continue;   // the only int32 values are Adam's row counts
+      if (shard.value.dtype() != DType::kInt32) continue;  // the only int32 values are Adam's row counts
       const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
       for (const int32_t t : counts) {
         if (t != adam_commits_) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", adam_commits_, " commits"));
@@ -1034,18 +1088,18 @@ SimResult Cluster::Run() {
   }
   if (result_.violation.ok() && !over_) Violation("X16", "nothing is left to happen, but the program has not ended");
   if (result_.violation.ok() && told_the_end_) {
-    world_.RunFor(absl::Seconds(15));   // tasks that missed the Shutdown learn of the end when they register
+    world_.RunFor(absl::Seconds(15));  // tasks that missed the Shutdown learn of the end when they register
     CheckAtRest();
     for (int i = 0; i < config_.num_ps; ++i) {
       FindServingPs(i);
       const Process* const ps = ps_[i];
-      if (ps_killed_ && !ps->node->executor->alive()) continue;   // in the job's last moment
+      if (ps_killed_ && !ps->node->executor->alive()) continue;  // in the job's last moment
       if (ps->exit_code != 0) Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
     }
   }
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
-  for (const auto& process : processes_) {   // cores hold connections, and those their nodes
+  for (const auto& process : processes_) {  // cores hold connections, and those their nodes
     if (process->worker != nullptr) process->worker->Abandon();
     if (process->chief != nullptr) process->chief->Abandon();
     process->node->core = nullptr;

@@ -6,7 +6,7 @@
 //   X7   what ps and streams remember is bounded               X8   a step that failed or was cancelled is in no ps once the next call has raised
 //   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen)
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
-//   X6   nothing of a fenced session is applied
+//   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
 //   X18  the same seed gives the same trace                    (X6 in full, and X15, are tested on the ps alone: ps_server/core)
 //
