@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -146,6 +147,82 @@ TEST(ReduceTest, WithAnAxisANestIsReducedLeafByLeaf) {
   const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({4})}}, r1{{"a", Floats({3})}, {"b", Floats({5, 6})}};
   const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), 0);
   EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", 5.0f}})) << mean.status();
+}
+
+// Element by element, as one would do it by hand: every element of every replica is added to where it belongs.
+struct Model {
+  std::map<std::vector<int64_t>, double> sums;
+  int64_t count = 0;  // of elements in one sum
+};
+Model SumByHand(const std::vector<Tensor>& values, const std::set<int>& reduced) {
+  Model model;
+  for (const Tensor& value : values) {
+    const Shape& shape = value.shape();
+    int64_t in_one = 1;
+    for (int axis : reduced) in_one *= shape.dim(axis);
+    model.count += in_one;
+    const absl::Span<const double> elements = *value.values<double>();
+    for (int64_t i = 0; i < shape.num_elements(); ++i) {
+      std::vector<int64_t> kept;
+      int64_t rest = i;
+      for (int axis = shape.rank() - 1; axis >= 0; rest /= shape.dim(axis--)) {
+        if (reduced.count(axis) == 0) kept.insert(kept.begin(), rest % shape.dim(axis));
+      }
+      model.sums[kept] += elements[i];
+    }
+  }
+  return model;
+}
+
+Tensor RandomDoubles(Random& random, const Shape& shape) {
+  std::vector<double> values(shape.num_elements());
+  for (double& value : values) value = static_cast<double>(random.Below(2000)) / 8 - 100;
+  return *Tensor::Copy<double>(shape, values);
+}
+
+TEST(ReduceTest, AgreesWithSumsByHandOverAnyAxes) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const int rank = 1 + static_cast<int>(random.Below(4)), replicas = 1 + static_cast<int>(random.Below(4));
+    std::set<int> reduced;
+    std::vector<int64_t> dims;
+    std::vector<int> axes;
+    for (int axis = 0; axis < rank; ++axis) {
+      dims.push_back(1 + random.Below(4));
+      if (random.Chance(0.5) && reduced.insert(axis).second) axes.push_back(random.Chance(0.5) ? axis : axis - rank);
+    }
+    std::vector<Tensor> values;
+    for (int replica = 0; replica < replicas; ++replica) {
+      for (int axis : reduced) dims[axis] = 1 + random.Below(4);  // what is reduced may differ
+      values.push_back(RandomDoubles(random, Shape(dims)));
+    }
+    TestStrategy strategy(replicas);
+    const auto sum = strategy->Reduce(ReduceOp::kSum, PerReplica<Tensor>(values), Axes(axes));
+    const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Tensor>(values), Axes(axes));
+    ASSERT_TRUE(sum.ok() && mean.ok()) << sum.status() << mean.status();
+    const Model model = SumByHand(values, reduced);
+    int64_t i = 0;
+    for (const auto& [where, by_hand] : model.sums) {
+      EXPECT_DOUBLE_EQ((*sum->values<double>())[i], by_hand);
+      EXPECT_DOUBLE_EQ((*mean->values<double>())[i++], by_hand / static_cast<double>(model.count));
+    }
+    EXPECT_EQ(sum->shape().num_elements(), i);
+  }
+}
+
+TEST(ReduceTest, AddsEveryNumericTypeAsItself) {
+  const auto sum = [](auto a, auto b) {
+    using T = decltype(a);
+    const auto reduced = ReduceTwo(ReduceOp::kSum, Tensor::Vector<T>({a, a}), Tensor::Vector<T>({b, b}), 0);
+    return *reduced->template scalar<T>();
+  };
+  EXPECT_EQ(sum(int8_t{60}, int8_t{10}), int8_t{-116});  // wraps around, as TensorFlow's does
+  EXPECT_EQ(sum(uint8_t{120}, uint8_t{10}), uint8_t{4});
+  EXPECT_EQ(sum(int32_t{-5}, int32_t{7}), 4);
+  EXPECT_EQ(sum(int64_t{1} << 40, int64_t{1}), (int64_t{1} << 41) + 2);
+  EXPECT_EQ(sum(0.5, 0.25), 1.5);
+  EXPECT_EQ(sum(BFloat16::FromFloat(1.5f), BFloat16::FromFloat(2.0f)).ToFloat(), 7.0f);
 }
 
 TEST(ReduceTest, TakesCppTypesAndRefusesAValueOfOtherReplicas) {
@@ -653,7 +730,7 @@ TEST(AllReduceTest, TakesAnyNestAndGivesItsStructureBack) {
   EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", Nest::List{Floats({21, 49.5}), "same"}}}));
 }
 
-TEST(AllReduceTest, AListOfValuesIsOneMeeting) {
+TEST(AllReduceTest, TakesAListOfValues) {
   const std::vector<Tensor> r0 = {Floats({1, 2}), Tensor::Vector<double>({3})}, r1 = {Floats({10, 20}), Tensor::Vector<double>({30})};
   const absl::StatusOr<Nest> sum = Reduced<std::vector<Tensor>>("Sum", {r0, r1});
   ASSERT_TRUE(sum.ok()) << sum.status();
@@ -834,6 +911,34 @@ TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
     ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 1); }, ragged, weights);
     ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, -1) * 0.5f; }, ragged, weights);
   }
+}
+
+// The use that lists of Vars have: the mean and variance of a batch that is spread over the replicas.
+TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
+  TestStrategy strategy(2);
+  const auto gradients = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
+    GradientTape tape(replica);
+    const Var x = tape.Watch("x", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6}));
+    const std::vector<Var> moments = replica.AllReduce(ReduceOp::kSum, {ReduceSum(x), ReduceSum(Square(x)), Var(Tensor::Scalar(2.0f))});
+    const Var mean = moments[0] / moments[2], variance = moments[1] / moments[2] - Square(mean);
+    EXPECT_EQ(*mean.Value()->scalar<float>(), 3);
+    EXPECT_EQ(*variance.Value()->scalar<float>(), 3.5f);
+    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(variance));
+    return std::get<Tensor>(gradients.entries().at("x"));
+  });
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_EQ(Values((*gradients)[0]), (std::vector<float>{-2, -1}));  // 2 (x - mean) / 4, from each of the two replicas' losses
+  EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{0, 3}));
+}
+
+TEST(GradientOfCollectivesTest, OneFailedVarOfAListFailsAll) {
+  TestStrategy strategy(1);
+  const auto fails = [](ReplicaContext& replica) {
+    const std::vector<Var> reduced = replica.AllReduce(ReduceOp::kSum, {Var(1.0f), Var(Nest("text"))});
+    EXPECT_EQ(reduced.size(), 2);
+    return reduced[0].status();
+  };
+  EXPECT_EQ(strategy->Run(fails).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GradientOfCollectivesTest, ReplicasThatDifferentiateOtherCollectivesAreToldSo) {

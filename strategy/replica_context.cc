@@ -98,6 +98,13 @@ absl::StatusOr<Nest> ToNest(const absl::StatusOr<Tensor>& tensor) {
   return Nest(*tensor);
 }
 
+absl::StatusOr<Nest> ToNest(const std::vector<Var>& values) {
+  RETURN_IF_ERROR(internal::FirstError(values));
+  Nest::List list;
+  for (const Var& value : values) list.push_back(internal::ValueOf(value));
+  return Nest(std::move(list));
+}
+
 absl::StatusOr<Backward> OneGradient(const absl::StatusOr<Nest>& gradient) {
   RETURN_IF_ERROR(gradient);
   ASSIGN_OR_RETURN(Tensor tensor, gradient->tensor());
@@ -134,12 +141,23 @@ std::string ReplicaContext::GradientOf(absl::string_view call) {
   return absl::StrCat("the gradient of ", call, " (differentiable collective ", ++num_differentiable_, ")");
 }
 
-Var ReplicaContext::AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options) {
-  const absl::StatusOr<Nest> reduced = AllReduceNest(op, ToNest(value.Value()), options);
+// What AllReduce gave for `value`, with its derivative.
+Var ReplicaContext::Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, const Var& value) {
   const std::string gradient_call = GradientOf(absl::StrCat("AllReduce ", ReduceOpName(op)));
   if (!reduced.ok()) return internal::FailedVar(reduced.status());
   return internal::Result(*reduced->tensor(), {value},
                           [this, op, gradient_call](const Tensor& gradient) { return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient))); });
+}
+
+Var ReplicaContext::AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options) {
+  return Recorded(op, AllReduceNest(op, ToNest(value.Value()), options), value);
+}
+
+std::vector<Var> ReplicaContext::AllReduce(ReduceOp op, const std::vector<Var>& values, const CommunicationOptions& options) {
+  const absl::StatusOr<Nest> reduced = AllReduceNest(op, ToNest(values), options);
+  std::vector<Var> recorded;
+  for (size_t i = 0; i < values.size(); ++i) recorded.push_back(Recorded(op, reduced.ok() ? (*reduced)[i] : reduced, values[i]));
+  return recorded;
 }
 
 Var ReplicaContext::AllGather(const Var& value, int axis) {

@@ -87,6 +87,8 @@ class ReplicaContext : public VariableReader {
   // Differentiable: the gradient of an all-reduce is the all-reduce of the gradient, with the same op. All replicas must differentiate alike: the gradient of
   // one replica's n-th differentiable collective meets that of the others' n-th, or it is InvalidArgument. A failed Var fails it on all replicas.
   Var AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options = {});
+  // One meeting for all of them; each has a gradient of its own.
+  std::vector<Var> AllReduce(ReduceOp op, const std::vector<Var>& values, const CommunicationOptions& options = {});
   // T: as AllReduce. Leaf by leaf, concatenated in replica order; only `axis` may differ in length. Errors: internal::GatherNests.
   template <typename T>
   absl::StatusOr<T> AllGather(const T& value, int axis) {
@@ -178,6 +180,7 @@ class ReplicaContext : public VariableReader {
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
   absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value);
   absl::StatusOr<Nest> AllGatherNest(Nest value, int axis);
+  Var Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, const Var& value);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);
   std::string GradientOf(absl::string_view call);  // of the next differentiable collective
 
