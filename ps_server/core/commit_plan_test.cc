@@ -11,12 +11,12 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
+#include "cluster/element_ops.h"
 #include "cluster/error.h"
 #include "gtest/gtest.h"
 #include "optimizers/apply.h"
 #include "ps_server/core/applied_table.h"
 #include "ps_server/core/commit_budget.h"
-#include "ps_server/core/element_ops.h"
 #include "ps_server/core/read_plan.h"
 
 namespace divvy {

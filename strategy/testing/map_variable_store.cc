@@ -2,54 +2,31 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cluster/element_ops.h"
 #include "optimizers/apply.h"
 
 namespace divvy {
 namespace {
 
-template <typename T>
-T Applied(WriteOp op, T old, T value) {
-  switch (op) {
-    case WriteOp::kAdd:
-    case WriteOp::kScatterAdd: return old + value;
-    case WriteOp::kSub:
-    case WriteOp::kScatterSub: return old - value;
-    case WriteOp::kScatterMul: return old * value;
-    case WriteOp::kScatterDiv: return old / value;
-    case WriteOp::kScatterMin: return std::min(old, value);
-    case WriteOp::kScatterMax: return std::max(old, value);
-    default: return value;
-  }
-}
-
-template <typename T>
 absl::Status Apply(const StagedWrite& write, Tensor& target) {
-  ASSIGN_OR_RETURN(absl::Span<T> to, target.mutable_values<T>());
-  ASSIGN_OR_RETURN(absl::Span<const T> from, write.value.values<T>());
+  if (!TakesElements(write.op, target.dtype())) {
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), ": there is no arithmetic for ", target.ToString()));
+  }
+  ASSIGN_OR_RETURN(Tensor updated, Tensor::Uninitialized(target.dtype(), target.shape()));
+  if (target.size_bytes() > 0) std::memcpy(updated.fresh_data<char>(), target.data(), target.size_bytes());
   const int64_t width = write.ids ? target.shape().row_elements() : target.shape().num_elements();
   const int64_t rows = write.ids ? write.ids->shape().num_elements() : 1;
+  const int64_t bytes = width * DTypeSize(target.dtype());
   for (int64_t i = 0; i < rows; ++i) {
-    T* row = to.data() + (write.ids ? write.ids->data_as<int64_t>()[i] * width : 0);
-    for (int64_t j = 0; j < width; ++j) row[j] = Applied(write.op, row[j], from[i * width + j]);
+    const int64_t row = write.ids ? write.ids->data_as<int64_t>()[i] : 0;
+    ApplyElements(write.op, target.dtype(), updated.fresh_data<char>() + row * bytes, write.value.data_as<char>() + i * bytes, width);
   }
+  target = std::move(updated);
   return absl::OkStatus();
-}
-
-absl::Status Apply(const StagedWrite& write, Tensor& target) {
-  const absl::Status unknown = absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), ": the map store has no arithmetic for ", target.ToString()));
-  return DispatchDType(
-      target.dtype(),
-      [&](auto t) -> absl::Status {
-        using T = decltype(t);
-        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) return Apply<T>(write, target);
-        return unknown;
-      },
-      unknown);
 }
 
 VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }

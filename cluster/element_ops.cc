@@ -1,4 +1,4 @@
-#include "ps_server/core/element_ops.h"
+#include "cluster/element_ops.h"
 
 #include <cstring>
 #include <type_traits>

@@ -1,6 +1,6 @@
 // What a write other than a gradient does to elements.
-#ifndef DIVVY_PS_SERVER_CORE_ELEMENT_OPS_H_
-#define DIVVY_PS_SERVER_CORE_ELEMENT_OPS_H_
+#ifndef DIVVY_CLUSTER_ELEMENT_OPS_H_
+#define DIVVY_CLUSTER_ELEMENT_OPS_H_
 
 #include <cstdint>
 
@@ -18,4 +18,4 @@ void ApplyElements(WriteOp op, DType dtype, void* target, const void* update, in
 
 }  // namespace divvy
 
-#endif  // DIVVY_PS_SERVER_CORE_ELEMENT_OPS_H_
+#endif  // DIVVY_CLUSTER_ELEMENT_OPS_H_
