@@ -1,0 +1,185 @@
+// Several replicas on each worker of a whole cluster in this process: collectives, gradients and merge functions inside steps, and on the coordinator.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "divvy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/main.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kReplicas = 3;
+
+const VariableSpec kWeights{"weights", {2}, Zeros(), Sgd{1.0}};
+const VariableSpec kTable{"table", {6, 1}, Zeros(), Sgd{1.0}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{2}};
+const VariableSpec kTotal{"total", {1}, Zeros(), {}, DType::kFloat32, VariableAggregation::kMean};
+
+Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
+
+// ---- steps -------------------------------------------------------------------------------------------------------------------------------------------
+
+// Every kind of collective; what each replica got, as texts.
+absl::StatusOr<std::string> MeetInAllWays(ReplicaContext& replica, const Nest& mine) {
+  ASSIGN_OR_RETURN(const Nest sum, replica.AllReduce(ReduceOp::kSum, mine));
+  ASSIGN_OR_RETURN(const Nest all, replica.AllGather(mine, 0));
+  const auto add = [](Strategy& strategy, const PerReplica<Nest>& values) -> absl::StatusOr<int> {
+    ASSIGN_OR_RETURN(const Nest total, strategy.Reduce(ReduceOp::kSum, values, 0));
+    ASSIGN_OR_RETURN(const Tensor x, total["x"].tensor());
+    ASSIGN_OR_RETURN(Variable variable, strategy.FindVariable("total"));
+    RETURN_IF_ERROR(strategy.extended().Update(variable, Variable::Scatter::kAdd, *x.Reshape({1})));
+    return values.size();
+  };
+  ASSIGN_OR_RETURN(const int merged, replica.MergeCall(add, mine));
+  ASSIGN_OR_RETURN(const Tensor gathered, all["x"].tensor());
+  ASSIGN_OR_RETURN(const Tensor summed, sum["x"].tensor());
+  return absl::StrCat(gathered.shape().ToString(), " ", (*summed.values<float>())[0], " of ", merged, " on ", replica.devices()[0]);
+}
+absl::StatusOr<std::vector<std::string>> MeetStep(WorkerContext& worker) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> values, worker.strategy().DistributeValuesFromFunction([](ValueContext c) {
+    return Nest{{"x", Floats({1.0f + static_cast<float>(c.replica_id_in_sync_group)})}};
+  }));
+  ASSIGN_OR_RETURN(PerReplica<std::string> got, worker.strategy().Run(MeetInAllWays, values));
+  return worker.strategy().LocalResults(got);
+}
+const Step kMeet("replicas/meet", MeetStep);
+
+// Replica i gives the dense gradient (i, 1), and the gradient 1 of the table's rows i and 5.
+absl::Status Differentiate(ReplicaContext& replica, bool sums) {
+  GradientTape tape(replica);
+  const int id = replica.replica_id_in_sync_group();
+  const Var rows = tape.Lookup("table", Var(Tensor::Vector<int64_t>({id, 5})));
+  const Var loss = ReduceSum(tape.Read("weights") * Var(Floats({static_cast<float>(id), 1}))) + ReduceSum(rows);
+  return replica.ApplyGradients(tape.Gradient(loss), sums ? ReduceOp::kSum : ReduceOp::kMean);
+}
+absl::Status DifferentiateStep(WorkerContext& worker, bool sums) { return worker.strategy().Run(Differentiate, sums).status(); }
+const Step kDifferentiate("replicas/differentiate", DifferentiateStep);
+
+// The loss (m - 4)^2 on each replica of the mean m of all replicas' x = weights[0] + id: each replica's gradient is that of the mean.
+absl::Status ThroughACollective(ReplicaContext& replica) {
+  GradientTape tape(replica);
+  const Var x = ReduceSum(tape.Read("weights") * Var(Floats({1, 0}))) + static_cast<float>(replica.replica_id_in_sync_group());
+  const Var mean = replica.AllReduce(ReduceOp::kMean, x);
+  return replica.ApplyGradients(tape.Gradient(Square(mean - 4.0f)));
+}
+absl::Status ThroughACollectiveStep(WorkerContext& worker) { return worker.strategy().Run(ThroughACollective).status(); }
+const Step kThroughACollective("replicas/through_a_collective", ThroughACollectiveStep);
+
+// All replicas stage a write; then one does something else.
+absl::Status StrayReplica(ReplicaContext& replica, const std::string& how) {
+  ASSIGN_OR_RETURN(Variable total, replica.strategy().FindVariable("total"));
+  RETURN_IF_ERROR(total.AssignAdd(Floats({1})));
+  if (replica.replica_id_in_sync_group() != 2) return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+  if (how == "fails") return absl::DataLossError("the stray one");
+  if (how == "gathers") return replica.AllGather(Floats({1}), 0).status();
+  return absl::OkStatus();
+}
+absl::Status StrayStep(WorkerContext& worker, std::string how) { return worker.strategy().Run(StrayReplica, how).status(); }
+const Step kStray("replicas/stray", StrayStep);
+
+absl::StatusOr<Dataset> Ones(const InputContext&) { return Dataset::FromTensors({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1); }
+const DataSource kOnes("replicas/ones", Ones);
+
+absl::Status NextInsideStep(WorkerContext& worker, Iterator ones) {
+  return worker.strategy().Run([&](ReplicaContext&) { return worker.Next(ones).status(); }).status();
+}
+const Step kNextInside("replicas/next_inside", NextInsideStep);
+
+// ---- the cluster -------------------------------------------------------------------------------------------------------------------------------------
+
+class ReplicasTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    EmbeddedOptions options;
+    options.replicas_per_worker = kReplicas;
+    auto coordinator = StartEmbedded(options);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = *std::move(coordinator);
+    for (const VariableSpec& spec : {kWeights, kTable, kTotal}) ASSERT_TRUE(strategy().CreateVariable(spec).ok());
+  }
+  Strategy& strategy() { return coordinator_->strategy(); }
+  std::vector<float> Read(const VariableSpec& spec) {
+    const Tensor value = *strategy().FindVariable(spec.name)->Read();
+    const absl::Span<const float> values = *value.values<float>();
+    return {values.begin(), values.end()};
+  }
+
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+TEST_F(ReplicasTest, MeetInEveryWayWithinAStep) {
+  const auto result = coordinator_->Schedule(kMeet);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto got = result->Fetch();
+  ASSERT_TRUE(got.ok()) << got.status();
+  ASSERT_EQ(got->size(), kReplicas);
+  for (const std::string& text : *got) EXPECT_THAT(text, AllOf(HasSubstr("[3] 6 of 3 on /job:worker/replica:0/task:"), HasSubstr("/device:CPU:0")));
+  ASSERT_TRUE(coordinator_->Join().ok());
+  EXPECT_THAT(Read(kTotal), ElementsAre(6));
+}
+
+TEST_F(ReplicasTest, GradientsAreAveragedUnlessToldToBeSummedAndRowsAreConcatenated) {
+  ASSERT_TRUE(coordinator_->Schedule(kDifferentiate, true).ok());
+  ASSERT_TRUE(coordinator_->Join().ok());
+  EXPECT_THAT(Read(kWeights), ElementsAre(-3, -3));  // 0 + 1 + 2, and 1 + 1 + 1
+  EXPECT_THAT(Read(kTable), ElementsAre(-1, -1, -1, 0, 0, -3));
+  ASSERT_TRUE(coordinator_->Schedule(kDifferentiate, false).ok());
+  ASSERT_TRUE(coordinator_->Join().ok());
+  EXPECT_THAT(Read(kWeights), ElementsAre(-4, -4));
+  EXPECT_FLOAT_EQ(Read(kTable)[5], -4);
+}
+
+TEST_F(ReplicasTest, AGradientGoesThroughACollective) {
+  ASSERT_TRUE(coordinator_->Schedule(kThroughACollective).ok());
+  ASSERT_TRUE(coordinator_->Join().ok());
+  EXPECT_THAT(Read(kWeights), ElementsAre(6, 0));  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6
+}
+
+TEST_F(ReplicasTest, OneThatStraysFailsTheStepWhichLeavesNoTrace) {
+  const struct {
+    std::string how, words;
+    absl::StatusCode code;
+  } cases[] = {
+      {"fails", "the stray one", absl::StatusCode::kDataLoss},
+      {"gathers", "calls AllGather along axis 0", absl::StatusCode::kInvalidArgument},
+      {"returns", "replica 2 has returned without it", absl::StatusCode::kFailedPrecondition},
+  };
+  for (const auto& [how, words, code] : cases) {
+    SCOPED_TRACE(how);
+    ASSERT_TRUE(coordinator_->Schedule(kStray, how).ok());
+    const absl::Status status = coordinator_->Join();
+    EXPECT_EQ(status.code(), code);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+    EXPECT_THAT(Read(kTotal), ElementsAre(0));
+  }
+}
+
+TEST_F(ReplicasTest, AReplicaMayNotTakeTheStepsElements) {
+  const auto dataset = coordinator_->CreatePerWorkerDataset(kOnes());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_TRUE(coordinator_->Schedule(kNextInside, dataset->MakeIterator()).ok());
+  const absl::Status status = coordinator_->Join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the batch that Run gave this replica"));
+}
+
+TEST_F(ReplicasTest, RunOnTheCoordinatorToo) {
+  const auto result = strategy().Run([](ReplicaContext& replica) -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(Variable total, replica.strategy().FindVariable("total"));
+    RETURN_IF_ERROR(total.AssignAdd(Floats({static_cast<float>(replica.replica_id_in_sync_group())})));
+    return replica.devices()[0];
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[2], "/job:chief/replica:0/task:0/device:CPU:0");
+  EXPECT_THAT(Read(kTotal), ElementsAre(1));  // the mean of 0, 1 and 2
+}
+
+}  // namespace
+}  // namespace divvy
