@@ -26,13 +26,19 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
   return shape;
 }
 
+// A C++ scalar as the other operand has it.
+absl::StatusOr<Tensor> Adapted(const Backend& backend, const Tensor& scalar, const Tensor& other) {
+  ASSIGN_OR_RETURN(const Tensor moved, scalar.To(other.device()));
+  return internal::CastTo(backend, moved, other.dtype());
+}
+
 // The values of both, in one dtype that is computed with.
 absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Backend& backend, const Var& a, const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
   if (a.node()->adapts && internal::CheckFloating(operation, y).ok()) {
-    ASSIGN_OR_RETURN(x, internal::CastTo(backend, x, y.dtype()));
+    ASSIGN_OR_RETURN(x, Adapted(backend, x, y));
   } else if (b.node()->adapts && internal::CheckFloating(operation, x).ok()) {
-    ASSIGN_OR_RETURN(y, internal::CastTo(backend, y, x.dtype()));
+    ASSIGN_OR_RETURN(y, Adapted(backend, y, x));
   }
   if (x.dtype() != y.dtype()) return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
   RETURN_IF_ERROR(internal::CheckFloating(operation, x));
@@ -128,20 +134,6 @@ absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var&
 
 Var Unary(absl::string_view operation, UnaryOp op, const Var& x) { return internal::OrFailed(TryUnary(operation, op, x)); }
 
-absl::StatusOr<Var> TrySoftmax(const Var& x) {
-  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Softmax", {x}));
-  const Tensor& value = internal::ValueOf(x);
-  RETURN_IF_ERROR(internal::CheckFloating("Softmax", value));
-  if (value.shape().rank() == 0) return Unfit("Softmax", value.ToString(), " has no last axis");
-  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value));
-  backend->Softmax(value, y);
-  return internal::Result(y, {x}, [backend, y](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient));
-    backend->SoftmaxGradient(y, gradient, dx);
-    return GradientList{std::move(dx)};
-  });
-}
-
 }  // namespace
 
 Var operator+(const Var& a, const Var& b) { return Binary("operator+", BinaryOp::kAdd, a, b); }
@@ -157,6 +149,7 @@ Var Square(const Var& x) { return Unary("Square", UnaryOp::kSquare, x); }
 Var Relu(const Var& x) { return Unary("Relu", UnaryOp::kRelu, x); }
 Var Sigmoid(const Var& x) { return Unary("Sigmoid", UnaryOp::kSigmoid, x); }
 Var Tanh(const Var& x) { return Unary("Tanh", UnaryOp::kTanh, x); }
-Var Softmax(const Var& x) { return internal::OrFailed(TrySoftmax(x)); }
+Var Gelu(const Var& x) { return Unary("Gelu", UnaryOp::kGelu, x); }
+Var Softplus(const Var& x) { return Unary("Softplus", UnaryOp::kSoftplus, x); }
 
 }  // namespace divvy

@@ -6,11 +6,12 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "tensor/tensor.h"
 
 namespace divvy::internal {
 
-enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh };
+enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh, kGelu, kSoftplus };
 enum class BinaryOp {
   kAdd,
   kSubtract,
@@ -19,11 +20,21 @@ enum class BinaryOp {
   kMaximum,
   kGreaterEqual,  // 1 where a >= b, else 0: the mask of a maximum's gradient
   kLess,          // 1 where not a >= b
+  kEqual,         // 1 where a == b, else 0
 };
 
 // Which side of an operation its derivative is computed from: keeping that one is enough.
 enum class Kept { kInput, kOutput };
-constexpr Kept KeptForGradient(UnaryOp op) { return op == UnaryOp::kLog || op == UnaryOp::kSquare || op == UnaryOp::kNegative ? Kept::kInput : Kept::kOutput; }
+constexpr Kept KeptForGradient(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::kNegative:
+    case UnaryOp::kLog:
+    case UnaryOp::kSquare:
+    case UnaryOp::kGelu:
+    case UnaryOp::kSoftplus: return Kept::kInput;
+    default: return Kept::kOutput;
+  }
+}
 
 // `batch` products of matrices that lie one after the other.
 struct MatMulArgs {
@@ -31,6 +42,22 @@ struct MatMulArgs {
   bool b_transposed = false;
   int64_t batch = 1;
   int64_t m = 0, n = 0, k = 0;  // of the result [m, n] and the summed extent
+};
+
+// What a convolution or a pool moves over images [batch, in_height, in_width, channels], and the places where it stops. The window at (i, j) covers rows
+// i * stride - top to that + height, and columns likewise; what lies outside the image counts as 0 in a convolution and not at all in a pool.
+struct Window2D {
+  int64_t batch = 0, in_height = 0, in_width = 0, channels = 0;
+  int64_t height = 1, width = 1;  // of the window
+  int64_t stride = 1;
+  int64_t top = 0, left = 0;  // padding
+  int64_t out_height = 0, out_width = 0;
+};
+
+// How a row (what lies along the last axis) is normalised.
+enum class Norm {
+  kLayer,  // (x - mean) / sqrt(variance + epsilon)
+  kL2,     // x / sqrt(max(sum of squares, epsilon))
 };
 
 // Lists of consecutive rows: list i is rows row_splits[i] .. row_splits[i+1].
@@ -56,13 +83,30 @@ class Backend {
   virtual void Broadcast(const Tensor& x, double scale, Tensor& y) const = 0;
   // y = scale * (x summed over what y's shape would be stretched by to become x's). y's shape may have 1s where x has more.
   virtual void SumTo(const Tensor& x, double scale, Tensor& y) const = 0;
+  // As SumTo, with the largest element (a NaN is larger than all) instead of the sum; -infinity where there is none.
+  virtual void MaxTo(const Tensor& x, Tensor& y) const = 0;
   virtual double SumOfSquares(const Tensor& x) const = 0;
+  // y[i] = x[i] / (1 - rate), or 0 with probability `rate`, which follows from (key, i): the same key drops the same elements on every backend. Linear in x
+  // and its own transpose, so a gradient goes back through it as a value goes forth. REQUIRES: 0 <= rate < 1.
+  virtual void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const = 0;
 
   virtual void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const = 0;
 
   // Over the last axis.
   virtual void Softmax(const Tensor& x, Tensor& y) const = 0;
   virtual void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const = 0;
+
+  // Over the last axis too. The gradient is computed from x.
+  virtual void Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const = 0;
+  virtual void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const = 0;
+
+  // kernel: [height, width, channels, out]; y: [batch, out_height, out_width, out].
+  virtual void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const = 0;
+  virtual void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const = 0;
+  virtual void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const = 0;
+  // y: [batch, out_height, out_width, channels]. REQUIRES: every window covers a part of the image. The gradient goes to the first of equals, row by row.
+  virtual void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const = 0;
+  virtual void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const = 0;
 
   // labels: int64 [batch], or like the logits. Fills loss [batch] and softmax, like the logits. InvalidArgument: a label outside [0, classes).
   virtual absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const = 0;
@@ -75,6 +119,18 @@ class Backend {
   virtual void Cast(const Tensor& x, Tensor& y) const = 0;
   // Any dtype: `rows` blocks of `block_bytes`, `from_stride` and `to_stride` bytes apart.
   virtual void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const = 0;
+  // Any dtype: all elements 0.
+  virtual void Zero(Tensor& y) const = 0;
+  // Any dtype: axis i of y is axis axes[i] of x.
+  virtual void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const = 0;
+  // Any dtype: y[i] = x[ids[i]], rows of axis 0. ids: int64 [n]. InvalidArgument: an id outside [0, rows of x).
+  virtual absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const = 0;
+  // The transposed map: y[r] = sum of the rows i with ids[i] == r. REQUIRES: GatherRows has checked the ids.
+  virtual void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const = 0;
+  // x: [batch, f, f] -> y: [batch, f (f - 1) / 2], what lies under the diagonal, row by row.
+  virtual void LowerTriangles(const Tensor& x, Tensor& y) const = 0;
+  // The symmetric matrices with these elements under and over a diagonal of 0.
+  virtual void SymmetricFromTriangles(const Tensor& y, Tensor& x) const = 0;
 
   // y[i] = sum of w[j] x[j] over the rows j of list i, divided by the list's divisor; zeros where that is 0. A row is what lies under axis 0 (rank >= 1).
   virtual void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const = 0;

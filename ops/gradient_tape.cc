@@ -17,6 +17,8 @@ Var AddLookup(internal::TapeState& state, absl::string_view table, absl::StatusO
   if (!plan.ok()) return internal::FailedVar(absl::Status(plan.status().code(), absl::StrCat("table ", table, ": ", plan.status().message())));
   internal::Leaf& leaf = state.AddPending(table);
   leaf.ids = plan->ids;
+  leaf.from_rows = plan->from_rows;
+  if (!state.records()) return Var(leaf.node);
   auto rows_read = std::make_shared<Tensor>();  // the gradient needs their shape, and with max_norm the rows themselves
   leaf.from_rows = [from_rows = std::move(plan->from_rows), rows_read](const Tensor& rows) {
     *rows_read = rows;

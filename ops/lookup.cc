@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "ops/backends.h"
+#include "ops/tensors.h"
 
 namespace divvy::internal {
 namespace {
@@ -41,26 +42,6 @@ absl::StatusOr<Tensor> ClippedGradient(const Tensor& rows, std::optional<float> 
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
   backend->ClipRowsGradient(rows, *max_norm, gradient, result);
   return result;
-}
-
-absl::StatusOr<Tensor> AsType(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(x.device()));
-  ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(dtype, x.shape(), x.device()));
-  backend->Cast(x, result);
-  return result;
-}
-
-absl::StatusOr<Tensor> AsIds(const Tensor& ids) {
-  if (!IsInteger(ids.dtype())) return absl::InvalidArgumentError(absl::StrCat("Lookup: ids are ", ids.ToString(), ", not integers"));
-  ASSIGN_OR_RETURN(const Tensor wide, AsType(ids, DType::kInt64));
-  return wide.Reshape({wide.shape().num_elements()});
-}
-
-Shape Joined(const Shape& ids, const Shape& rows) {
-  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
-  dims.insert(dims.end(), rows.dims().begin() + 1, rows.dims().end());
-  return Shape(dims);
 }
 
 // The entries that take part, list by list.
@@ -112,20 +93,21 @@ RowLists ListsOf(const Entries& entries, bool weighted, Combiner combiner) {
   return lists;
 }
 
-absl::StatusOr<RowLists> ListsAs(const RowLists& lists, DType dtype) {
-  RowLists cast{lists.row_splits, std::nullopt, std::nullopt};
-  if (lists.weights) {
-    ASSIGN_OR_RETURN(cast.weights, AsType(*lists.weights, dtype));
+// Beside the rows, in their dtype.
+absl::StatusOr<RowLists> ListsLike(const RowLists& lists, const Backend& backend, const Tensor& rows) {
+  RowLists like;
+  ASSIGN_OR_RETURN(like.row_splits, lists.row_splits.To(rows.device()));
+  for (const auto part : {&RowLists::weights, &RowLists::divisors}) {
+    if (!(lists.*part)) continue;
+    ASSIGN_OR_RETURN(const Tensor moved, (lists.*part)->To(rows.device()));
+    ASSIGN_OR_RETURN(like.*part, CastTo(backend, moved, rows.dtype()));
   }
-  if (lists.divisors) {
-    ASSIGN_OR_RETURN(cast.divisors, AsType(*lists.divisors, dtype));
-  }
-  return cast;
+  return like;
 }
 
 absl::StatusOr<Tensor> CombinedRows(const RowLists& lists, const Tensor& rows) {
-  ASSIGN_OR_RETURN(const RowLists typed, ListsAs(lists, rows.dtype()));
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
+  ASSIGN_OR_RETURN(const RowLists typed, ListsLike(lists, *backend, rows));
   const int64_t batch = lists.row_splits.shape().num_elements() - 1;
   ASSIGN_OR_RETURN(Tensor combined, Tensor::Uninitialized(rows.dtype(), rows.shape().WithRows(batch), rows.device()));
   backend->CombineRows(typed, rows, combined);
@@ -133,8 +115,8 @@ absl::StatusOr<Tensor> CombinedRows(const RowLists& lists, const Tensor& rows) {
 }
 
 absl::StatusOr<Tensor> SpreadGradient(const RowLists& lists, const Tensor& rows, const Tensor& gradient) {
-  ASSIGN_OR_RETURN(const RowLists typed, ListsAs(lists, rows.dtype()));
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
+  ASSIGN_OR_RETURN(const RowLists typed, ListsLike(lists, *backend, rows));
   ASSIGN_OR_RETURN(Tensor spread, Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
   backend->SpreadRows(typed, gradient, spread);
   return spread;
@@ -146,12 +128,13 @@ absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& op
   RETURN_IF_ERROR(CheckOptions("Lookup", options));
   if (options.safe) return absl::InvalidArgumentError("Lookup: safe belongs to LookupSparse; every id given here must have a row");
   LookupPlan plan;
-  ASSIGN_OR_RETURN(plan.ids, AsIds(ids));
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(ids.device()));
+  ASSIGN_OR_RETURN(plan.ids, FlatIds("Lookup", *backend, ids));
   const std::optional<float> max_norm = options.max_norm;
   plan.from_rows = [shape = ids.shape(), max_norm](const Tensor& rows) -> absl::StatusOr<Tensor> {
     if (max_norm) RETURN_IF_ERROR(CheckRows("Lookup", rows));
     ASSIGN_OR_RETURN(const Tensor clipped, Clipped(rows, max_norm));
-    return clipped.Reshape(Joined(shape, rows.shape()));
+    return clipped.Reshape(RowsShape(shape, rows.shape()));
   };
   plan.to_rows = [max_norm](const Tensor& rows, const Tensor& gradient) -> absl::StatusOr<Tensor> {
     ASSIGN_OR_RETURN(Tensor flat, gradient.Reshape(rows.shape()));

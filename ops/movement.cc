@@ -62,9 +62,7 @@ absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
   if (parts.empty()) return Unfit("Concat", "nothing to join");
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Concat", parts));
   const Tensor& first = internal::ValueOf(parts[0]);
-  const int rank = first.shape().rank();
-  if (axis < -rank || axis >= rank) return Unfit("Concat", "axis ", axis, " of ", first.ToString(), " does not exist");
-  if (axis < 0) axis += rank;
+  ASSIGN_OR_RETURN(axis, internal::AxisOf("Concat", first.shape(), axis));
   ASSIGN_OR_RETURN(const Shape shape, ConcatShape(parts, axis));
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(first, shape));
   const Blocks to(y, axis);
@@ -78,6 +76,53 @@ absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
     shapes.push_back(part.shape());
   }
   return internal::Result(std::move(y), parts, [backend, shapes, axis](const Tensor& gradient) { return ConcatGradient(*backend, shapes, axis, gradient); });
+}
+
+absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Slice", {x}));
+  const Tensor& value = internal::ValueOf(x);
+  const Shape& shape = value.shape();
+  ASSIGN_OR_RETURN(axis, internal::AxisOf("Slice", shape, axis));
+  if (begin < 0 || end < begin || end > shape.dim(axis)) return Unfit("Slice", "[", begin, ", ", end, ") of axis ", axis, " of ", shape.ToString());
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims[axis] = end - begin;
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value, Shape(dims)));
+  const Blocks whole(value, axis), part(y, axis);
+  const int64_t offset = end == begin ? 0 : part.bytes / (end - begin) * begin;
+  backend->CopyBlocks(static_cast<const char*>(value.data()) + offset, whole.bytes, y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
+  return internal::Result(std::move(y), {x}, [=](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));
+    backend->Zero(dx);
+    backend->CopyBlocks(gradient.data(), part.bytes, dx.fresh_data<char>() + offset, whole.bytes, part.bytes, part.rows);
+    return GradientList{std::move(dx)};
+  });
+}
+
+absl::StatusOr<Tensor> Permuted(const Backend& backend, const Tensor& x, const std::vector<int>& axes) {
+  std::vector<int64_t> dims;
+  for (int axis : axes) dims.push_back(x.shape().dim(axis));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(x, Shape(dims)));
+  backend.Permute(x, axes, y);
+  return y;
+}
+
+absl::StatusOr<Var> TryPermute(const Var& x, absl::Span<const int> axes) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Permute", {x}));
+  const Tensor& value = internal::ValueOf(x);
+  const int rank = value.shape().rank();
+  std::vector<int> order, inverse(rank, -1);
+  for (int axis : axes) {
+    ASSIGN_OR_RETURN(const int index, internal::AxisOf("Permute", value.shape(), axis));
+    if (inverse[index] != -1) return Unfit("Permute", "axis ", axis, " of ", value.shape().ToString(), " is named twice");
+    inverse[index] = static_cast<int>(order.size());
+    order.push_back(index);
+  }
+  if (static_cast<int>(order.size()) != rank) return Unfit("Permute", order.size(), " axes for ", value.shape().ToString(), "; name each of its ", rank);
+  ASSIGN_OR_RETURN(Tensor y, Permuted(*backend, value, order));
+  return internal::Result(std::move(y), {x}, [backend, inverse](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(Tensor dx, Permuted(*backend, gradient, inverse));
+    return GradientList{std::move(dx)};
+  });
 }
 
 absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
@@ -97,6 +142,8 @@ absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
 
 Var Reshape(const Var& x, const Shape& shape) { return internal::OrFailed(TryReshape(x, shape)); }
 Var Concat(absl::Span<const Var> parts, int axis) { return internal::OrFailed(TryConcat(parts, axis)); }
+Var Slice(const Var& x, int axis, int64_t begin, int64_t end) { return internal::OrFailed(TrySlice(x, axis, begin, end)); }
+Var Permute(const Var& x, std::initializer_list<int> axes) { return internal::OrFailed(TryPermute(x, axes)); }
 Var Cast(const Var& x, DType dtype) { return internal::OrFailed(TryCast(x, dtype)); }
 
 Var StopGradient(const Var& x) {

@@ -4,12 +4,14 @@ namespace divvy::internal {
 
 absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands) {
   RETURN_IF_ERROR(FirstError(operands));
-  const Device device = operands.empty() ? Device{} : ValueOf(operands[0]).device();
+  std::optional<Device> device;
   for (const Var& operand : operands) {
-    if (ValueOf(operand).device() == device) continue;
-    return Unfit(operation, "operands on ", device.ToString(), " and ", ValueOf(operand).device().ToString(), "; move one with To");
+    if (operand.node()->adapts) continue;
+    const Device own = ValueOf(operand).device();
+    if (device.value_or(own) != own) return Unfit(operation, "operands on ", device->ToString(), " and ", own.ToString(), "; move one with To");
+    device = own;
   }
-  return BackendFor(device);
+  return BackendFor(device.value_or(Device{}));
 }
 
 absl::Status CheckFloating(absl::string_view operation, const Tensor& x) {
@@ -17,15 +19,14 @@ absl::Status CheckFloating(absl::string_view operation, const Tensor& x) {
   return Unfit(operation, x.ToString(), " is not computed with; Cast it to float32 or float64");
 }
 
-absl::StatusOr<Tensor> NewLike(const Tensor& like) { return NewLike(like, like.shape()); }
+absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x) {
+  RETURN_IF_ERROR(CheckFloating(operation, x));
+  return x.shape().rank() > 0 ? absl::OkStatus() : Unfit(operation, x.ToString(), " has no last axis");
+}
 
-absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape) { return Tensor::Uninitialized(like.dtype(), shape, like.device()); }
-
-absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(dtype, x.shape(), x.device()));
-  backend.Cast(x, result);
-  return result;
+absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis) {
+  if (axis < -shape.rank() || axis >= shape.rank()) return Unfit(operation, "axis ", axis, " of ", shape.ToString(), " does not exist");
+  return axis < 0 ? axis + shape.rank() : axis;
 }
 
 absl::StatusOr<Tensor> SummedTo(const Backend& backend, const Tensor& x, const Shape& shape, double scale) {

@@ -16,6 +16,7 @@
 #include "ops/backends.h"
 #include "ops/ops.h"
 #include "ops/recording.h"
+#include "ops/tensors.h"
 
 namespace divvy::internal {
 
@@ -28,15 +29,14 @@ absl::Status Unfit(absl::string_view operation, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(operation, ": ", parts...));
 }
 
-// Fetches the operands. The first error among them, or that they lie on different devices.
+// Fetches the operands. The first error among them, or that they lie on different devices; a C++ scalar lies on any.
 absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands);
 // InvalidArgument: not float32 or float64.
 absl::Status CheckFloating(absl::string_view operation, const Tensor& x);
-// A fresh tensor beside `like`.
-absl::StatusOr<Tensor> NewLike(const Tensor& like);
-absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape);
-// x itself where it has the dtype.
-absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype);
+// InvalidArgument: not that, or a scalar, which has no last axis.
+absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x);
+// The axis counted from the front. InvalidArgument: it does not exist.
+absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis);
 // scale times x, summed over what `shape` was stretched by to become x's.
 absl::StatusOr<Tensor> SummedTo(const Backend& backend, const Tensor& x, const Shape& shape, double scale = 1);
 

@@ -34,11 +34,31 @@ Var Maximum(const Var& a, const Var& b);  // the gradient goes to the larger one
 Var Relu(const Var& x);                   // gradient 0 at 0
 Var Sigmoid(const Var& x);
 Var Tanh(const Var& x);
-Var Softmax(const Var& x);  // over the last axis; rank >= 1
+Var Gelu(const Var& x);      // x Phi(x), with the exact distribution function
+Var Softplus(const Var& x);  // log(1 + e^x)
+Var Softmax(const Var& x);   // over the last axis; rank >= 1
+
+// Each element is 0 with probability `rate`, else divided by 1 - rate. Which ones follows from the tape's seed (one for each step and replica, the same on
+// every attempt) and from `seed`; where that is 0, from the number of such calls on the tape before. So a step that is tried again drops the same elements,
+// if it makes its calls in the same order. A constant belongs to the youngest tape on this thread; FailedPrecondition: there is none. On a tape in inference
+// mode, and with rate 0, x itself. InvalidArgument: rate outside [0, 1).
+Var Dropout(const Var& x, float rate, uint64_t seed = 0);
 
 enum class Transpose { kNo, kYes };
 // [m, k] x [k, n] -> [m, n], each operand as it stands or transposed; rank 3: the same leading dimension on both, no broadcasting; rank 1 is refused.
 Var MatMul(const Var& a, const Var& b, Transpose a_transposed = Transpose::kNo, Transpose b_transposed = Transpose::kNo);
+
+// kValid: the window keeps to the image. kSame: ceil(extent / stride) places, with zeros around (in a pool: nothing), the odd one below and at the right.
+enum class Padding { kSame, kValid };
+// Images [batch, height, width, channels] x kernel [height, width, channels, outputs] -> [batch, out_height, out_width, outputs]; one stride for both
+// directions. A correlation, as in TensorFlow: the kernel is not mirrored. InvalidArgument too: a kValid window larger than the image.
+Var Conv2D(const Var& x, const Var& kernel, int stride = 1, Padding padding = Padding::kSame);
+// The largest of each window x window square, channel by channel; the gradient goes to the first of equals.
+Var MaxPool2D(const Var& x, int window, int stride, Padding padding = Padding::kValid);
+
+// Along the last axis (rank >= 1). scale and offset: [its extent].
+Var LayerNorm(const Var& x, const Var& scale, const Var& offset, float epsilon = 1e-5f);  // (x - mean) / sqrt(variance + epsilon) * scale + offset
+Var L2Normalize(const Var& x);                                                            // x / sqrt(max(sum of squares, 1e-12))
 
 // Which axes a reduction runs over: none (kNoAxis: it leaves a value as it is; across replicas only), one, or several; negative counts from the end.
 class Axes {
@@ -59,9 +79,21 @@ Var ReduceSum(const Var& x);
 Var ReduceSum(const Var& x, const Axes& axes);
 Var ReduceMean(const Var& x);
 Var ReduceMean(const Var& x, const Axes& axes);
+Var ReduceMax(const Var& x, const Axes& axes);  // of no elements: -infinity. The gradient is shared evenly by all that equal the maximum
 
 Var Reshape(const Var& x, const Shape& shape);      // one dimension may be -1; shares the buffer
 Var Concat(absl::Span<const Var> parts, int axis);  // one dtype; the same shape but for `axis`, which may be negative
+// Elements [begin, end) along `axis`, which may be negative. InvalidArgument: not 0 <= begin <= end <= its extent.
+Var Slice(const Var& x, int axis, int64_t begin, int64_t end);
+Var Permute(const Var& x, std::initializer_list<int> axes);  // axis i of the result is axis axes[i] of x: each once; negative counts from the end
+// Rows of axis 0, of any dtype: ids of any shape and integer dtype -> ids.shape + row shape. The gradient is dense and scattered back, those of one row added
+// up (for a variable read by rows there is GradientTape::Lookup). InvalidArgument: an id outside [0, rows).
+Var Gather(const Var& x, const Var& ids);
+// Row i of the result is the sum of rows row_splits[i] to row_splits[i + 1]: [n, ...] -> [batch, ...], zeros for an empty list. row_splits: int64
+// [batch + 1] on the CPU, rising from 0 to n, else InvalidArgument.
+Var SegmentSum(const Var& rows, const Tensor& row_splits);
+// DLRM's pairwise dots: [batch, f, k] -> [batch, f (f - 1) / 2]: the dot of rows i and j for i = 1, 2, ... and each j < i, in that order.
+Var DotInteraction(const Var& features);
 // Any dtype to any other. Floating to integer truncates toward 0, saturates, and takes NaN to 0; anything to bool is "not 0". The gradient flows
 // between floating types only.
 Var Cast(const Var& x, DType dtype);

@@ -1,9 +1,11 @@
-// Sums and means.
+// Sums, means and maxima.
 #include "ops/operation.h"
 
 namespace divvy {
 namespace {
 
+using internal::Backend;
+using internal::BinaryOp;
 using internal::GradientList;
 using internal::Unfit;
 
@@ -16,8 +18,7 @@ struct Reduced {
 absl::StatusOr<Reduced> ReducedShape(absl::string_view operation, const Shape& shape, const std::vector<int>& axes) {
   std::vector<bool> reduced(shape.rank(), false);
   for (int axis : axes) {
-    if (axis < -shape.rank() || axis >= shape.rank()) return Unfit(operation, "axis ", axis, " of ", shape.ToString(), " does not exist");
-    const int index = axis < 0 ? axis + shape.rank() : axis;
+    ASSIGN_OR_RETURN(const int index, internal::AxisOf(operation, shape, axis));
     if (reduced[index]) return Unfit(operation, "axis ", axis, " of ", shape.ToString(), " is named twice");
     reduced[index] = true;
   }
@@ -38,7 +39,7 @@ std::vector<int> AllAxes(const Var& x) {
 enum class Reduction { kSum, kMean };
 
 absl::StatusOr<Var> TryReduce(absl::string_view operation, Reduction reduction, const Var& x, const std::vector<int>& axes) {
-  ASSIGN_OR_RETURN(const internal::Backend* backend, internal::Prepare(operation, {x}));
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {x}));
   const Tensor& value = internal::ValueOf(x);
   RETURN_IF_ERROR(internal::CheckFloating(operation, value));
   if (axes.empty()) return x;
@@ -56,11 +57,40 @@ absl::StatusOr<Var> TryReduce(absl::string_view operation, Reduction reduction, 
   });
 }
 
+// The gradient of a maximum is shared evenly by all that equal it, as TensorFlow's reduce_max does.
+absl::StatusOr<Tensor> MaxGradient(const Backend& backend, const Tensor& x, const Tensor& max, const Tensor& gradient) {
+  ASSIGN_OR_RETURN(Tensor chosen, internal::NewLike(x));
+  backend.Binary(BinaryOp::kEqual, x, max, chosen);
+  ASSIGN_OR_RETURN(const Tensor count, internal::SummedTo(backend, chosen, max.shape()));
+  ASSIGN_OR_RETURN(Tensor share, internal::NewLike(max));
+  backend.Binary(BinaryOp::kDivide, gradient, count, share);
+  ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(x));
+  backend.Binary(BinaryOp::kMultiply, chosen, share, dx);
+  return dx;
+}
+
+absl::StatusOr<Var> TryReduceMax(const Var& x, const std::vector<int>& axes) {
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("ReduceMax", {x}));
+  const Tensor value = internal::ValueOf(x);
+  RETURN_IF_ERROR(internal::CheckFloating("ReduceMax", value));
+  if (axes.empty()) return x;
+  ASSIGN_OR_RETURN(const Reduced shapes, ReducedShape("ReduceMax", value.shape(), axes));
+  ASSIGN_OR_RETURN(Tensor max, internal::NewLike(value, shapes.kept));
+  backend->MaxTo(value, max);
+  ASSIGN_OR_RETURN(Tensor y, max.Reshape(shapes.dropped));
+  return internal::Result(std::move(y), {x}, [backend, value, max](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+    ASSIGN_OR_RETURN(const Tensor aligned, gradient.Reshape(max.shape()));
+    ASSIGN_OR_RETURN(Tensor dx, MaxGradient(*backend, value, max, aligned));
+    return GradientList{std::move(dx)};
+  });
+}
+
 }  // namespace
 
 Var ReduceSum(const Var& x) { return internal::OrFailed(TryReduce("ReduceSum", Reduction::kSum, x, AllAxes(x))); }
 Var ReduceSum(const Var& x, const Axes& axes) { return internal::OrFailed(TryReduce("ReduceSum", Reduction::kSum, x, axes.values())); }
 Var ReduceMean(const Var& x) { return internal::OrFailed(TryReduce("ReduceMean", Reduction::kMean, x, AllAxes(x))); }
 Var ReduceMean(const Var& x, const Axes& axes) { return internal::OrFailed(TryReduce("ReduceMean", Reduction::kMean, x, axes.values())); }
+Var ReduceMax(const Var& x, const Axes& axes) { return internal::OrFailed(TryReduceMax(x, axes.values())); }
 
 }  // namespace divvy

@@ -1,5 +1,6 @@
 #include "ops/tape_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,7 +68,21 @@ absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients&
   return absl::OkStatus();
 }
 
+std::vector<TapeState*>& TapesOfThisThread() {
+  thread_local std::vector<TapeState*> tapes;
+  return tapes;
+}
+
 }  // namespace
+
+TapeState::TapeState(VariableReader& variables, bool records) : variables_(variables), records_(records) { TapesOfThisThread().push_back(this); }
+
+TapeState::~TapeState() {
+  std::vector<TapeState*>& tapes = TapesOfThisThread();
+  tapes.erase(std::remove(tapes.begin(), tapes.end(), this), tapes.end());
+}
+
+TapeState* TapeState::Innermost() { return TapesOfThisThread().empty() ? nullptr : TapesOfThisThread().back(); }
 
 Leaf& TapeState::Whole(absl::string_view name) {
   const auto found = whole_.find(name);
@@ -119,6 +134,12 @@ void TapeState::Flush() {
       leaves[i]->node->status = status;
     }
   }
+  if (!records_) ForgetLookups();
+}
+
+void TapeState::ForgetLookups() {
+  const auto is_lookup = [](const std::unique_ptr<Leaf>& leaf) { return leaf->ids.has_value(); };
+  leaves_.erase(std::remove_if(leaves_.begin(), leaves_.end(), is_lookup), leaves_.end());
 }
 
 absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {

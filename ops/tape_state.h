@@ -2,6 +2,7 @@
 #ifndef DIVVY_OPS_TAPE_STATE_H_
 #define DIVVY_OPS_TAPE_STATE_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -41,10 +42,16 @@ struct Operation {
 // way round: what nobody holds and no derivative needs is freed at once.
 class TapeState {
  public:
-  TapeState(VariableReader& variables, bool records) : variables_(variables), records_(records) {}
+  TapeState(VariableReader& variables, bool records);
+  ~TapeState();
+  TapeState(const TapeState&) = delete;
+
+  // The youngest tape that lives on this thread, or null: the one that a constant belongs to, where an operation must know.
+  static TapeState* Innermost();
 
   VariableReader& variables() { return variables_; }
   bool records() const { return records_; }
+  uint64_t NextDraw() { return ++draws_; }  // 1, 2, ...: tells apart the random operations of a step, in the order they run
 
   // The leaf of a whole variable, pending since it was first named.
   Leaf& Whole(absl::string_view name);
@@ -59,6 +66,7 @@ class TapeState {
   absl::StatusOr<Gradients> Differentiate(const std::shared_ptr<VarNode>& target);
 
  private:
+  void ForgetLookups();  // REQUIRES: none of them is pending
   absl::Status CheckDifferentiable(const VarNode& target) const;
   absl::Status CheckTables() const;
   absl::Status WalkBack();
@@ -66,6 +74,7 @@ class TapeState {
 
   VariableReader& variables_;
   bool records_;
+  uint64_t draws_ = 0;
   bool differentiated_ = false;
   std::vector<std::unique_ptr<Leaf>> leaves_;
   std::map<std::string, Leaf*, std::less<>> whole_;  // by name: read, prefetched or watched

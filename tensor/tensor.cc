@@ -199,15 +199,22 @@ absl::Status Validate(const IndexedSlices& slices) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateRowSplits(const Tensor& row_splits, int64_t n) {
+  ASSIGN_OR_RETURN(absl::Span<const int64_t> splits, row_splits.values<int64_t>());
+  if (row_splits.shape().rank() != 1 || splits.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("row_splits ", row_splits.ToString(), ": want [batch + 1]"));
+  }
+  bool rising = splits.front() == 0 && splits.back() == n;
+  for (size_t i = 1; i < splits.size(); ++i) rising = rising && splits[i - 1] <= splits[i];
+  return rising ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("row_splits must rise from 0 to ", n));
+}
+
 absl::Status Validate(const SparseIds& sparse) {
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, sparse.ids.values<int64_t>());
-  ASSIGN_OR_RETURN(absl::Span<const int64_t> splits, sparse.row_splits.values<int64_t>());
-  if (sparse.ids.shape().rank() != 1 || sparse.row_splits.shape().rank() != 1 || splits.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("SparseIds: ids ", sparse.ids.ToString(), " and row_splits ", sparse.row_splits.ToString(), ": want [n] and [batch + 1]"));
+  if (sparse.ids.shape().rank() != 1) return absl::InvalidArgumentError(absl::StrCat("SparseIds: ids ", sparse.ids.ToString(), ": want [n]"));
+  if (const absl::Status status = ValidateRowSplits(sparse.row_splits, static_cast<int64_t>(ids.size())); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("SparseIds: ", status.message(), ", for ids ", sparse.ids.ToString()));
   }
-  bool rising = splits.front() == 0 && splits.back() == static_cast<int64_t>(ids.size());
-  for (size_t i = 1; i < splits.size(); ++i) rising = rising && splits[i - 1] <= splits[i];
-  if (!rising) return absl::InvalidArgumentError(absl::StrCat("SparseIds: row_splits must rise from 0 to ", ids.size(), ", the number of ids"));
   if (sparse.weights && (sparse.weights->dtype() != DType::kFloat32 || sparse.weights->shape() != sparse.ids.shape())) {
     return absl::InvalidArgumentError(absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ", sparse.ids.ToString(), ": want float32, as many"));
   }

@@ -101,6 +101,8 @@ struct SparseIds {
 
 // InvalidArgument: shapes or dtypes that do not fit, or row_splits that do not rise from 0 to n.
 absl::Status Validate(const SparseIds& ids);
+// The splits alone, of n things.
+absl::Status ValidateRowSplits(const Tensor& row_splits, int64_t n);
 
 }  // namespace divvy
 

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -56,13 +55,6 @@ void CpuBackend::Cast(const Tensor& x, Tensor& y) const {
             y.dtype(), [&](auto to) { return CastAs<decltype(from), decltype(to)>(x, y), 0; }, 0);
       },
       0);
-}
-
-void CpuBackend::CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
-  if (block_bytes == 0) return;
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride, block_bytes);
-  }
 }
 
 }  // namespace divvy::internal

@@ -16,9 +16,21 @@ class CpuBackend : public Backend {
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
   void SumTo(const Tensor& x, double scale, Tensor& y) const override;
+  void MaxTo(const Tensor& x, Tensor& y) const override;
   double SumOfSquares(const Tensor& x) const override;
+  void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const override;
   // matmul.cc
   void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;
+  // normalize.cc
+  void Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const override;
+  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const override;
+  // convolution.cc
+  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const override;
+  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const override;
+  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const override;
+  // pool.cc
+  void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const override;
+  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
   // losses.cc
   void Softmax(const Tensor& x, Tensor& y) const override;
   void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
@@ -28,7 +40,14 @@ class CpuBackend : public Backend {
   void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
   // cast.cc
   void Cast(const Tensor& x, Tensor& y) const override;
+  // movement.cc
   void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  void Zero(Tensor& y) const override;
+  void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
+  absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;
+  void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const override;
+  void LowerTriangles(const Tensor& x, Tensor& y) const override;
+  void SymmetricFromTriangles(const Tensor& y, Tensor& x) const override;
   // rows.cc
   void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const override;
   void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const override;

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
+#include "base/random.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/loops.h"
 
@@ -10,6 +13,23 @@ namespace {
 template <typename T>
 T SigmoidOf(T x) {
   return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));  // never the exponential of something large
+}
+
+template <typename T>
+T SoftplusOf(T x) {
+  return std::max(x, T(0)) + std::log1p(std::exp(-std::abs(x)));
+}
+
+// x times the normal distribution's Phi(x); and the derivative, Phi(x) + x phi(x).
+template <typename T>
+T GeluOf(T x) {
+  return x * T(0.5) * (1 + std::erf(x * T(M_SQRT1_2)));
+}
+
+template <typename T>
+T GeluSlope(T x) {
+  constexpr T kDensityAtZero = T(M_2_SQRTPI * M_SQRT1_2 / 2);  // 1 / sqrt(2 pi)
+  return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * std::exp(T(-0.5) * x * x);
 }
 
 template <typename T, typename Function>
@@ -40,6 +60,8 @@ void UnaryAs(UnaryOp op, const Tensor& x, Tensor& y) {
     case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });  // a NaN stays one
     case UnaryOp::kSigmoid: return Map<T>(x, y, [](T v) { return SigmoidOf(v); });
     case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return std::tanh(v); });
+    case UnaryOp::kGelu: return Map<T>(x, y, [](T v) { return GeluOf(v); });
+    case UnaryOp::kSoftplus: return Map<T>(x, y, [](T v) { return SoftplusOf(v); });
   }
 }
 
@@ -54,7 +76,15 @@ void UnaryGradientAs(UnaryOp op, const Tensor& kept, const Tensor& gradient, Ten
     case UnaryOp::kRelu: return Map2<T>(kept, gradient, dx, [](T y, T g) { return y > 0 ? g : T(0); });
     case UnaryOp::kSigmoid: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * y * (1 - y); });
     case UnaryOp::kTanh: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * (1 - y * y); });
+    case UnaryOp::kGelu: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * GeluSlope(x); });
+    case UnaryOp::kSoftplus: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * SigmoidOf(x); });
   }
+}
+
+// A NaN on either side stays.
+template <typename T>
+T Larger(T v, T w) {
+  return v >= w || v != v ? v : w;
 }
 
 // One innermost loop: the strides are constants in each branch, so that each is vectorised by itself.
@@ -90,9 +120,10 @@ void BinaryAs(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
     case BinaryOp::kSubtract: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v - w; });
     case BinaryOp::kMultiply: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v * w; });
     case BinaryOp::kDivide: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v / w; });
-    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w || v != v ? v : w; });  // a NaN on either side stays
+    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return Larger(v, w); });
     case BinaryOp::kGreaterEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(1) : T(0); });
     case BinaryOp::kLess: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(0) : T(1); });
+    case BinaryOp::kEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v == w ? T(1) : T(0); });
   }
 }
 
@@ -130,6 +161,42 @@ void SumToAs(const Tensor& x, double scale, Tensor& y) {
   for (int64_t i = 0; i < results; ++i) to[i] = static_cast<T>(to[i] * scale);
 }
 
+template <typename T>
+void MaxToAs(const Tensor& x, Tensor& y) {
+  const LoopNest<2> loops = MakeLoops<2>(x.shape(), {&x.shape(), &y.shape()});
+  const int inner = loops.rank - 1;
+  const int64_t n = loops.extent[inner];
+  const T* from = x.data_as<T>();
+  T* to = y.fresh_data<T>();
+  std::fill_n(to, y.shape().num_elements(), -std::numeric_limits<T>::infinity());
+  ForEachInnerLoop(loops, [&](const std::array<int64_t, 2>& at) {
+    const T* __restrict row = from + at[0];
+    T* __restrict max = to + at[1];
+    if (loops.stride[1][inner] == 0) {
+      T largest = *max;
+      for (int64_t i = 0; i < n; ++i) largest = Larger(largest, row[i]);
+      *max = largest;
+    } else {
+      for (int64_t i = 0; i < n; ++i) max[i] = Larger(max[i], row[i]);
+    }
+  });
+}
+
+// Four elements for each counter of the generator: an element is dropped where its word is below rate * 2^32.
+template <typename T>
+void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
+  const auto threshold = static_cast<uint64_t>(rate * 4294967296.0);
+  const T scale = static_cast<T>(1 / (1 - rate));
+  const T* from = x.data_as<T>();
+  T* to = y.fresh_data<T>();
+  const int64_t n = x.shape().num_elements();
+  for (int64_t i = 0; i < n; i += 4) {
+    const std::array<uint32_t, 4> words = Philox4x32(key, static_cast<uint64_t>(i / 4), 0);
+    const int64_t lanes = std::min<int64_t>(4, n - i);
+    for (int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = words[lane] < threshold ? T(0) : from[i + lane] * scale;
+  }
+}
+
 }  // namespace
 
 void CpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
@@ -154,6 +221,14 @@ void CpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {
 
 void CpuBackend::SumTo(const Tensor& x, double scale, Tensor& y) const {
   OnFloating(x.dtype(), [&](auto t) { SumToAs<decltype(t)>(x, scale, y); });
+}
+
+void CpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) { MaxToAs<decltype(t)>(x, y); });
+}
+
+void CpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const {
+  OnFloating(x.dtype(), [&](auto t) { DropoutAs<decltype(t)>(key, rate, x, y); });
 }
 
 double CpuBackend::SumOfSquares(const Tensor& x) const {

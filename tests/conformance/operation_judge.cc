@@ -42,6 +42,19 @@ Operation Reduction(Whole whole, Along along) {
   return [=](const Inputs& in) { return in.attrs.at("axis").is_null() ? whole(in["x"]) : along(in["x"], in.attrs.at("axis").get<int>()); };
 }
 
+Padding PaddingFrom(const Json& attrs) { return attrs.at("padding") == "SAME" ? Padding::kSame : Padding::kValid; }
+
+Var PermuteAs(const Var& x, const std::vector<int>& axes) {
+  switch (axes.size()) {
+    case 1: return Permute(x, {axes[0]});
+    case 2: return Permute(x, {axes[0], axes[1]});
+    case 3: return Permute(x, {axes[0], axes[1], axes[2]});
+    default: return Permute(x, {axes.at(0), axes.at(1), axes.at(2), axes.at(3)});
+  }
+}
+
+Var ReduceMaxOfAll(const Var& x) { return ReduceMax(Reshape(x, {-1}), 0); }
+
 // Factorisation machines, of the operations they are made of.
 Var FmInteraction(const Inputs& in) {
   const Var e = in["embeddings"];
@@ -64,6 +77,9 @@ const std::map<std::string, Operation>& Operations() {
       {"tanh", Unary(Tanh)},
       {"sigmoid", Unary(Sigmoid)},
       {"softmax", Unary(Softmax)},
+      {"gelu", Unary(Gelu)},
+      {"softplus", Unary(Softplus)},
+      {"l2_normalize", Unary(L2Normalize)},
       {"exp", Unary(Exp)},
       {"log", Unary(Log)},
       {"sqrt", Unary(Sqrt)},
@@ -84,6 +100,16 @@ const std::map<std::string, Operation>& Operations() {
        }},
       {"reduce_sum", Reduction([](const Var& x) { return ReduceSum(x); }, [](const Var& x, int axis) { return ReduceSum(x, axis); })},
       {"reduce_mean", Reduction([](const Var& x) { return ReduceMean(x); }, [](const Var& x, int axis) { return ReduceMean(x, axis); })},
+      {"reduce_max", Reduction(ReduceMaxOfAll, [](const Var& x, int axis) { return ReduceMax(x, axis); })},
+      {"slice",
+       [](const Inputs& in) { return Slice(in["x"], in.attrs.at("axis").get<int>(), in.attrs.at("begin").get<int64_t>(), in.attrs.at("end").get<int64_t>()); }},
+      {"permute", [](const Inputs& in) { return PermuteAs(in["x"], in.attrs.at("axes").get<std::vector<int>>()); }},
+      {"segment_sum", [](const Inputs& in) { return SegmentSum(in["rows"], in["row_splits"].Value().value_or(Tensor())); }},
+      {"conv2d", [](const Inputs& in) { return Conv2D(in["x"], in["filters"], in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
+      {"max_pool",
+       [](const Inputs& in) { return MaxPool2D(in["x"], in.attrs.at("window").get<int>(), in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
+      {"layer_norm", [](const Inputs& in) { return LayerNorm(in["x"], in["gamma"], in["beta"], in.attrs.at("epsilon").get<float>()); }},
+      {"dot_interaction", [](const Inputs& in) { return DotInteraction(in["embeddings"]); }},
       {"gather", [](const Inputs& in) { return in.tape.Lookup("table", in["ids"]); }},
       {"fm_interaction", FmInteraction},
       {"mlp_mean_softmax_cross_entropy", Perceptron},

@@ -1,0 +1,15 @@
+// Products of matrices that lie in memory, by OpenBLAS.
+#ifndef DIVVY_OPS_CPU_GEMM_H_
+#define DIVVY_OPS_CPU_GEMM_H_
+
+#include "ops/backend.h"
+
+namespace divvy::internal {
+
+// c = op(a) op(b), or c += that: one product of [m, k] and [k, n] as `args` says, its batch ignored. REQUIRES: every extent fits an int.
+void Gemm(const MatMulArgs& args, const float* a, const float* b, float* c, bool accumulate = false);
+void Gemm(const MatMulArgs& args, const double* a, const double* b, double* c, bool accumulate = false);
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_CPU_GEMM_H_

@@ -1,0 +1,33 @@
+#include "ops/tensors.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy::internal {
+
+absl::StatusOr<Tensor> NewLike(const Tensor& like) { return NewLike(like, like.shape()); }
+
+absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape) { return Tensor::Uninitialized(like.dtype(), shape, like.device()); }
+
+absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(dtype, x.shape(), x.device()));
+  backend.Cast(x, result);
+  return result;
+}
+
+absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend, const Tensor& ids) {
+  if (!IsInteger(ids.dtype())) return absl::InvalidArgumentError(absl::StrCat(operation, ": ids are ", ids.ToString(), ", not integers"));
+  ASSIGN_OR_RETURN(const Tensor wide, CastTo(backend, ids, DType::kInt64));
+  return wide.Reshape({wide.shape().num_elements()});
+}
+
+Shape RowsShape(const Shape& ids, const Shape& rows) {
+  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
+  dims.insert(dims.end(), rows.dims().begin() + 1, rows.dims().end());
+  return Shape(dims);
+}
+
+}  // namespace divvy::internal
