@@ -339,6 +339,27 @@ TEST(GradientTest, IsRefusedInInferenceModeWhereNothingIsKept) {
   EXPECT_EQ(absl::StatusCode::kFailedPrecondition, tape.Gradient(target).status().code());
 }
 
+TEST(InferenceTest, RowsThatWereLookedUpAreFreedWithTheirVars) {
+  int freed = 0;
+  const std::vector<float> memory = {1, 2, 3, 4};
+  class Borrowing : public VariableReader {
+   public:
+    Borrowing(const float* memory, int* freed) : memory_(memory), freed_(freed) {}
+    absl::Status Read(absl::Span<ReadRequest> requests) override {
+      for (ReadRequest& request : requests) request.value = *Tensor::Borrow(DType::kFloat32, {2, 2}, memory_, Device{}, [this] { ++*freed_; });
+      return absl::OkStatus();
+    }
+    Device device() const override { return {}; }
+
+   private:
+    const float* memory_;
+    int* freed_;
+  } reader(memory.data(), &freed);
+  GradientTape tape(reader, GradientTape::Mode::kInference);
+  EXPECT_THAT(FloatsOf(tape.Lookup("table", Ids({2}, {0, 1}))), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(1, freed);
+}
+
 TEST(WatchTest, GivesTheGradientUnderItsName) {
   MapReader reader;
   GradientTape tape(reader);

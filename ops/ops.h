@@ -40,8 +40,8 @@ Var Softmax(const Var& x);   // over the last axis; rank >= 1
 
 // Each element is 0 with probability `rate`, else divided by 1 - rate. Which ones follows from the tape's seed (one for each step and replica, the same on
 // every attempt) and from `seed`; where that is 0, from the number of such calls on the tape before. So a step that is tried again drops the same elements,
-// if it makes its calls in the same order. A constant belongs to the youngest tape on this thread; FailedPrecondition: there is none. On a tape in inference
-// mode, and with rate 0, x itself. InvalidArgument: rate outside [0, 1).
+// if it makes its calls in the same order. A value that no derivative is kept for (a constant, all in inference mode) follows the youngest tape on this
+// thread; FailedPrecondition: there is none. On a tape in inference mode, and with rate 0, x itself. InvalidArgument: rate outside [0, 1).
 Var Dropout(const Var& x, float rate, uint64_t seed = 0);
 
 enum class Transpose { kNo, kYes };

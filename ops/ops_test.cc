@@ -1,5 +1,6 @@
 #include "ops/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -103,6 +104,13 @@ std::vector<GradientCase> UnaryCases() {
           UnaryCase("Sigmoid", Sigmoid, -4, 4),
           UnaryCase("Tanh", Tanh, -2, 2),
           UnaryCase("Softmax", Softmax, -2, 2),
+          UnaryCase("Gelu", Gelu, -3, 3),
+          UnaryCase("Softplus", Softplus, -4, 4),
+          UnaryCase("L2Normalize", L2Normalize, -2, 2),
+          UnaryCase(
+              "L2NormalizeOfAlmostNothing", [](const Var& x) { return L2Normalize(x * 1e-8f); }, -2, 2),
+          UnaryCase(
+              "DropoutBySeed", [](const Var& x) { return Dropout(Square(x), 0.4f, 7); }, -2, 2),
           UnaryCase(
               "ReduceSumOfAll", [](const Var& x) { return ReduceSum(x); }, -1, 1),
           UnaryCase(
@@ -120,6 +128,55 @@ std::vector<GradientCase> MatMulCases() {
           {"MatMulOfOneVariableWithItself", {Sample({3, 3})}, [](Vars v) { return MatMul(v[0], v[0]); }}};
 }
 
+GradientCase ConvolutionCase(std::string name, int stride, Padding padding) {
+  return {std::move(name), {Sample({2, 5, 4, 2}), Sample({3, 2, 2, 3})}, [=](Vars v) { return Conv2D(v[0], v[1], stride, padding); }};
+}
+
+GradientCase PoolCase(std::string name, int window, int stride, Padding padding) {
+  return {std::move(name), {Sample({2, 5, 4, 2})}, [=](Vars v) { return MaxPool2D(v[0], window, stride, padding); }};
+}
+
+std::vector<GradientCase> ImageCases() {
+  return {ConvolutionCase("Convolution", 1, Padding::kSame),
+          ConvolutionCase("ConvolutionWithoutPadding", 1, Padding::kValid),
+          ConvolutionCase("ConvolutionWithAStride", 2, Padding::kSame),
+          ConvolutionCase("ConvolutionWithAStrideWiderThanTheWindow", 3, Padding::kValid),
+          {"ConvolutionBeyondTheImage", {Sample({1, 2, 1, 1}), Sample({5, 4, 1, 2})}, [](Vars v) { return Conv2D(v[0], v[1]); }},
+          PoolCase("Pool", 2, 2, Padding::kValid),
+          PoolCase("PoolWithOverlap", 3, 1, Padding::kSame),
+          PoolCase("PoolThatSkips", 2, 3, Padding::kSame),
+          {"AConvolutionalNet", {Sample({2, 6, 6, 1}), Sample({3, 3, 1, 2}), Sample({2}), Sample({18, 3})}, [](Vars v) {
+             const Var pooled = MaxPool2D(Relu(Conv2D(v[0], v[1]) + v[2]), 2, 2);
+             return SoftmaxCrossEntropy(MatMul(Reshape(pooled, {2, 18}), v[3]), Tensor::Vector<int32_t>({2, 0}));
+           }}};
+}
+
+std::vector<GradientCase> RowCases() {
+  const Tensor ids = *Tensor::Copy<int32_t>({2, 2}, {3, 0, 3, 1}), splits = Tensor::Vector<int64_t>({0, 2, 2, 5});
+  return {{"LayerNorm", {Sample({3, 4}), Sample({4}, 0.5, 2), Sample({4})}, [](Vars v) { return LayerNorm(v[0], v[1], v[2], 0.1f); }},
+          {"LayerNormOfImages", {Sample({2, 2, 3}), Sample({3}), Sample({3})}, [](Vars v) { return LayerNorm(v[0], v[1], v[2]); }},
+          {"Gather", {Sample({4, 3})}, [=](Vars v) { return Gather(v[0], ids); }},
+          {"GatherOfNumbers", {Sample({4})}, [=](Vars v) { return Square(Gather(v[0], ids)); }},
+          {"SegmentSum", {Sample({5, 2})}, [=](Vars v) { return SegmentSum(v[0], splits); }},
+          {"SegmentSumOfNumbers", {Sample({5})}, [=](Vars v) { return Square(SegmentSum(v[0], splits)); }},
+          {"DotInteraction", {Sample({2, 4, 3})}, [](Vars v) { return DotInteraction(v[0]); }},
+          {"DotInteractionOfOne",
+           {Sample({2, 1, 3})},
+           [](Vars v) {
+             return Concat({DotInteraction(v[0]), Reshape(v[0], {2, 3})}, 1);
+           }},
+          {"SliceOfRows", {Sample({4, 3})}, [](Vars v) { return Slice(v[0], 0, 1, 3); }},
+          {"SliceInTheMiddle", {Sample({2, 4, 3})}, [](Vars v) { return Square(Slice(v[0], -2, 1, 4)); }},
+          {"PermuteOfTwo",
+           {Sample({3, 4})},
+           [](Vars v) {
+             return Permute(v[0], {1, 0});
+           }},
+          {"PermuteOfFour", {Sample({2, 3, 4, 2})}, [](Vars v) {
+             return Permute(v[0], {2, -1, 0, 1});
+           }}};
+}
+
 std::vector<GradientCase> OtherCases() {
   const Tensor numbers = Tensor::Vector<int32_t>({2, 0, 1});
   const Tensor probabilities = Doubles({2, 3}, {0.2, 0.5, 0.3, 0, 0.9, 0.1});
@@ -131,6 +188,12 @@ std::vector<GradientCase> OtherCases() {
              return ReduceSum(v[0], {0, -1});
            }},
           {"ReduceMeanOverTheMiddle", {Sample({2, 3, 4})}, [](Vars v) { return ReduceMean(v[0], 1); }},
+          {"ReduceMaxOverRows", {Sample({3, 4})}, [](Vars v) { return ReduceMax(v[0], 0); }},
+          {"ReduceMaxOverTwoAxes",
+           {Sample({2, 3, 4})},
+           [](Vars v) {
+             return ReduceMax(v[0], {0, -1});
+           }},
           {"Reshape",
            {Sample({2, 6})},
            [](Vars v) {
@@ -154,6 +217,8 @@ std::string NameOf(const ::testing::TestParamInfo<GradientCase>& info) { return 
 INSTANTIATE_TEST_SUITE_P(OfTwo, EveryOperation, ::testing::ValuesIn(BinaryCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(OfOne, EveryOperation, ::testing::ValuesIn(UnaryCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Product, EveryOperation, ::testing::ValuesIn(MatMulCases()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Images, EveryOperation, ::testing::ValuesIn(ImageCases()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Rows, EveryOperation, ::testing::ValuesIn(RowCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Other, EveryOperation, ::testing::ValuesIn(OtherCases()), NameOf);
 
 TEST(GradientCheckTest, FindsAWrongDerivative) {
@@ -282,6 +347,229 @@ TEST(StopGradientTest, KeepsTheValueAndEndsTheDerivative) {
   const Var x = tape.Watch("x", Floats({2}, {3, 4}));
   const auto gradients = tape.Gradient(ReduceSum(x * StopGradient(x)));
   EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("x"))), ElementsAre(3, 4));
+}
+
+TEST(GeluTest, IsTheExactForm) { EXPECT_THAT(ValuesOf<double>(Gelu(Doubles({3}, {-40, 0, 1}))), ElementsAre(0, 0, DoubleNear(0.8413447460685429, 1e-15))); }
+
+TEST(SoftplusTest, DoesNotOverflow) { EXPECT_THAT(ValuesOf<float>(Softplus(Floats({3}, {-1000, 0, 1000}))), ElementsAre(0, std::log(2.0f), 1000)); }
+
+TEST(ReduceMaxTest, SharesTheGradientEvenlyAmongEquals) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var max = ReduceMax(tape.Watch("x", Floats({2, 3}, {4, 1, 4, -2, -1, -3})), 1);
+  EXPECT_THAT(ValuesOf<float>(max), ElementsAre(4, -1));
+  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(tape.Gradient(ReduceSum(max))->entries().at("x"))), ElementsAre(0.5, 0, 0.5, 0, 1, 0));
+}
+
+TEST(ReduceMaxTest, KeepsNaNAndOfNothingIsMinusInfinity) {
+  const std::vector<float> max = ValuesOf<float>(ReduceMax(Floats({3, 2}, {1, 5, NAN, 6, 2, 7}), 0));
+  EXPECT_TRUE(std::isnan(max[0]));
+  EXPECT_EQ(7, max[1]);
+  EXPECT_THAT(ValuesOf<float>(ReduceMax(Zeros(DType::kFloat32, {2, 0}), 1)), ElementsAre(-INFINITY, -INFINITY));
+  EXPECT_EQ((Shape{2, 3}), ReduceMax(Zeros(DType::kFloat32, {2, 3}), kNoAxis).shape());
+}
+
+TEST(LayerNormTest, TakesARowWithoutVariance) {
+  EXPECT_THAT(ValuesOf<float>(LayerNorm(Floats({1, 3}, {7, 7, 7}), Floats({3}, {2, 2, 2}), Floats({3}, {1, 2, 3}))), ElementsAre(1, 2, 3));
+  EXPECT_EQ((Shape{0, 3}), LayerNorm(Zeros(DType::kFloat32, {0, 3}), Floats({3}, {1, 1, 1}), Floats({3}, {0, 0, 0})).shape());
+  EXPECT_EQ((Shape{3, 0}), LayerNorm(Zeros(DType::kFloat32, {3, 0}), Zeros(DType::kFloat32, {0}), Zeros(DType::kFloat32, {0})).shape());
+}
+
+TEST(L2NormalizeTest, OfZerosIsZeros) { EXPECT_THAT(ValuesOf<float>(L2Normalize(Floats({2, 2}, {0, 0, 3, 4}))), ElementsAre(0, 0, 0.6f, 0.8f)); }
+
+// ---- images --------------------------------------------------------------------------------------------------------------------------------------------
+
+// Six loops, as the definition reads; with the padding of TensorFlow's documentation.
+Tensor ConvolutionByDefinition(const Tensor& x, const Tensor& kernel, int64_t stride, Padding padding) {
+  const Shape &s = x.shape(), &k = kernel.shape();
+  const auto places = [&](int axis) { return padding == Padding::kSame ? (s.dim(axis) + stride - 1) / stride : (s.dim(axis) - k.dim(axis - 1)) / stride + 1; };
+  const auto before = [&](int axis) { return std::max<int64_t>(0, (places(axis) - 1) * stride + k.dim(axis - 1) - s.dim(axis)) / 2; };
+  const int64_t top = padding == Padding::kSame ? before(1) : 0, left = padding == Padding::kSame ? before(2) : 0;
+  Tensor y = Zeros(DType::kFloat64, {s.dim(0), places(1), places(2), k.dim(3)});
+  double* to = y.mutable_values<double>()->data();
+  const auto at = [](const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return t.data_as<double>()[((a * t.shape().dim(1) + b) * t.shape().dim(2) + c) * t.shape().dim(3) + d];
+  };
+  for (int64_t place = 0; place < y.shape().num_elements() / k.dim(3); ++place) {
+    const int64_t j = place % places(2), i = place / places(2) % places(1), n = place / places(2) / places(1);
+    for (int64_t a = 0; a < k.dim(0) * k.dim(1); ++a) {
+      const int64_t row = i * stride - top + a / k.dim(1), column = j * stride - left + a % k.dim(1);
+      if (row < 0 || row >= s.dim(1) || column < 0 || column >= s.dim(2)) continue;
+      for (int64_t c = 0; c < k.dim(2) * k.dim(3); ++c) {
+        to[place * k.dim(3) + c % k.dim(3)] += at(x, n, row, column, c / k.dim(3)) * at(kernel, a / k.dim(1), a % k.dim(1), c / k.dim(3), c % k.dim(3));
+      }
+    }
+  }
+  return y;
+}
+
+TEST(Conv2DTest, IsItsDefinitionForEveryWindowStrideAndPadding) {
+  for (int64_t height = 1; height <= 4; ++height) {
+    for (int64_t width = 1; width <= 4; ++width) {
+      for (int stride = 1; stride <= 3; ++stride) {
+        for (Padding padding : {Padding::kSame, Padding::kValid}) {
+          const Tensor x = Sample({2, 5, 6, 2}), kernel = Sample({height, width, 2, 3});
+          const Tensor wanted = ConvolutionByDefinition(x, kernel, stride, padding);
+          const Var y = Conv2D(x, kernel, stride, padding);
+          ASSERT_EQ(wanted.shape(), y.shape()) << height << " x " << width << ", stride " << stride;
+          EXPECT_THAT(ValuesOf<double>(y), Pointwise(DoubleNear(1e-12), *wanted.values<double>())) << height << " x " << width << ", stride " << stride;
+        }
+      }
+    }
+  }
+}
+
+TEST(Conv2DTest, GoesBlockByBlockOverWhatNoCacheHolds) {
+  const Tensor x = Sample({3, 64, 64, 8}), kernel = Sample({3, 3, 8, 2});
+  EXPECT_THAT(ValuesOf<double>(Conv2D(x, kernel)), Pointwise(DoubleNear(1e-10), *ConvolutionByDefinition(x, kernel, 1, Padding::kSame).values<double>()));
+}
+
+TEST(Conv2DTest, AnEmptyBatchGivesZeroGradients) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var y = Conv2D(Zeros(DType::kFloat32, {0, 4, 4, 1}), tape.Watch("w", Floats({1, 1, 1, 2}, {1, 2})), 2);
+  EXPECT_EQ((Shape{0, 2, 2, 2}), y.shape());
+  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(tape.Gradient(ReduceSum(y))->entries().at("w"))), ElementsAre(0, 0));
+}
+
+TEST(MaxPool2DTest, GivesTheGradientToTheFirstOfEquals) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var y = MaxPool2D(tape.Watch("x", Floats({1, 2, 3, 1}, {1, 5, 5, 5, 2, 0})), 2, 1);
+  EXPECT_THAT(ValuesOf<float>(y), ElementsAre(5, 5));
+  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(tape.Gradient(ReduceSum(y))->entries().at("x"))), ElementsAre(0, 2, 0, 0, 0, 0));
+}
+
+TEST(MaxPool2DTest, PaddingIsNoElement) {
+  EXPECT_THAT(ValuesOf<float>(MaxPool2D(Floats({1, 3, 1, 1}, {-3, -2, -1}), 2, 2, Padding::kSame)), ElementsAre(-2, -1));
+}
+
+// ---- rows ----------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(GatherTest, TakesRowsOfAnyDTypeByIdsOfAnyShape) {
+  const Tensor table = *Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6}), ids = *Tensor::Copy<uint8_t>({1, 3}, {2, 0, 2});
+  const Var rows = Gather(table, ids);
+  EXPECT_EQ((Shape{1, 3, 2}), rows.shape());
+  EXPECT_THAT(ValuesOf<int64_t>(rows), ElementsAre(5, 6, 1, 2, 5, 6));
+  EXPECT_EQ((Shape{0, 2}), Gather(table, Zeros(DType::kInt64, {0})).shape());
+}
+
+TEST(SegmentSumTest, GivesZerosForEmptyLists) {
+  EXPECT_THAT(ValuesOf<float>(SegmentSum(Floats({3}, {1, 2, 4}), Tensor::Vector<int64_t>({0, 0, 2, 3, 3}))), ElementsAre(0, 3, 4, 0));
+  EXPECT_EQ((Shape{0, 2}), SegmentSum(Zeros(DType::kFloat32, {0, 2}), Tensor::Vector<int64_t>({0})).shape());
+}
+
+TEST(DotInteractionTest, GoesRowByRowUnderTheDiagonal) {
+  const Var features(Floats({1, 3, 2}, {1, 0, 2, 3, 5, 7}));
+  EXPECT_THAT(ValuesOf<float>(DotInteraction(features)), ElementsAre(2, 5, 31));
+  EXPECT_EQ((Shape{0, 3}), DotInteraction(Zeros(DType::kFloat32, {0, 3, 2})).shape());
+}
+
+TEST(SliceTest, CutsAnyAxisOfAnyDType) {
+  const Tensor x = *Tensor::Copy<uint8_t>({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(ValuesOf<uint8_t>(Slice(x, -1, 1, 3)), ElementsAre(2, 3, 5, 6));
+  EXPECT_THAT(ValuesOf<uint8_t>(Slice(x, 0, 1, 2)), ElementsAre(4, 5, 6));
+  EXPECT_EQ((Shape{2, 0}), Slice(x, 1, 2, 2).shape());
+  EXPECT_EQ((Shape{0, 1}), Slice(Zeros(DType::kFloat32, {0, 3}), 1, 2, 3).shape());
+}
+
+// The element of y at index i is that of x at the index with i[j] at place axes[j]: checked by walking y.
+template <typename T>
+void CheckPermutation(const Shape& shape, std::vector<int> axes, const Var& y) {
+  ASSERT_TRUE(y.status().ok()) << y.status();
+  std::vector<int64_t> strides(shape.rank(), 1);
+  for (int axis = shape.rank() - 2; axis >= 0; --axis) strides[axis] = strides[axis + 1] * shape.dim(axis + 1);
+  const std::vector<T> values = ValuesOf<T>(y);
+  for (int64_t place = 0; place < shape.num_elements(); ++place) {
+    int64_t rest = place, from = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      from += rest % shape.dim(axes[axis]) * strides[axes[axis]];
+      rest /= shape.dim(axes[axis]);
+    }
+    ASSERT_EQ(static_cast<T>(from), values[place]) << "place " << place;
+  }
+}
+
+TEST(PermuteTest, MovesEveryElementOfAnyDType) {
+  const auto counted = [](const Shape& shape, DType dtype) { return Cast(Reshape(Range(shape.num_elements()), shape), dtype); };
+  CheckPermutation<double>({33, 40}, {1, 0}, Permute(counted({33, 40}, DType::kFloat64), {1, 0}));
+  CheckPermutation<int8_t>({2, 3, 4}, {2, 0, 1}, Permute(counted({2, 3, 4}, DType::kInt8), {2, 0, 1}));
+  CheckPermutation<int32_t>({2, 3, 4}, {0, 2, 1}, Permute(counted({2, 3, 4}, DType::kInt32), {0, 2, 1}));
+  CheckPermutation<int64_t>({2, 3, 1, 4}, {3, 1, 2, 0}, Permute(counted({2, 3, 1, 4}, DType::kInt64), {3, 1, 2, 0}));
+  CheckPermutation<float>({2, 3, 4, 5}, {1, 0, 3, 2}, Permute(counted({2, 3, 4, 5}, DType::kFloat32), {1, 0, 3, 2}));
+  CheckPermutation<float>({2, 3, 4}, {0, 1, 2}, Permute(counted({2, 3, 4}, DType::kFloat32), {0, 1, 2}));
+  EXPECT_THAT(ValuesOf<float>(Permute(Cast(Permute(counted({2, 2}, DType::kBFloat16), {1, 0}), DType::kFloat32), {0, 1})), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(ValuesOf<float>(Permute(Floats({}, {3}), {})), ElementsAre(3));
+  EXPECT_EQ((Shape{3, 0}), Permute(Zeros(DType::kFloat32, {0, 3}), {1, 0}).shape());
+}
+
+// ---- dropout -------------------------------------------------------------------------------------------------------------------------------------------
+
+// What two calls and one with a seed of its own make of ones, in one step.
+struct Draws {
+  std::vector<float> first, second, seeded;
+};
+
+Draws DrawsOf(uint64_t step_seed, uint64_t own_seed = 5) {
+  const Tensor ones = Floats({64}, std::vector<float>(64, 1));
+  MapReader reader;
+  reader.SetSeed(step_seed);
+  GradientTape tape(reader);
+  const Var x = tape.Watch("x", ones);
+  return {ValuesOf<float>(Dropout(x, 0.5f)), ValuesOf<float>(Dropout(x, 0.5f)), ValuesOf<float>(Dropout(x, 0.5f, own_seed))};
+}
+
+TEST(DropoutTest, DropsTheSameElementsWhenAStepIsTriedAgain) {
+  const Draws first = DrawsOf(1), again = DrawsOf(1);
+  EXPECT_EQ(first.first, again.first);
+  EXPECT_EQ(first.second, again.second);
+  EXPECT_EQ(first.seeded, again.seeded);
+}
+
+TEST(DropoutTest, DropsOthersInEachCallStepAndSeed) {
+  const Draws step = DrawsOf(1), other = DrawsOf(2);
+  EXPECT_NE(step.first, step.second);
+  EXPECT_NE(step.first, step.seeded);
+  EXPECT_NE(step.first, other.first);
+  EXPECT_NE(step.seeded, other.seeded);
+  EXPECT_NE(step.seeded, DrawsOf(1, 6).seeded);
+}
+
+TEST(DropoutTest, DropsWithTheProbabilityGivenAndKeepsTheMean) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const std::vector<float> y = ValuesOf<float>(Dropout(tape.Watch("x", Floats({40001}, std::vector<float>(40001, 4))), 0.2f));
+  const auto dropped = std::count(y.begin(), y.end(), 0.0f), kept = std::count(y.begin(), y.end(), 5.0f);
+  EXPECT_EQ(40001, dropped + kept);
+  EXPECT_NEAR(8000, dropped, 400);  // five standard deviations
+}
+
+TEST(DropoutTest, SendsTheGradientWhereTheValueWent) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var y = Dropout(tape.Watch("x", Floats({100}, std::vector<float>(100, 1))), 0.25f);
+  EXPECT_EQ(ValuesOf<float>(y), ValuesOf<float>(std::get<Tensor>(tape.Gradient(ReduceSum(y))->entries().at("x"))));
+}
+
+TEST(DropoutTest, TakesAConstantForOneOfTheTapeOnThisThread) {
+  const Var ones(Floats({64}, std::vector<float>(64, 1)));
+  EXPECT_EQ(absl::StatusCode::kFailedPrecondition, Dropout(ones, 0.5f).status().code());
+  MapReader reader;
+  GradientTape outer(reader);
+  EXPECT_NE(ValuesOf<float>(ones), ValuesOf<float>(Dropout(ones, 0.5f)));
+  {
+    GradientTape inner(reader, GradientTape::Mode::kInference);
+    EXPECT_EQ(ValuesOf<float>(ones), ValuesOf<float>(Dropout(ones, 0.5f)));
+  }
+  EXPECT_NE(ValuesOf<float>(ones), ValuesOf<float>(Dropout(ones, 0.5f)));
+}
+
+TEST(DropoutTest, IsTheIdentityInInferenceModeAndForRateZero) {
+  MapReader reader({{"x", Floats({3}, {1, 2, 3})}});
+  GradientTape training(reader);
+  EXPECT_THAT(ValuesOf<float>(Dropout(training.Read("x"), 0)), ElementsAre(1, 2, 3));
+  GradientTape inference(reader, GradientTape::Mode::kInference);
+  EXPECT_THAT(ValuesOf<float>(Dropout(Square(inference.Read("x")), 0.9f)), ElementsAre(1, 4, 9));
 }
 
 // ---- losses --------------------------------------------------------------------------------------------------------------------------------------------
@@ -427,6 +715,164 @@ std::vector<ErrorCase> ErrorCases() {
           {"ConcatAxis", [] { return Concat({F({2})}, 1); }, {"Concat", "axis 1", "[2]"}},
           {"ConcatOfNothing", [] { return Concat({}, 0); }, {"Concat"}},
           {"Cast", [] { return Cast(F({2}), DType::kString); }, {"Cast", "float32 [2]", "string"}},
+          {"Gelu", [] { return Gelu(I({2})); }, {"Gelu", "int64 [2]"}},
+          {"Softplus", [] { return Softplus(I({2})); }, {"Softplus", "int64 [2]"}},
+          {"Dropout", [] { return Dropout(I({2}), 0.5f); }, {"Dropout", "int64 [2]"}},
+          {"DropoutRate", [] { return Dropout(F({2}), 1); }, {"Dropout", "rate is 1", "[0, 1)"}},
+          {"DropoutNegativeRate", [] { return Dropout(F({2}), -0.1f); }, {"Dropout", "-0.1"}},
+          {"Conv2DChannels",
+           [] {
+             return Conv2D(F({1, 4, 4, 2}), F({3, 3, 1, 5}));
+           },
+           {"Conv2D", "[1, 4, 4, 2]", "[3, 3, 1, 5]", "channels"}},
+          {"Conv2DRank",
+           [] {
+             return Conv2D(F({4, 4, 2}), F({3, 3, 2, 5}));
+           },
+           {"Conv2D", "[4, 4, 2]", "[3, 3, 2, 5]"}},
+          {"Conv2DDTypes",
+           [] {
+             return Conv2D(F({1, 4, 4, 2}), I({3, 3, 2, 5}));
+           },
+           {"Conv2D", "float32 [1, 4, 4, 2]", "int64 [3, 3, 2, 5]"}},
+          {"Conv2DIntegers",
+           [] {
+             return Conv2D(I({1, 4, 4, 2}), I({3, 3, 2, 5}));
+           },
+           {"Conv2D", "int64 [1, 4, 4, 2]"}},
+          {"Conv2DStride",
+           [] {
+             return Conv2D(F({1, 4, 4, 2}), F({3, 3, 2, 5}), 0);
+           },
+           {"Conv2D", "stride is 0"}},
+          {"Conv2DEmptyWindow",
+           [] {
+             return Conv2D(F({1, 4, 4, 2}), F({0, 3, 2, 5}));
+           },
+           {"Conv2D", "0 x 3"}},
+          {"Conv2DLargerThanTheImage",
+           [] {
+             return Conv2D(F({1, 2, 4, 2}), F({3, 3, 2, 5}), 1, Padding::kValid);
+           },
+           {"Conv2D", "3 x 3", "[1, 2, 4, 2]", "kSame"}},
+          {"MaxPool2DRank",
+           [] {
+             return MaxPool2D(F({4, 4}), 2, 2);
+           },
+           {"MaxPool2D", "[4, 4]"}},
+          {"MaxPool2DIntegers",
+           [] {
+             return MaxPool2D(I({1, 4, 4, 1}), 2, 2);
+           },
+           {"MaxPool2D", "int64 [1, 4, 4, 1]"}},
+          {"MaxPool2DWindow",
+           [] {
+             return MaxPool2D(F({1, 4, 4, 1}), 0, 2);
+           },
+           {"MaxPool2D", "0 x 0"}},
+          {"MaxPool2DStride",
+           [] {
+             return MaxPool2D(F({1, 4, 4, 1}), 2, -1);
+           },
+           {"MaxPool2D", "stride is -1"}},
+          {"MaxPool2DLargerThanTheImage",
+           [] {
+             return MaxPool2D(F({1, 4, 1, 1}), 2, 2);
+           },
+           {"MaxPool2D", "2 x 2", "[1, 4, 1, 1]"}},
+          {"LayerNormScale",
+           [] {
+             return LayerNorm(F({2, 3}), F({2}), F({3}));
+           },
+           {"LayerNorm", "[2, 3]", "float32 [2]"}},
+          {"LayerNormOffset",
+           [] {
+             return LayerNorm(F({2, 3}), F({3}), I({3}));
+           },
+           {"LayerNorm", "[2, 3]", "int64 [3]"}},
+          {"LayerNormOfAScalar", [] { return LayerNorm(F({}), F({1}), F({1})); }, {"LayerNorm", "float32 []"}},
+          {"LayerNormEpsilon", [] { return LayerNorm(F({1}), F({1}), F({1}), -1); }, {"LayerNorm", "epsilon is -1"}},
+          {"L2NormalizeOfAScalar", [] { return L2Normalize(F({})); }, {"L2Normalize", "float32 []"}},
+          {"ReduceMaxAxis",
+           [] {
+             return ReduceMax(F({2, 3}), 2);
+           },
+           {"ReduceMax", "axis 2", "[2, 3]"}},
+          {"ReduceMaxIntegers", [] { return ReduceMax(I({2}), 0); }, {"ReduceMax", "int64 [2]"}},
+          {"SliceAxis", [] { return Slice(F({2}), 1, 0, 1); }, {"Slice", "axis 1", "[2]"}},
+          {"SliceEnd",
+           [] {
+             return Slice(F({2, 3}), 1, 1, 4);
+           },
+           {"Slice", "[1, 4)", "[2, 3]"}},
+          {"SliceBegin", [] { return Slice(F({2}), 0, -1, 1); }, {"Slice", "[-1, 1)", "[2]"}},
+          {"SliceReversed", [] { return Slice(F({2}), 0, 2, 1); }, {"Slice", "[2, 1)", "[2]"}},
+          {"PermuteNumber",
+           [] {
+             return Permute(F({2, 3}), {1});
+           },
+           {"Permute", "1 axes", "[2, 3]"}},
+          {"PermuteTwice",
+           [] {
+             return Permute(F({2, 3}), {1, -1});
+           },
+           {"Permute", "twice", "[2, 3]"}},
+          {"PermuteAxis",
+           [] {
+             return Permute(F({2, 3}), {0, 2});
+           },
+           {"Permute", "axis 2", "[2, 3]"}},
+          {"GatherOfAScalar", [] { return Gather(F({}), I({1})); }, {"Gather", "float32 []"}},
+          {"GatherByFloats",
+           [] {
+             return Gather(F({2, 3}), F({1}));
+           },
+           {"Gather", "float32 [1]"}},
+          {"GatherOutside",
+           [] {
+             return Gather(F({2, 3}), Tensor::Vector<int64_t>({0, 2}));
+           },
+           {"Gather", "id 2 at 1", "[0, 2)", "[2, 3]"}},
+          {"GatherNegative",
+           [] {
+             return Gather(F({2, 3}), Tensor::Vector<int64_t>({-1}));
+           },
+           {"Gather", "id -1 at 0", "[2, 3]"}},
+          {"SegmentSumSplits",
+           [] {
+             return SegmentSum(F({3, 2}), Tensor::Vector<int64_t>({0, 2}));
+           },
+           {"SegmentSum", "from 0 to 3", "[3, 2]"}},
+          {"SegmentSumFalling",
+           [] {
+             return SegmentSum(F({3, 2}), Tensor::Vector<int64_t>({0, 2, 1, 3}));
+           },
+           {"SegmentSum", "rise"}},
+          {"SegmentSumSplitsOfOtherType",
+           [] {
+             return SegmentSum(F({3}), Tensor::Vector<int32_t>({0, 3}));
+           },
+           {"SegmentSum", "int32 [2]"}},
+          {"SegmentSumOfAScalar",
+           [] {
+             return SegmentSum(F({}), Tensor::Vector<int64_t>({0, 1}));
+           },
+           {"SegmentSum", "float32 []"}},
+          {"SegmentSumIntegers",
+           [] {
+             return SegmentSum(I({1}), Tensor::Vector<int64_t>({0, 1}));
+           },
+           {"SegmentSum", "int64 [1]"}},
+          {"DotInteraction",
+           [] {
+             return DotInteraction(F({2, 3}));
+           },
+           {"DotInteraction", "[2, 3]", "[batch, features, width]"}},
+          {"DotInteractionIntegers",
+           [] {
+             return DotInteraction(I({1, 2, 3}));
+           },
+           {"DotInteraction", "int64 [1, 2, 3]"}},
           {"Range", [] { return Range(-1); }, {"Range", "-1"}},
           {"SoftmaxCrossEntropy",
            [] {
@@ -461,9 +907,27 @@ TEST(VarTest, AnErrorTravelsWithItsFirstReason) {
   EXPECT_EQ(failed.status(), later.status());
   EXPECT_EQ(failed.status(), later.Value().status());
   EXPECT_EQ((Shape{}), later.shape());
-  for (const Var& other :
-       {Concat({F({1}), failed}, 0), Reshape(failed, {1}), Cast(failed, DType::kInt32), StopGradient(failed), ReduceSum(failed),
-        SoftmaxCrossEntropy(F({1, 1}), failed), SigmoidCrossEntropy(failed, F({1})), SquaredError(failed, failed), -failed, Softmax(failed)}) {
+  for (const Var& other : {Concat({F({1}), failed}, 0),
+                           Reshape(failed, {1}),
+                           Cast(failed, DType::kInt32),
+                           StopGradient(failed),
+                           ReduceSum(failed),
+                           SoftmaxCrossEntropy(F({1, 1}), failed),
+                           SigmoidCrossEntropy(failed, F({1})),
+                           SquaredError(failed, failed),
+                           -failed,
+                           Softmax(failed),
+                           Conv2D(F({1, 1, 1, 1}), failed),
+                           MaxPool2D(failed, 1, 1),
+                           LayerNorm(F({1}), failed, F({1})),
+                           L2Normalize(failed),
+                           ReduceMax(failed, 0),
+                           Slice(failed, 0, 0, 1),
+                           Permute(failed, {0}),
+                           Gather(F({1}), failed),
+                           SegmentSum(failed, Tensor()),
+                           DotInteraction(failed),
+                           Dropout(failed, 0.5f)}) {
     EXPECT_EQ(failed.status(), other.status());
   }
 }

@@ -2,6 +2,7 @@
 #ifndef DIVVY_OPS_TESTING_MAP_READER_H_
 #define DIVVY_OPS_TESTING_MAP_READER_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,8 +20,10 @@ class MapReader : public VariableReader {
 
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   Device device() const override { return {}; }
+  uint64_t seed() const override { return seed_; }
 
   void Set(const std::string& name, Tensor value) { variables_.insert_or_assign(name, std::move(value)); }
+  void SetSeed(uint64_t seed) { seed_ = seed; }
   // The names of each call of Read, in order; rows as "table[3]" for three ids.
   const std::vector<std::vector<std::string>>& calls() const { return calls_; }
 
@@ -28,6 +31,7 @@ class MapReader : public VariableReader {
   absl::Status ReadOne(ReadRequest& request) const;
 
   std::map<std::string, Tensor> variables_;
+  uint64_t seed_ = 0;
   std::vector<std::vector<std::string>> calls_;
 };
 
