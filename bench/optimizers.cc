@@ -35,13 +35,15 @@ std::vector<int64_t> SparseRows() {
   return rows;
 }
 
+int64_t WidthOf(const SlotSpec& slot) { return slot.kind == SlotSpec::Kind::kValues ? kWidth : 1; }
+
 // A parameter [kRows, kWidth] with the slots of one optimizer.
 class Parameter {
  public:
   explicit Parameter(const Optimizer& optimizer) : step_(StepOf(optimizer, 0)), values_(RandomValues(kRows * kWidth, 1)), slots_(SlotsOf(optimizer)) {
     for (const SlotSpec& slot : slots_) {
       const bool counts = slot.kind == SlotSpec::Kind::kRowCounts;
-      slot_values_.emplace_back(counts ? 0 : kRows * kWidth, slot.initial_value);
+      slot_values_.emplace_back(counts ? 0 : kRows * WidthOf(slot), slot.initial_value);
       slot_counts_.emplace_back(counts ? kRows : 0);
     }
   }
@@ -52,7 +54,7 @@ class Parameter {
   // Bytes that an update reads and writes in each row: the gradient once, the parameter and each slot twice.
   int64_t BytesMovedPerRow() const {
     int64_t bytes = kWidth * 4 * 3;
-    for (const SlotSpec& slot : slots_) bytes += 2 * 4 * (slot.kind == SlotSpec::Kind::kValues ? kWidth : 1);
+    for (const SlotSpec& slot : slots_) bytes += 2 * 4 * WidthOf(slot);
     return bytes;
   }
 
@@ -101,7 +103,8 @@ void MeasureAll() {
   const std::vector<int64_t> rows = SparseRows();
   std::printf("%lld rows of %lld elements, one thread; sparse: %lld of the rows; medians of %d rounds in turns\n", static_cast<long long>(kRows),
               static_cast<long long>(kWidth), static_cast<long long>(kRowsOfSparse), kRounds);
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.01}), Optimizer(Momentum{0.01}), Optimizer(Adagrad{0.01}), Optimizer(Adam{0.01}), Optimizer(Ftrl{0.01})}) {
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.01}), Optimizer(Momentum{0.01}), Optimizer(Adagrad{0.01}), Optimizer(RowwiseAdagrad{0.01}),
+                                     Optimizer(Adam{0.01}), Optimizer(RmsProp{0.01}), Optimizer(Ftrl{0.01})}) {
     Measure(optimizer, gradient, rows, sparse_gradient);
   }
   PrintPeakMemory();

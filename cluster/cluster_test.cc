@@ -198,6 +198,9 @@ TEST(VariableLayoutTest, FindsShardsSlotsAndSizes) {
   EXPECT_EQ(*variable.SlotsFor(Adam{0.2}), (std::vector<uint8_t>{2, 3, 4}));
   EXPECT_EQ(*variable.SlotsFor(Sgd{0.2}), std::vector<uint8_t>());
   EXPECT_EQ(variable.SlotsFor(Ftrl{0.2}), std::nullopt);
+  EXPECT_EQ(variable.SlotsFor(Adam{0.2, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}), std::nullopt) << "vhat was not made";
+  EXPECT_EQ(variable.SlotNumber("Adam", "v"), 3);
+  EXPECT_EQ(variable.SlotNumber("Momentum", "v"), std::nullopt);
   EXPECT_EQ(variable.SlotName(1), "w/Adam/" + SlotsOf(Adam{0.1})[0].name);
   EXPECT_EQ(variable.value_bytes(), 84);
   EXPECT_EQ(variable.slot_bytes(), 3 * 84 + 28);
@@ -261,6 +264,10 @@ TEST(LayoutTest, TheHashTellsWhateverTwoProcessesMustAgreeOn) {
       [](VariableLayout& v) { v.spec.optimizer = Adagrad{0.1}; },
       [](VariableLayout& v) { v.spec.optimizer = Adam{0.1}; },
       [](VariableLayout& v) { v.spec.optimizer = Adam{0.1, 0.8f}; },
+      [](VariableLayout& v) { v.spec.optimizer = Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}; },
+      [](VariableLayout& v) { v.spec.optimizer = RowwiseAdagrad{0.1}; },
+      [](VariableLayout& v) { v.spec.optimizer = RmsProp{0.1}; },
+      [](VariableLayout& v) { v.spec.optimizer = RmsProp{0.1, 0.9f, 0, 1e-7f, /*centered=*/true}; },
       [](VariableLayout& v) { v.spec.optimizer = Ftrl{0.1}; },
       [](VariableLayout& v) { AddSlots(Adam{0.1}, v); },
       [](VariableLayout& v) { AddSlots(Adagrad{0.1}, v); },

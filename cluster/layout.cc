@@ -61,7 +61,9 @@ struct AddOptimizer {
   void operator()(const Sgd&) {}
   void operator()(const Momentum& o) { out.AddNumbers(o.momentum, o.nesterov); }
   void operator()(const Adagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
-  void operator()(const Adam& o) { out.AddNumbers(o.beta1, o.beta2, o.epsilon, o.weight_decay); }
+  void operator()(const RowwiseAdagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
+  void operator()(const Adam& o) { out.AddNumbers(o.beta1, o.beta2, o.epsilon, o.weight_decay, o.amsgrad); }
+  void operator()(const RmsProp& o) { out.AddNumbers(o.rho, o.momentum, o.epsilon, o.centered); }
   void operator()(const Ftrl& o) { out.AddNumbers(o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta, o.l2_shrinkage); }
 };
 
@@ -108,13 +110,19 @@ int VariableLayout::PartOf(int64_t row) const {
   return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) - 1;
 }
 
+std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer, absl::string_view slot) const {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slot_optimizers[i] == optimizer && slots[i].name == slot) return static_cast<uint8_t>(i + 1);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::vector<uint8_t>> VariableLayout::SlotsFor(const Optimizer& optimizer) const {
   std::vector<uint8_t> numbers;
   for (const SlotSpec& wanted : SlotsOf(optimizer)) {
-    size_t i = 0;
-    while (i < slots.size() && (slot_optimizers[i] != OptimizerName(optimizer) || slots[i].name != wanted.name)) ++i;
-    if (i == slots.size()) return std::nullopt;
-    numbers.push_back(static_cast<uint8_t>(i + 1));
+    const std::optional<uint8_t> number = SlotNumber(OptimizerName(optimizer), wanted.name);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -31,7 +31,9 @@ struct VariableLayout {
   Shape ShardShape(int part) const;
   // The shard that holds `row`. REQUIRES: 0 <= row < rows().
   int PartOf(int64_t row) const;
-  // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if they were never made. Empty for one without slots.
+  // The slot called "<variable>/<optimizer>/<slot>"; nullopt: never made.
+  std::optional<uint8_t> SlotNumber(absl::string_view optimizer, absl::string_view slot) const;
+  // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if one of them was never made. Empty for one without slots.
   std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
   std::string SlotName(int slot_index) const;   // "<variable>/<optimizer>/<slot>"
   int64_t value_bytes() const;

@@ -17,7 +17,9 @@ float* ValuesAt(const SlotView& slot, int64_t element) { return slot.values.empt
 
 Run RunAt(const ParameterBlock& block, int64_t row, int64_t rows, const float* gradient) {
   const int64_t element = row * block.width;
-  return {block.values.data() + element, gradient, ValuesAt(block.slots[0], element), ValuesAt(block.slots[1], element), rows * block.width};
+  Run run{block.values.data() + element, gradient, {}, rows * block.width};
+  for (size_t slot = 0; slot < run.slots.size(); ++slot) run.slots[slot] = ValuesAt(block.slots[slot], element);
+  return run;
 }
 
 void ApplyRun(const OptimizerStep& step, const Run& run) {
@@ -25,8 +27,10 @@ void ApplyRun(const OptimizerStep& step, const Run& run) {
     case OptimizerKind::kSgd: return internal::SgdRun(step, run);
     case OptimizerKind::kMomentum: return internal::MomentumRun(step, run);
     case OptimizerKind::kAdagrad: return internal::AdagradRun(step, run);
+    case OptimizerKind::kRmsProp: return internal::RmsPropRun(step, run);
     case OptimizerKind::kFtrl: return internal::FtrlRun(step, run);
-    case OptimizerKind::kAdam: return;  // needs the t of its rows: AdamDense, AdamSparse
+    case OptimizerKind::kAdam: return;            // needs the t of its rows: AdamDense, AdamSparse
+    case OptimizerKind::kRowwiseAdagrad: return;  // goes row by row: RowwiseAdagradRow
   }
 }
 
@@ -56,34 +60,45 @@ void AdamSparse(const OptimizerStep& step, const ParameterBlock& block, absl::Sp
   }
 }
 
+void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row, const float* gradient) {
+  internal::RowwiseAdagradRun(step, block.slots[0].values[row], {block.values.data() + row * block.width, gradient, {}, block.width});
+}
+
 absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot, SlotSpec::Kind kind) {
-  const bool values = kind == SlotSpec::Kind::kValues;
-  const size_t wanted = values ? block.values.size() : static_cast<size_t>(block.rows());
-  const size_t got = values ? block.slots[slot].values.size() : block.slots[slot].counts.size();
+  const size_t wanted = kind == SlotSpec::Kind::kValues ? block.values.size() : static_cast<size_t>(block.rows());
+  const size_t got = kind == SlotSpec::Kind::kRowCounts ? block.slots[slot].counts.size() : block.slots[slot].values.size();
   if (got == wanted) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(OptimizerName(optimizer), " was given ", got, " elements of slot ", slot, " for a block that needs ", wanted));
 }
 
 }  // namespace
 
-absl::Status CheckBlock(OptimizerKind kind, const ParameterBlock& block) {
+absl::Status CheckBlock(const OptimizerStep& step, const ParameterBlock& block) {
   if (block.width < 0 || (block.width > 0 && block.values.size() % block.width != 0)) {
     return absl::InternalError(absl::StrCat("a block of ", block.values.size(), " elements is not made of rows of ", block.width));
   }
-  const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(kind);
+  const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(step);
   for (size_t slot = 0; slot < kinds.size(); ++slot) {
-    if (absl::Status status = CheckSlot(kind, block, slot, kinds[slot]); !status.ok()) return status;
+    if (absl::Status status = CheckSlot(step.kind, block, slot, kinds[slot]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 void ApplyDense(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const float> gradient) {
   if (step.kind == OptimizerKind::kAdam) return AdamDense(step, block, gradient.data());
+  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
+    for (int64_t row = 0; row < block.rows(); ++row) RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
+    return;
+  }
   ApplyRun(step, RunAt(block, 0, block.rows(), gradient.data()));
 }
 
 void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient, int64_t first_row) {
   if (step.kind == OptimizerKind::kAdam) return AdamSparse(step, block, rows, gradient.data(), first_row);
+  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
+    for (size_t i = 0; i < rows.size(); ++i) RowwiseAdagradRow(step, block, rows[i] - first_row, gradient.data() + i * block.width);
+    return;
+  }
   for (size_t i = 0; i < rows.size(); ++i) ApplyRun(step, RunAt(block, rows[i] - first_row, 1, gradient.data() + i * block.width));
 }
 

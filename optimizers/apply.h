@@ -12,15 +12,16 @@
 
 namespace divvy {
 
-// The same rows of one slot as its block has of the parameter: `values` for SlotSpec::Kind::kValues, `counts` for kRowCounts; the other is empty.
+// The same rows of one slot as its block has of the parameter: `values` for SlotSpec::Kind::kValues and kRowValues, `counts` for kRowCounts; the other is
+// empty.
 struct SlotView {
-  absl::Span<float> values;    // [rows * width]
+  absl::Span<float> values;    // [rows * width], or [rows]
   absl::Span<int32_t> counts;  // [rows]
 };
 
 // Consecutive rows of a parameter and of its slots: borrowed memory that nobody else reads or writes meanwhile. Cheap to copy; allocates nothing.
 struct ParameterBlock {
-  static constexpr int kMaxSlots = 3;
+  static constexpr int kMaxSlots = 4;
   absl::Span<float> values;                 // [rows * width]
   int64_t width = 1;                        // elements of a row; rank 0 and 1: 1
   std::array<SlotView, kMaxSlots> slots{};  // in the order of SlotsOf
@@ -28,9 +29,9 @@ struct ParameterBlock {
   int64_t rows() const { return width == 0 ? 0 : static_cast<int64_t>(values.size()) / width; }
 };
 
-// OK if the slots and sizes of `block` are those that `kind` needs. Internal otherwise: the caller's bookkeeping is wrong. For the caller's debug checks and
+// OK if the slots and sizes of `block` are those that `step` needs. Internal otherwise: the caller's bookkeeping is wrong. For the caller's debug checks and
 // tests; the functions below do not check.
-absl::Status CheckBlock(OptimizerKind kind, const ParameterBlock& block);
+absl::Status CheckBlock(const OptimizerStep& step, const ParameterBlock& block);
 
 // Applies one gradient, which has the block's size, to every row. Float32 arithmetic, in the order of TensorFlow's kernels; element by element, so how the
 // rows are cut into blocks changes no bit of the result. Does not block or allocate. Run it under FlushDenormals (optimizers/denormals.h), else slots that

@@ -9,8 +9,8 @@ namespace {
 template <typename Power>
 void Ftrl(const OptimizerStep& step, const Run& run, Power power) {
   float* __restrict w = run.values;
-  float* __restrict accumulator = run.slot0;
-  float* __restrict linear = run.slot1;
+  float* __restrict accumulator = run.slots[0];
+  float* __restrict linear = run.slots[1];
   const float* __restrict g = run.gradient;
   const float inverse_rate = 1.0f / step.learning_rate, l1 = step.l1, shrinkage = 2.0f * step.l2_shrinkage;
   const float quadratic_l2 = 2.0f * step.l2 + step.beta * inverse_rate;

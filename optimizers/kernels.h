@@ -2,18 +2,20 @@
 #ifndef DIVVY_OPTIMIZERS_KERNELS_H_
 #define DIVVY_OPTIMIZERS_KERNELS_H_
 
+#include <array>
 #include <cstdint>
 
+#include "optimizers/apply.h"
 #include "optimizers/optimizer.h"
 
 namespace divvy::internal {
 
-// `n` elements of a parameter, of its gradient and of its float slots (in the order of SlotsOf; those that an optimizer has not are null). No two overlap.
+// `n` elements of a parameter, of its gradient and of its slots of kind kValues (by their place in SlotsOf; null where there is none or one of another kind).
+// No two overlap.
 struct Run {
   float* values;
   const float* gradient;
-  float* slot0;
-  float* slot1;
+  std::array<float*, ParameterBlock::kMaxSlots> slots;
   int64_t n;
 };
 
@@ -22,7 +24,10 @@ struct Run {
 void SgdRun(const OptimizerStep& step, const Run& run);
 void MomentumRun(const OptimizerStep& step, const Run& run);
 void AdagradRun(const OptimizerStep& step, const Run& run);
+void RmsPropRun(const OptimizerStep& step, const Run& run);
 void FtrlRun(const OptimizerStep& step, const Run& run);
+// One row; `accumulator` is its number.
+void RowwiseAdagradRun(const OptimizerStep& step, float& accumulator, const Run& run);
 // `corrected_rate`: AdamRate below, for the t of these elements.
 void AdamRun(const OptimizerStep& step, float corrected_rate, const Run& run);
 

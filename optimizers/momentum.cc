@@ -4,7 +4,7 @@ namespace divvy::internal {
 
 void MomentumRun(const OptimizerStep& step, const Run& run) {
   float* __restrict w = run.values;
-  float* __restrict m = run.slot0;
+  float* __restrict m = run.slots[0];
   const float* __restrict g = run.gradient;
   const float rate = step.learning_rate, momentum = step.momentum;
   if (step.nesterov) {

@@ -14,8 +14,45 @@ using SlotKind = SlotSpec::Kind;
 std::vector<SlotSpec> Slots(const Sgd&) { return {}; }
 std::vector<SlotSpec> Slots(const Momentum&) { return {{"momentum"}}; }
 std::vector<SlotSpec> Slots(const Adagrad& adagrad) { return {{"accumulator", SlotKind::kValues, adagrad.initial_accumulator}}; }
-std::vector<SlotSpec> Slots(const Adam&) { return {{"m"}, {"v"}, {"t", SlotKind::kRowCounts}}; }
+std::vector<SlotSpec> Slots(const RowwiseAdagrad& adagrad) { return {{"accumulator", SlotKind::kRowValues, adagrad.initial_accumulator}}; }
+
+std::vector<SlotSpec> Slots(const Adam& adam) {
+  std::vector<SlotSpec> slots = {{"m"}, {"v"}, {"t", SlotKind::kRowCounts}};
+  if (adam.amsgrad) slots.push_back({"vhat"});
+  return slots;
+}
+
+std::vector<SlotSpec> Slots(const RmsProp& rms_prop) {
+  std::vector<SlotSpec> slots = {{"rms"}};
+  if (rms_prop.momentum > 0) slots.push_back({"momentum"});
+  if (rms_prop.centered) slots.push_back({"mg"});
+  return slots;
+}
+
 std::vector<SlotSpec> Slots(const Ftrl& ftrl) { return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}}; }
+
+// The slots of the optimizer that a step is of, but for their initial values.
+std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
+  switch (step.kind) {
+    case OptimizerKind::kSgd: return Slots(Sgd{});
+    case OptimizerKind::kMomentum: return Slots(Momentum{});
+    case OptimizerKind::kAdagrad: return Slots(Adagrad{});
+    case OptimizerKind::kRowwiseAdagrad: return Slots(RowwiseAdagrad{});
+    case OptimizerKind::kAdam: {
+      Adam adam{};
+      adam.amsgrad = step.amsgrad;
+      return Slots(adam);
+    }
+    case OptimizerKind::kRmsProp: {
+      RmsProp rms_prop{};
+      rms_prop.momentum = step.momentum;
+      rms_prop.centered = step.centered;
+      return Slots(rms_prop);
+    }
+    case OptimizerKind::kFtrl: return Slots(Ftrl{});
+  }
+  return {};
+}
 
 // The options of each optimizer, but for its learning rate and initial slots, as the scalars that travel.
 OptimizerStep Scalars(const Sgd&) { return {}; }
@@ -33,12 +70,28 @@ OptimizerStep Scalars(const Adagrad& adagrad) {
   return step;
 }
 
+OptimizerStep Scalars(const RowwiseAdagrad& adagrad) {
+  OptimizerStep step;
+  step.epsilon = adagrad.epsilon;
+  return step;
+}
+
 OptimizerStep Scalars(const Adam& adam) {
   OptimizerStep step;
   step.beta1 = adam.beta1;
   step.beta2 = adam.beta2;
   step.epsilon = adam.epsilon;
   step.weight_decay = adam.weight_decay;
+  step.amsgrad = adam.amsgrad;
+  return step;
+}
+
+OptimizerStep Scalars(const RmsProp& rms_prop) {
+  OptimizerStep step;
+  step.rho = rms_prop.rho;
+  step.momentum = rms_prop.momentum;
+  step.epsilon = rms_prop.epsilon;
+  step.centered = rms_prop.centered;
   return step;
 }
 
@@ -83,10 +136,12 @@ absl::Status CheckScalars(const OptimizerStep& step) {
   switch (step.kind) {
     case OptimizerKind::kSgd: return absl::OkStatus();
     case OptimizerKind::kMomentum: return check.UpToOne("momentum", step.momentum).status();
-    case OptimizerKind::kAdagrad: return check.NotNegative("epsilon", step.epsilon).status();
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kRowwiseAdagrad: return check.NotNegative("epsilon", step.epsilon).status();
     case OptimizerKind::kAdam:
       check.Fraction("beta1", step.beta1).Fraction("beta2", step.beta2);
       return check.NotNegative("epsilon", step.epsilon).NotNegative("weight_decay", step.weight_decay).status();
+    case OptimizerKind::kRmsProp: return check.UpToOne("rho", step.rho).UpToOne("momentum", step.momentum).NotNegative("epsilon", step.epsilon).status();
     case OptimizerKind::kFtrl:
       check.NotNegative("l1", step.l1).NotNegative("l2", step.l2).NotPositive("learning_rate_power", step.learning_rate_power);
       return check.NotNegative("beta", step.beta).NotNegative("l2_shrinkage", step.l2_shrinkage).status();
@@ -103,7 +158,9 @@ absl::string_view OptimizerName(OptimizerKind kind) {
     case OptimizerKind::kSgd: return "Sgd";
     case OptimizerKind::kMomentum: return "Momentum";
     case OptimizerKind::kAdagrad: return "Adagrad";
+    case OptimizerKind::kRowwiseAdagrad: return "RowwiseAdagrad";
     case OptimizerKind::kAdam: return "Adam";
+    case OptimizerKind::kRmsProp: return "RmsProp";
     case OptimizerKind::kFtrl: return "Ftrl";
   }
   return "unknown optimizer";
@@ -129,21 +186,16 @@ std::vector<SlotSpec> SlotsOf(const Optimizer& optimizer) {
   return std::visit([](const auto& options) { return Slots(options); }, optimizer);
 }
 
-std::vector<SlotSpec::Kind> SlotKindsOf(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return {};
-    case OptimizerKind::kMomentum: return {SlotKind::kValues};
-    case OptimizerKind::kAdagrad: return {SlotKind::kValues};
-    case OptimizerKind::kAdam: return {SlotKind::kValues, SlotKind::kValues, SlotKind::kRowCounts};
-    case OptimizerKind::kFtrl: return {SlotKind::kValues, SlotKind::kValues};
-  }
-  return {};
+std::vector<SlotKind> SlotKindsOf(const OptimizerStep& step) {
+  std::vector<SlotKind> kinds;
+  for (const SlotSpec& slot : SlotsOfStep(step)) kinds.push_back(slot.kind);
+  return kinds;
 }
 
 bool operator==(const OptimizerStep& a, const OptimizerStep& b) {
   const auto tied = [](const OptimizerStep& s) {
-    return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2, s.weight_decay, s.l1, s.l2, s.learning_rate_power, s.beta,
-                    s.l2_shrinkage);
+    return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2, s.weight_decay, s.amsgrad, s.rho, s.centered, s.l1, s.l2,
+                    s.learning_rate_power, s.beta, s.l2_shrinkage);
   };
   return tied(a) == tied(b);
 }

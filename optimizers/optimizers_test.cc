@@ -15,6 +15,23 @@
 namespace divvy {
 namespace {
 
+std::vector<Optimizer> AllOptimizers() {
+  return {Sgd{0.1},
+          Momentum{0.1},
+          Momentum{0.1, 0.9f, true},
+          Adagrad{0.1},
+          RowwiseAdagrad{0.1},
+          Adam{0.1},
+          Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f},
+          Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f, /*amsgrad=*/true},
+          RmsProp{0.1},
+          RmsProp{0.1, 0.8f, 0.5f},
+          RmsProp{0.1, 0.8f, 0, 1e-3f, /*centered=*/true},
+          RmsProp{0.1, 0.8f, 0.5f, 1e-3f, /*centered=*/true},
+          Ftrl{0.1, 0.02f, 0.05f},
+          Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
+}
+
 // ---- learning rates ----------------------------------------------------------------------------------------------------------------------------------
 
 TEST(LearningRateTest, ConstantIsTheSameAtEveryStep) {
@@ -106,20 +123,33 @@ TEST(OptimizerTest, SlotsAreThoseOfKerasAndAdamsCount) {
   EXPECT_TRUE(SlotsOf(Sgd{0.1}).empty());
   EXPECT_EQ(SlotsOf(Momentum{0.1}), std::vector<SlotSpec>({{"momentum"}}));
   EXPECT_EQ(SlotsOf(Adagrad{0.1, 0.5f}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.5f}}));
+  EXPECT_EQ(SlotsOf(RowwiseAdagrad{0.1, 0.5f}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kRowValues, 0.5f}}));
   EXPECT_EQ(SlotsOf(Adam{0.1}), std::vector<SlotSpec>({{"m"}, {"v"}, {"t", SlotSpec::Kind::kRowCounts}}));
   EXPECT_EQ(SlotsOf(Ftrl{0.1}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.1f}, {"linear"}}));
 }
 
-TEST(OptimizerTest, SlotKindsAreThoseOfItsSlots) {
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(Ftrl{0.1})}) {
+TEST(OptimizerTest, AFormThatNeedsMoreSlotsHasThemBehindThoseOfThePlainOne) {
+  const SlotSpec m{"m"}, v{"v"}, t{"t", SlotSpec::Kind::kRowCounts}, vhat{"vhat"}, rms{"rms"}, momentum{"momentum"}, mg{"mg"};
+  EXPECT_EQ(SlotsOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}), std::vector<SlotSpec>({m, v, t, vhat}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1}), std::vector<SlotSpec>({rms}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0.5f}), std::vector<SlotSpec>({rms, momentum}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0, 1e-7f, /*centered=*/true}), std::vector<SlotSpec>({rms, mg}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true}), std::vector<SlotSpec>({rms, momentum, mg}));
+}
+
+TEST(OptimizerTest, AStepTellsTheKindsOfItsSlots) {
+  for (const Optimizer& optimizer : AllOptimizers()) {
     std::vector<SlotSpec::Kind> kinds;
     for (const SlotSpec& slot : SlotsOf(optimizer)) kinds.push_back(slot.kind);
-    EXPECT_EQ(SlotKindsOf(KindOf(optimizer)), kinds) << OptimizerName(optimizer);
+    EXPECT_EQ(SlotKindsOf(StepOf(optimizer, 0)), kinds) << OptimizerName(optimizer);
+    EXPECT_LE(kinds.size(), static_cast<size_t>(ParameterBlock::kMaxSlots));
   }
 }
 
 TEST(OptimizerTest, SlotShapesFollowTheParameter) {
-  const SlotSpec m{"m"}, t{"t", SlotSpec::Kind::kRowCounts};
+  const SlotSpec m{"m"}, t{"t", SlotSpec::Kind::kRowCounts}, row{"accumulator", SlotSpec::Kind::kRowValues};
+  EXPECT_EQ(row.ShapeFor({4, 3, 2}), Shape({4}));
+  EXPECT_EQ(row.dtype(), DType::kFloat32);
   EXPECT_EQ(m.ShapeFor({4, 3, 2}), Shape({4, 3, 2}));
   EXPECT_EQ(t.ShapeFor({4, 3, 2}), Shape({4}));
   EXPECT_EQ(t.ShapeFor({}), Shape());
@@ -150,6 +180,11 @@ TEST(OptimizerTest, RefusesOptionsOutOfRangeAndNamesThem) {
       {Adam{0.1, 0.9f, -0.1f}, "Adam: beta2 is -0.1"},
       {Adam{0.1, 0.9f, 0.99f, NAN}, "Adam: epsilon is nan"},
       {Adam{0.1, 0.9f, 0.99f, 0, -1}, "Adam: weight_decay is -1"},
+      {RowwiseAdagrad{0.1, -1}, "RowwiseAdagrad: initial_accumulator is -1"},
+      {RowwiseAdagrad{0.1, 0.1f, NAN}, "RowwiseAdagrad: epsilon is nan"},
+      {RmsProp{0.1, 1.5f}, "RmsProp: rho is 1.5; give a finite number in [0, 1]"},
+      {RmsProp{0.1, 0.9f, -1}, "RmsProp: momentum is -1"},
+      {RmsProp{0.1, 0.9f, 0, -1}, "RmsProp: epsilon is -1"},
       {Ftrl{0.1, -1}, "Ftrl: l1 is -1"},
       {Ftrl{0.1, 0, -1}, "Ftrl: l2 is -1"},
       {Ftrl{0.1, 0, 0, 0.5f}, "Ftrl: learning_rate_power is 0.5; give a finite number at most 0"},
@@ -182,9 +217,11 @@ TEST(OptimizerStepTest, IsCheckedWhereItArrives) {
 struct Parameter {
   Parameter(const Optimizer& optimizer, std::vector<float> initial, int64_t width) : values(std::move(initial)), width(width) {
     for (const SlotSpec& slot : SlotsOf(optimizer)) {
-      const bool floats = slot.kind == SlotSpec::Kind::kValues;
-      float_slots.push_back(std::vector<float>(floats ? values.size() : 0, slot.initial_value));
-      count_slots.push_back(std::vector<int32_t>(floats ? 0 : values.size() / width));
+      const size_t elements = slot.kind == SlotSpec::Kind::kValues ? values.size() : values.size() / width;
+      const bool counts = slot.kind == SlotSpec::Kind::kRowCounts;
+      slots.push_back(slot);
+      float_slots.push_back(std::vector<float>(counts ? 0 : elements, slot.initial_value));
+      count_slots.push_back(std::vector<int32_t>(counts ? elements : 0));
     }
   }
   ParameterBlock Rows(int64_t first, int64_t count) {
@@ -192,7 +229,8 @@ struct Parameter {
     block.values = absl::MakeSpan(values).subspan(first * width, count * width);
     block.width = width;
     for (size_t i = 0; i < float_slots.size(); ++i) {
-      if (!float_slots[i].empty()) block.slots[i].values = absl::MakeSpan(float_slots[i]).subspan(first * width, count * width);
+      const int64_t per_row = slots[i].kind == SlotSpec::Kind::kValues ? width : 1;
+      if (!float_slots[i].empty()) block.slots[i].values = absl::MakeSpan(float_slots[i]).subspan(first * per_row, count * per_row);
       if (!count_slots[i].empty()) block.slots[i].counts = absl::MakeSpan(count_slots[i]).subspan(first, count);
     }
     return block;
@@ -204,20 +242,10 @@ struct Parameter {
 
   std::vector<float> values;
   int64_t width;
+  std::vector<SlotSpec> slots;
   std::vector<std::vector<float>> float_slots;
   std::vector<std::vector<int32_t>> count_slots;
 };
-
-std::vector<Optimizer> AllOptimizers() {
-  return {Sgd{0.1},
-          Momentum{0.1},
-          Momentum{0.1, 0.9f, true},
-          Adagrad{0.1},
-          Adam{0.1},
-          Adam{0.1, 0.8f, 0.95f, 1e-3f, 0.02f},
-          Ftrl{0.1, 0.02f, 0.05f},
-          Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
-}
 
 std::vector<float> Numbers(Random& random, size_t count) {
   std::vector<float> numbers(count);
@@ -259,6 +287,53 @@ TEST(AdagradTest, DividesByTheRootOfTheSumOfSquares) {
   EXPECT_FLOAT_EQ(w.values[0], -1.8f);
 }
 
+TEST(RowwiseAdagradTest, DividesARowByTheRootOfItsMeanSquares) {
+  const RowwiseAdagrad adagrad{1.0, 0, 0};
+  Parameter w(adagrad, {0, 0, 0, 0}, 2);
+  ApplyDense(StepOf(adagrad, 0), w.All(), {1, 7, 3, -3});  // means of squares 25 and 9
+  EXPECT_EQ(w.float_slots[0], std::vector<float>({25, 9}));
+  EXPECT_FLOAT_EQ(w.values[0], -0.2f);
+  EXPECT_FLOAT_EQ(w.values[1], -1.4f);
+  EXPECT_EQ(w.values[2], -1);
+  EXPECT_EQ(w.values[3], 1);
+}
+
+// a += mean(g^2), w -= lr g / (sqrt(a) + epsilon) in double, from the same float32 gradients: the kernel may differ by what float32 rounds off in 20 steps.
+TEST(RowwiseAdagradTest, AgreesWithItsFormulaInDoublePrecision) {
+  const uint64_t seed = 33;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const RowwiseAdagrad adagrad{0.05, 0.1f, 1e-3f};
+  for (const int64_t width : {1, 2, 7, 8, 9, 64, 100}) {
+    const int64_t rows = 5;
+    Parameter w(adagrad, Numbers(random, rows * width), width);
+    std::vector<double> values(w.values.begin(), w.values.end()), accumulators(rows, 0.1f);
+    for (int ordinal = 0; ordinal < 20; ++ordinal) {
+      const std::vector<float> gradient = Numbers(random, rows * width);
+      ApplyDense(StepOf(adagrad, ordinal), w.All(), gradient);
+      for (int64_t row = 0; row < rows; ++row) {
+        double squares = 0;
+        for (int64_t i = row * width; i < (row + 1) * width; ++i) squares += double{gradient[i]} * gradient[i];
+        accumulators[row] += squares / static_cast<double>(width);
+        const double divisor = std::sqrt(accumulators[row]) + 1e-3f;
+        for (int64_t i = row * width; i < (row + 1) * width; ++i) values[i] -= 0.05 * gradient[i] / divisor;
+      }
+    }
+    for (int64_t i = 0; i < rows * width; ++i) EXPECT_NEAR(w.values[i], values[i], 1e-6) << "element " << i << " of width " << width;
+    for (int64_t row = 0; row < rows; ++row) EXPECT_NEAR(w.float_slots[0][row], accumulators[row], 1e-5) << "row " << row << " of width " << width;
+  }
+}
+
+TEST(RowwiseAdagradTest, OfRowsOfOneElementIsAdagrad) {
+  Parameter rowwise(RowwiseAdagrad{0.1}, {0.5f, -1, 2}, 1), adagrad(Adagrad{0.1}, {0.5f, -1, 2}, 1);
+  for (int ordinal = 0; ordinal < 3; ++ordinal) {
+    ApplyDense(StepOf(RowwiseAdagrad{0.1}, ordinal), rowwise.All(), {1, -0.5f, 0.25f});
+    ApplyDense(StepOf(Adagrad{0.1}, ordinal), adagrad.All(), {1, -0.5f, 0.25f});
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(rowwise.values[i], adagrad.values[i]);
+  EXPECT_EQ(rowwise.float_slots, adagrad.float_slots);
+}
+
 TEST(AdamTest, TheFirstStepHasTheSizeOfTheLearningRate) {
   Parameter w(Adam{0.1}, {1, 1}, 2);
   ApplyDense(StepOf(Adam{0.1}, 0), w.All(), {1e-2f, -100});
@@ -297,6 +372,54 @@ TEST(AdamTest, TheCountSaturates) {
   ApplySparse(StepOf(Adam{0.1}, 0), w.All(), {0, 1}, {1, 1});
   EXPECT_EQ(w.count_slots[2], std::vector<int32_t>({most, most}));
   EXPECT_TRUE(std::isfinite(w.values[0]));
+}
+
+TEST(AdamTest, AmsgradDividesByTheGreatestSecondMomentSoFar) {
+  const Adam plain{0.1, 0, 0}, amsgrad{0.1, 0, 0, 0, 0, /*amsgrad=*/true};  // betas 0: m is the gradient, v its square
+  Parameter a(plain, {0}, 1), b(amsgrad, {0}, 1);
+  for (const float gradient : {4.0f, 1.0f}) {
+    ApplyDense(StepOf(plain, 0), a.All(), {gradient});
+    ApplyDense(StepOf(amsgrad, 0), b.All(), {gradient});
+  }
+  EXPECT_FLOAT_EQ(a.values[0], -0.2f);
+  EXPECT_FLOAT_EQ(b.values[0], -0.1f - 0.1f / 4);
+  EXPECT_EQ(b.float_slots[1][0], 1);
+  EXPECT_EQ(b.float_slots[3][0], 16);
+}
+
+TEST(RmsPropTest, DividesByTheRootOfAMovingMeanOfSquares) {
+  const RmsProp rms_prop{0.5, 0.75f, 0, 0};
+  Parameter w(rms_prop, {0}, 1);
+  ApplyDense(StepOf(rms_prop, 0), w.All(), {4});
+  EXPECT_EQ(w.float_slots[0][0], 4);
+  EXPECT_EQ(w.values[0], -1);
+}
+
+TEST(RmsPropTest, EpsilonStandsUnderTheRootOnlyWithMomentum) {
+  const RmsProp without{0.5, 0.75f, 0, 5}, with{0.5, 0.75f, 0.5f, 5};
+  Parameter a(without, {0}, 1), b(with, {0}, 1);
+  ApplyDense(StepOf(without, 0), a.All(), {4});
+  ApplyDense(StepOf(with, 0), b.All(), {4});
+  EXPECT_FLOAT_EQ(a.values[0], -2.0f / 7);
+  EXPECT_FLOAT_EQ(b.values[0], -2.0f / 3);
+  ApplyDense(StepOf(with, 1), b.All(), {0});
+  EXPECT_FLOAT_EQ(b.values[0], -1) << "half of the last step goes on";
+}
+
+TEST(RmsPropTest, CenteredDividesByTheStandardDeviation) {
+  const RmsProp rms_prop{0.5, 0.75f, 0, 0, /*centered=*/true};
+  Parameter w(rms_prop, {0}, 1);
+  ApplyDense(StepOf(rms_prop, 0), w.All(), {4});
+  EXPECT_EQ(w.float_slots[1][0], 1);
+  EXPECT_FLOAT_EQ(w.values[0], -2 / std::sqrt(3.0f));
+}
+
+TEST(RmsPropTest, AVarianceThatRoundsBelowZeroCountsAsZero) {
+  const RmsProp rms_prop{0.5, 1, 0, 0.25f, /*centered=*/true};  // rho 1: the slots stay as they are
+  Parameter w(rms_prop, {0}, 1);
+  w.float_slots = {{1}, {std::nextafter(1.0f, 2.0f)}};
+  ApplyDense(StepOf(rms_prop, 0), w.All(), {1});
+  EXPECT_EQ(w.values[0], -2);
 }
 
 TEST(FtrlTest, L1HoldsSmallCoefficientsAtZero) {
@@ -370,18 +493,18 @@ TEST(ApplyTest, AnEmptyBlockIsNoTrouble) {
 TEST(CheckBlockTest, FindsSlotsOfTheWrongSize) {
   for (const Optimizer& optimizer : AllOptimizers()) {
     Parameter w(optimizer, {1, 2, 3, 4}, 2);
-    EXPECT_TRUE(CheckBlock(KindOf(optimizer), w.All()).ok());
+    EXPECT_TRUE(CheckBlock(StepOf(optimizer, 0), w.All()).ok());
     if (SlotsOf(optimizer).empty()) continue;
     ParameterBlock block = w.All();
-    block.slots[0].values = block.slots[0].values.first(3);
-    EXPECT_EQ(CheckBlock(KindOf(optimizer), block).code(), absl::StatusCode::kInternal);
+    block.slots[0].values = block.slots[0].values.first(1);
+    EXPECT_EQ(CheckBlock(StepOf(optimizer, 0), block).code(), absl::StatusCode::kInternal);
   }
   Parameter adam(Adam{0.1}, {1, 2, 3, 4}, 2);
   ParameterBlock block = adam.All();
   block.slots[2].counts = {};
-  EXPECT_EQ(CheckBlock(OptimizerKind::kAdam, block).message(), "Adam was given 0 elements of slot 2 for a block that needs 2");
+  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(), "Adam was given 0 elements of slot 2 for a block that needs 2");
   block.width = 3;
-  EXPECT_EQ(CheckBlock(OptimizerKind::kAdam, block).message(), "a block of 4 elements is not made of rows of 3");
+  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(), "a block of 4 elements is not made of rows of 3");
 }
 
 TEST(SumDuplicatesTest, SumsRowsOfOneIdAndSortsThem) {

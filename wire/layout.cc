@@ -54,9 +54,10 @@ constexpr EnumTable<VariableAggregation, v1::Aggregation, 4> kAggregations = {{
     {VariableAggregation::kOnlyFirstReplica, v1::AGGREGATION_ONLY_FIRST_REPLICA},
 }};
 
-constexpr EnumTable<SlotSpec::Kind, v1::SlotSpec::Kind, 2> kSlotKinds = {{
+constexpr EnumTable<SlotSpec::Kind, v1::SlotSpec::Kind, 3> kSlotKinds = {{
     {SlotSpec::Kind::kValues, v1::SlotSpec::SLOT_VALUES},
     {SlotSpec::Kind::kRowCounts, v1::SlotSpec::SLOT_ROW_COUNTS},
+    {SlotSpec::Kind::kRowValues, v1::SlotSpec::SLOT_ROW_VALUES},
 }};
 
 // ---- initializers -----------------------------------------------------------------------------------------------------------------------------------

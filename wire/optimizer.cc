@@ -9,11 +9,13 @@
 namespace divvy::wire {
 namespace {
 
-constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 5> kKinds = {{
+constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 7> kKinds = {{
     {OptimizerKind::kSgd, v1::SGD},
     {OptimizerKind::kMomentum, v1::MOMENTUM},
     {OptimizerKind::kAdagrad, v1::ADAGRAD},
+    {OptimizerKind::kRowwiseAdagrad, v1::ROWWISE_ADAGRAD},
     {OptimizerKind::kAdam, v1::ADAM},
+    {OptimizerKind::kRmsProp, v1::RMS_PROP},
     {OptimizerKind::kFtrl, v1::FTRL},
 }};
 
@@ -97,11 +99,22 @@ struct SetOptions {
     out.set_initial_accumulator(adagrad.initial_accumulator);
     out.set_epsilon(adagrad.epsilon);
   }
+  void operator()(const RowwiseAdagrad& adagrad) {
+    out.set_initial_accumulator(adagrad.initial_accumulator);
+    out.set_epsilon(adagrad.epsilon);
+  }
   void operator()(const Adam& adam) {
     out.set_beta1(adam.beta1);
     out.set_beta2(adam.beta2);
     out.set_epsilon(adam.epsilon);
     out.set_weight_decay(adam.weight_decay);
+    out.set_amsgrad(adam.amsgrad);
+  }
+  void operator()(const RmsProp& rms_prop) {
+    out.set_rho(rms_prop.rho);
+    out.set_momentum(rms_prop.momentum);
+    out.set_epsilon(rms_prop.epsilon);
+    out.set_centered(rms_prop.centered);
   }
   void operator()(const Ftrl& ftrl) {
     out.set_l1(ftrl.l1);
@@ -122,7 +135,9 @@ Optimizer OfKind(OptimizerKind kind, const v1::Optimizer& from, LearningRate rat
     case OptimizerKind::kSgd: break;
     case OptimizerKind::kMomentum: return Momentum{std::move(rate), from.momentum(), from.nesterov()};
     case OptimizerKind::kAdagrad: return Adagrad{std::move(rate), from.initial_accumulator(), from.epsilon()};
-    case OptimizerKind::kAdam: return Adam{std::move(rate), from.beta1(), from.beta2(), from.epsilon(), from.weight_decay()};
+    case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad{std::move(rate), from.initial_accumulator(), from.epsilon()};
+    case OptimizerKind::kAdam: return Adam{std::move(rate), from.beta1(), from.beta2(), from.epsilon(), from.weight_decay(), from.amsgrad()};
+    case OptimizerKind::kRmsProp: return RmsProp{std::move(rate), from.rho(), from.momentum(), from.epsilon(), from.centered()};
     case OptimizerKind::kFtrl: return FtrlOf(from, std::move(rate));
   }
   return Sgd{std::move(rate)};
@@ -168,6 +183,9 @@ v1::OptimizerStep ToProto(const OptimizerStep& step) {
   out.set_beta1(step.beta1);
   out.set_beta2(step.beta2);
   out.set_weight_decay(step.weight_decay);
+  out.set_amsgrad(step.amsgrad);
+  out.set_rho(step.rho);
+  out.set_centered(step.centered);
   out.set_l1(step.l1);
   out.set_l2(step.l2);
   out.set_learning_rate_power(step.learning_rate_power);
@@ -186,6 +204,9 @@ absl::StatusOr<OptimizerStep> FromProto(const v1::OptimizerStep& step) {
   out.beta1 = step.beta1();
   out.beta2 = step.beta2();
   out.weight_decay = step.weight_decay();
+  out.amsgrad = step.amsgrad();
+  out.rho = step.rho();
+  out.centered = step.centered();
   out.l1 = step.l1();
   out.l2 = step.l2();
   out.learning_rate_power = step.learning_rate_power();

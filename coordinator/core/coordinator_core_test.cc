@@ -361,6 +361,17 @@ TEST_F(CoordinatorCoreTest, ShardsGoRoundRobinAndSlotsWithTheirVariable) {
   EXPECT_EQ(ps_[2]->created.size(), 4u);   // part 1 of b, and its m, v and t
 }
 
+TEST_F(CoordinatorCoreTest, AnotherFormOfAnOptimizerAddsOnlyTheSlotsThatAreMissing) {
+  Start(1, 1);
+  Create({"w", {4}, Zeros(), Adam{0.1}});
+  workers_[0]->Say(NeedSlots{EntryId(1), {{"w", Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}}}});
+  world_.RunFor(absl::Milliseconds(100));
+  const VariableLayout* w = core_->layout()->Find("w");
+  std::vector<std::string> names;
+  for (int i = 0; i < static_cast<int>(w->slots.size()); ++i) names.push_back(w->SlotName(i));
+  EXPECT_THAT(names, ElementsAre("w/Adam/m", "w/Adam/v", "w/Adam/t", "w/Adam/vhat"));
+}
+
 TEST_F(CoordinatorCoreTest, BalancedPlacementGivesToThePsWithTheFewestBytes) {
   CoordinatorOptions options;
   options.placement = Placement::kBalanced;

@@ -31,9 +31,10 @@ ShardSpec SpecOf(const VariableLayout& variable, int slot, int part, const Initi
   return shard;
 }
 
-// Adds the slots of `optimizer` to `variable`, and their shards to `shards`.
+// Adds those slots of `optimizer` that `variable` has not got (another form of the optimizer may have made some), and their shards to `shards`.
 void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int, std::vector<ShardSpec>>& shards) {
   for (const SlotSpec& slot : SlotsOf(optimizer)) {
+    if (variable.SlotNumber(OptimizerName(optimizer), slot.name)) continue;
     variable.slots.push_back(slot);
     variable.slot_optimizers.push_back(std::string(OptimizerName(optimizer)));
     for (int part = 0; part < variable.num_shards(); ++part) {

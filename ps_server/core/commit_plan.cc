@@ -63,7 +63,7 @@ absl::Status CheckOptimizer(const CommitPart& part, const Shard& shard) {
   if (shard.spec().dtype != DType::kFloat32) return Bad(part, shard, absl::StrCat("optimizers need float32, not ", DTypeName(shard.spec().dtype)));
   if (!part.optimizer) return Bad(part, shard, "it names no optimizer");
   if (const absl::Status status = Validate(*part.optimizer); !status.ok()) return Bad(part, shard, status.message());
-  const size_t wanted = SlotKindsOf(part.optimizer->kind).size();
+  const size_t wanted = SlotKindsOf(*part.optimizer).size();
   if (part.slots.size() == wanted) return absl::OkStatus();
   return Bad(part, shard, absl::StrCat(OptimizerName(part.optimizer->kind), " has ", wanted, " slots, and ", part.slots.size(), " were named"));
 }
@@ -107,7 +107,7 @@ absl::Status CommitPlan::AddPart(CommitPart part, const ShardTable& shards) {
 
 absl::Status CommitPlan::AddSlots(const ShardTable& shards, const Shard& shard, Op& op) {
   if (op.part.op != WriteOp::kGradient) return absl::OkStatus();
-  const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(op.part.optimizer->kind);
+  const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(*op.part.optimizer);
   for (size_t i = 0; i < kinds.size(); ++i) {
     ShardKey key = op.part.shard;
     key.slot = op.part.slots[i];
@@ -185,7 +185,7 @@ void CommitPlan::ApplyGradient(const Op& op, Shard& shard, int64_t block) {
   for (size_t i = 0; i < op.slots.size(); ++i) {
     Shard& slot = *op.slots[i];
     if (slot.spec().dtype == DType::kInt32) view.slots[i].counts = absl::MakeSpan(slot.row_as<int32_t>(first), count);
-    else view.slots[i].values = absl::MakeSpan(slot.row_as<float>(first), count * width);
+    else view.slots[i].values = absl::MakeSpan(slot.row_as<float>(first), count * static_cast<size_t>(slot.row_elements()));
   }
   const float* gradient = op.part.values.data_as<float>();
   if (!op.part.rows) return ApplyDense(*op.part.optimizer, view, absl::MakeConstSpan(gradient + first * shard.row_elements(), count * width));

@@ -234,7 +234,10 @@ std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32
 }
 
 TEST(GradientTest, ShardedAndUnshardedAreBitwiseEqualForEveryOptimizer) {
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(Ftrl{0.1})}) {
+  const Adam amsgrad{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
+  const RmsProp centered{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true};
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(RowwiseAdagrad{0.1}), Optimizer(Adam{0.1}),
+                                     Optimizer(amsgrad), Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
     EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr)) << OptimizerName(optimizer);
   }
 }
@@ -317,6 +320,8 @@ TEST_F(RefusalTest, OptimizersThatDoNotFit) {
   Refuses(Gradient(adam_, {1, 1, 3}, Whole()), "named twice");
   Refuses(Gradient(adam_, {0, 2, 3}, Whole()), "or is the variable");
   Refuses(Gradient(adam_, {1, 3, 2}, Whole()), "slot 3 is none of Adam");
+  Refuses(Gradient(StepOf(RowwiseAdagrad{0.1}, 0), {1}, Whole()), "slot 1 is none of RowwiseAdagrad");
+  Refuses(Gradient(StepOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, true}, 0), {1, 2, 3}, Whole()), "Adam has 4 slots, and 3 were named");
   Refuses(Gradient(StepOf(Sgd{0.1}, 0), {}, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)), "optimizers need float32");
   OptimizerStep broken = adam_;
   broken.beta1 = 2;

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cluster/element_ops.h"
-#include "optimizers/apply.h"
 
 namespace divvy {
 namespace {
@@ -108,18 +107,19 @@ absl::Status MapVariableStore::Write(std::vector<StagedWrite> writes) {
   return absl::OkStatus();
 }
 
-std::vector<MapVariableStore::Slot>& MapVariableStore::SlotsFor(const std::string& variable, const Optimizer& optimizer) {
-  std::vector<Slot>& slots = slots_[absl::StrCat(variable, "/", OptimizerName(optimizer))];
-  const Shape& shape = layout_->Find(variable)->spec.shape;
-  if (!slots.empty()) return slots;
+std::vector<SlotView> MapVariableStore::SlotsFor(const std::string& variable, const Optimizer& optimizer) {
+  std::vector<SlotView> views;
   for (const SlotSpec& spec : SlotsOf(optimizer)) {
-    Slot slot;
-    const int64_t elements = spec.ShapeFor(shape).num_elements();
-    if (spec.kind == SlotSpec::Kind::kValues) slot.values.assign(elements, spec.initial_value);
-    if (spec.kind == SlotSpec::Kind::kRowCounts) slot.counts.assign(elements, 0);
-    slots.push_back(std::move(slot));
+    const auto [found, made] = slots_.try_emplace(absl::StrCat(variable, "/", OptimizerName(optimizer), "/", spec.name));
+    Slot& slot = found->second;
+    const int64_t elements = spec.ShapeFor(layout_->Find(variable)->spec.shape).num_elements();
+    if (made && spec.kind == SlotSpec::Kind::kRowCounts)
+      slot.counts.assign(elements, 0);
+    else if (made)
+      slot.values.assign(elements, spec.initial_value);
+    views.push_back({absl::MakeSpan(slot.values), absl::MakeSpan(slot.counts)});
   }
-  return slots;
+  return views;
 }
 
 absl::Status MapVariableStore::ApplyGradient(const StagedWrite& write, Tensor& value) {
@@ -127,8 +127,8 @@ absl::Status MapVariableStore::ApplyGradient(const StagedWrite& write, Tensor& v
   ParameterBlock block;
   ASSIGN_OR_RETURN(block.values, value.mutable_values<float>());
   block.width = value.shape().row_elements();
-  std::vector<Slot>& slots = SlotsFor(write.variable, optimizer);
-  for (size_t i = 0; i < slots.size(); ++i) block.slots[i] = {absl::MakeSpan(slots[i].values), absl::MakeSpan(slots[i].counts)};
+  const std::vector<SlotView> slots = SlotsFor(write.variable, optimizer);
+  std::copy(slots.begin(), slots.end(), block.slots.begin());
   ASSIGN_OR_RETURN(absl::Span<const float> gradient, write.value.values<float>());
   if (!write.ids) {
     ApplyDense(StepOf(optimizer, ordinal_), block, gradient);

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "cluster/layout.h"
+#include "optimizers/apply.h"
 #include "strategy/variable_store.h"
 
 namespace divvy {
@@ -45,14 +46,14 @@ class MapVariableStore : public VariableStore {
   absl::Status CheckWrites(const std::vector<StagedWrite>& writes) const DIVVY_REQUIRES(mu_);
   absl::Status ReadOne(ReadRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status ApplyGradient(const StagedWrite& write, Tensor& value) DIVVY_REQUIRES(mu_);
-  std::vector<Slot>& SlotsFor(const std::string& variable, const Optimizer& optimizer) DIVVY_REQUIRES(mu_);
+  std::vector<SlotView> SlotsFor(const std::string& variable, const Optimizer& optimizer) DIVVY_REQUIRES(mu_);
 
   const uint64_t job_seed_;
   mutable Mutex mu_;
   std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_) = Layout::Empty();
   std::map<std::string, Tensor, std::less<>> values_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, std::vector<Slot>> slots_ DIVVY_GUARDED_BY(mu_);  // by "<variable>/<optimizer>"
-  std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);                    // have a gradient in this step
+  std::map<std::string, Slot> slots_ DIVVY_GUARDED_BY(mu_);  // by "<variable>/<optimizer>/<slot>"
+  std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);       // have a gradient in this step
   int64_t ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
   Kind kind_ DIVVY_GUARDED_BY(mu_) = Kind::kTraining;
   int64_t num_reads_ DIVVY_GUARDED_BY(mu_) = 0;

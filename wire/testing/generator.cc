@@ -122,18 +122,20 @@ void Generator::Fill(LearningRate& out) {
 
 void Generator::Fill(Optimizer& out) {
   const auto rate = Make<LearningRate>();
-  switch (Below(5)) {
+  switch (Below(7)) {
     case 0: out = Sgd{rate}; return;
     case 1: out = Momentum{rate, Fraction(), Chance()}; return;
     case 2: out = Adagrad{rate, Fraction(), Fraction()}; return;
-    case 3: out = Adam{rate, Fraction(), Fraction(), Fraction(), Fraction()}; return;
+    case 3: out = RowwiseAdagrad{rate, Fraction(), Fraction()}; return;
+    case 4: out = Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()}; return;
+    case 5: out = RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()}; return;
     default: out = Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()}; return;
   }
 }
 
 void Generator::Fill(OptimizerStep& out) {
   // Fields that its kind does not use are 0; these here are all used by none, so that each is seen to travel.
-  out.kind = static_cast<OptimizerKind>(Below(5));
+  out.kind = static_cast<OptimizerKind>(Below(7));
   out.learning_rate = 0.5f + Fraction();
   out.momentum = Fraction();
   out.nesterov = Chance();
@@ -141,6 +143,9 @@ void Generator::Fill(OptimizerStep& out) {
   out.beta1 = Fraction();
   out.beta2 = Fraction();
   out.weight_decay = Fraction();
+  out.amsgrad = Chance();
+  out.rho = Fraction();
+  out.centered = Chance();
   out.l1 = Fraction();
   out.l2 = Fraction();
   out.learning_rate_power = -Fraction();
@@ -194,7 +199,7 @@ void Generator::Fill(VariableLayout& out) {
   if (rows > 1 && Chance()) out.offsets = {0, 1, rows};
   for (size_t i = 1; i < out.offsets.size(); ++i) out.ps.push_back(Index());
   for (uint64_t i = Below(4); i > 0; --i) {
-    out.slots.push_back({Name(), Chance() ? SlotSpec::Kind::kValues : SlotSpec::Kind::kRowCounts, Fraction()});
+    out.slots.push_back({Name(), static_cast<SlotSpec::Kind>(Below(3)), Fraction()});
     out.slot_optimizers.push_back(Chance() ? "Adam" : "Ftrl");
   }
 }

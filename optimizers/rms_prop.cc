@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <cmath>
+
+#include "optimizers/kernels.h"
+
+namespace divvy::internal {
+namespace {
+
+// Which of the two forms, and whether centered, is decided once for the loop, not for each element.
+template <bool Momentum, bool Centered>
+void RmsProp(const OptimizerStep& step, const Run& run) {
+  float* __restrict w = run.values;
+  float* __restrict r = run.slots[0];
+  float* __restrict b = Momentum ? run.slots[1] : nullptr;
+  float* __restrict a = Centered ? run.slots[Momentum ? 2 : 1] : nullptr;
+  const float* __restrict g = run.gradient;
+  const float one_minus_rho = 1.0f - step.rho, rate = step.learning_rate, momentum = step.momentum, epsilon = step.epsilon;
+  for (int64_t i = 0; i < run.n; ++i) {
+    r[i] += one_minus_rho * (g[i] * g[i] - r[i]);
+    float d = r[i];
+    if constexpr (Centered) {
+      a[i] += one_minus_rho * (g[i] - a[i]);
+      d = std::max(d - a[i] * a[i], 0.0f);  // a variance; rounding may take it below 0
+    }
+    if constexpr (Momentum) {
+      b[i] = momentum * b[i] + rate * g[i] / std::sqrt(d + epsilon);
+      w[i] -= b[i];
+    } else {
+      w[i] -= rate * g[i] / (std::sqrt(d) + epsilon);
+    }
+  }
+}
+
+}  // namespace
+
+void RmsPropRun(const OptimizerStep& step, const Run& run) {
+  if (step.momentum > 0) return step.centered ? RmsProp<true, true>(step, run) : RmsProp<true, false>(step, run);
+  return step.centered ? RmsProp<false, true>(step, run) : RmsProp<false, false>(step, run);
+}
+
+}  // namespace divvy::internal
