@@ -70,6 +70,12 @@ Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns) {
   return Dataset(CsvRecipe(std::move(files), std::move(columns)));
 }
 
+Dataset Dataset::CriteoTsv(std::string files) { return Dataset(CriteoRecipe(std::move(files))); }
+
+Dataset Dataset::TfRecord(std::string files, std::function<absl::StatusOr<Nest>(absl::string_view record)> parse) {
+  return Dataset(TfRecordRecipe(std::move(files), std::move(parse)));
+}
+
 Dataset Dataset::Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size) {
   if (size < -1) return Refused("Generator with ", size, " elements: it must have at least 0, or -1 where the end is not known before");
   return Dataset(GeneratorRecipe(std::move(element), size));

@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "data/input_context.h"
+#include "data/parse_example.h"
 #include "data/tensor_spec.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
@@ -80,8 +81,8 @@ class DatasetRecipe {
 // (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
 // NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time.
 //
-// Text files are names, globs (wildcards in the last part of a path) or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files of
-// any format may be gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is read.
+// Files of records are names, globs (wildcards in the last part of a path) or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files
+// of any format may be gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is read.
 class Dataset {
  public:
   explicit Dataset(std::shared_ptr<const DatasetRecipe> recipe) : recipe_(std::move(recipe)) {}
@@ -95,6 +96,13 @@ class Dataset {
   static Dataset Libsvm(std::string files);
   // {name: scalar or [width]}. By name if the first line of a file has all names, and then other fields are ignored; else by position.
   static Dataset Csv(std::string files, std::vector<CsvColumn> columns);
+  // Lines of label, 13 counts and 26 categories, parted by tabs (the Criteo display ads and terabyte logs): {"label": float32 [], "dense": float32 [13], the
+  // counts as written, 0 where there is none, "sparse": int64 [26]}. A category is hashed (HashText, as in Csv) to any number from 0 on: Map it below the rows
+  // of its table.
+  static Dataset CriteoTsv(std::string files);
+  // What `parse` makes of each record. The record's memory is lent for the call. DataLoss, with the number of the record in its file, counted from 1, and the
+  // byte where it begins: a checksum that does not fit, or a record that is cut off; so say errors of `parse` too.
+  static Dataset TfRecord(std::string files, std::function<absl::StatusOr<Nest>(absl::string_view record)> parse);
   // element(i) for i in [0, size); size -1: until it gives nullopt, or for ever. REQUIRES: a function of the index alone.
   // InvalidArgument: nullopt before a given size.
   static Dataset Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
@@ -118,6 +126,8 @@ class Dataset {
   // By path, "features/ids"; a lone tensor has the path "". Opens the data for one element. -1 where the recipe knows that a dimension
   // varies: rows of a batch that is not cut evenly, ids of SparseIds. OutOfRange: no element is there to look at.
   absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment = {}) const;
+
+  const std::shared_ptr<const DatasetRecipe>& recipe() const { return recipe_; }
 
  private:
   std::shared_ptr<const DatasetRecipe> recipe_;

@@ -15,6 +15,8 @@
 #include "base/testing/in_memory_file_system.h"
 #include "data/dataset.h"
 #include "data/testing/seek_suite.h"
+#include "formats/example.h"
+#include "formats/tfrecord.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -167,6 +169,108 @@ TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
   const auto iterator = Dataset::Libsvm("a.libsvm").Iterate(environment_);
   EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(), absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
+}
+
+// ---- Criteo's logs
+
+TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {
+  const std::string counts = "1\t\t-2\t\t\t\t\t\t\t\t\t\t13";
+  const std::string categories = absl::StrCat("68fd1e64", std::string(24, '\t'), "\tcat");
+  Write("day_0", absl::StrCat("1\t", counts, "\t", categories, "\n\n0\t", counts, "\t", categories, "\n"));
+  const std::vector<Nest> rows = Read(Dataset::CriteoTsv("day_0"));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1].ToString(), "{\"dense\": float32 [13], \"label\": float32 [], \"sparse\": int64 [26]}");
+  EXPECT_EQ(*rows[0]["label"].tensor()->scalar<float>(), 1.0f);
+  EXPECT_THAT(Values<float>(rows[0]["dense"]), ElementsAre(1, 0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13));
+  const std::vector<int64_t> sparse = Values<int64_t>(rows[0]["sparse"]);
+  EXPECT_EQ(sparse[0], static_cast<int64_t>(HashText("68fd1e64") >> 1));
+  EXPECT_EQ(sparse[1], static_cast<int64_t>(HashText("") >> 1));
+  EXPECT_EQ(sparse[25], static_cast<int64_t>(HashText("cat") >> 1));
+}
+
+TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
+  const std::string rest(38, '\t');
+  Write("day_0", absl::StrCat("0\t", rest, "\n0\t1", "\n"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0").Skip(1)).message(),
+              HasSubstr("day_0: line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26"));
+  Write("day_0", absl::StrCat("0\tmany", rest, "\n"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: \"many\" is not a float32 number"));
+  Write("day_0", absl::StrCat("?\t", rest, "\n"));
+  EXPECT_EQ(FirstError(Dataset::CriteoTsv("day_0")).code(), absl::StatusCode::kDataLoss);
+}
+
+// ---- TFRecord
+
+std::string TfRecords(int first, int count) {
+  std::string file;
+  for (int i = first; i < first + count; ++i) AppendTfRecord(WriteExample({{"y", std::vector<int64_t>{i}}, {"x", std::vector<float>{0.5f, 1.0f * i}}}), file);
+  return file;
+}
+
+absl::StatusOr<Nest> ParseXAndY(absl::string_view record) { return ParseExample(record, {{"x", DType::kFloat32, {2}}, {"y", DType::kInt64}}); }
+
+TEST_F(FileDatasetsTest, TfRecordsAreParsedPlainAndCompressed) {
+  Write("a-0", TfRecords(1, 2));
+  Write("a-1", Zlib(TfRecords(3, 1)));
+  EXPECT_THAT(Shown(Dataset::TfRecord("a-*", ParseXAndY)), ElementsAre("0.5 1 -> 1", "0.5 2 -> 2", "0.5 3 -> 3"));
+  Write("empty", "");
+  EXPECT_THAT(Shown(Dataset::TfRecord("empty", ParseXAndY)), IsEmpty());
+}
+
+TEST_F(FileDatasetsTest, ATfRecordWhoseLengthLooksLikeCompressedDataIsPlain) {
+  for (size_t length : {0x0178, 0x9c78, 0xda78, 0x088b1f}) {
+    std::string file;
+    AppendTfRecord(std::string(length, '\0'), file);
+    Write("a", file);
+    const Dataset lengths = Dataset::TfRecord("a", [](absl::string_view record) { return Nest(static_cast<int64_t>(record.size())); });
+    EXPECT_EQ(*Read(lengths).at(0).tensor()->scalar<int64_t>(), static_cast<int64_t>(length));
+  }
+}
+
+TEST_F(FileDatasetsTest, ABadTfRecordIsAnErrorWithItsNumberAndPlaceAndTheNextCanBeSought) {
+  std::string file = TfRecords(1, 3);
+  const size_t second = file.size() / 3;
+  file[second + 20] ^= 1;
+  Write("a", file);
+  const Dataset records = Dataset::TfRecord("a", ParseXAndY);
+  EXPECT_THAT(Shown(records),
+              ElementsAre("0.5 1 -> 1", absl::StrCat("a: record 2: offset ", second, ": the checksum of a record does not fit: it is damaged")));
+  EXPECT_THAT(Shown(records.Skip(2)), ElementsAre("0.5 3 -> 3"));
+}
+
+TEST_F(FileDatasetsTest, AnErrorOfParsingSaysOfWhichRecord) {
+  Write("a", TfRecords(1, 2));
+  const Dataset records = Dataset::TfRecord("a", [](absl::string_view record) { return ParseExample(record, {{"z", DType::kInt64}}); });
+  EXPECT_EQ(FirstError(records.Skip(1)).message(), absl::StrCat("a: record 2: offset ", TfRecords(1, 1).size(), ": feature \"z\" is missing"));
+  EXPECT_EQ(FirstError(records).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ParseExampleTest, TakesTheFeaturesAskedForInTheirShapes) {
+  const std::string record =
+      WriteExample({{"ints", std::vector<int64_t>{1, 2, 3, 4}}, {"texts", std::vector<absl::string_view>{"a", "b"}}, {"none", std::monostate()}});
+  const Nest example = *ParseExample(record, {{"ints", DType::kInt64, {-1, 2}}, {"texts", DType::kString, {-1}}, {"none", DType::kFloat32, {-1}}});
+  EXPECT_EQ(example.ToString(), "{\"ints\": int64 [2, 2], \"none\": float32 [0], \"texts\": [\"a\", \"b\"]}");
+  EXPECT_EQ(*(*ParseExample(WriteExample({{"t", std::vector<absl::string_view>{"one"}}}), {{"t", DType::kString}}))["t"].text(), "one");
+}
+
+TEST(ParseExampleTest, RefusesWhatIsNotAsAskedForAndNamesTheFeature) {
+  const std::string record = WriteExample({{"i", std::vector<int64_t>{1, 2, 3}}, {"t", std::vector<absl::string_view>{"a"}}});
+  const std::vector<std::pair<ExampleFeature, std::string>> cases = {
+      {{"x", DType::kInt64}, "feature \"x\" is missing"},
+      {{"i", DType::kFloat32, {3}}, "feature \"i\" holds int64s, wanted float32"},
+      {{"t", DType::kInt64}, "feature \"t\" holds bytes, wanted int64"},
+      {{"i", DType::kInt64}, "feature \"i\" has 3 values, wanted []"},
+      {{"i", DType::kInt64, {-1, 2}}, "feature \"i\" has 3 values, wanted [-1, 2]"},
+      {{"i", DType::kInt64, {3, -1}}, "feature \"i\" wanted as [3, -1]: only the first dimension may vary"},
+      {{"i", DType::kInt32, {3}}, "feature \"i\" wanted as int32: an Example holds int64, float32 and string"},
+      {{"t", DType::kString, {1, 1}}, "feature \"t\" wanted as texts of shape [1, 1]"},
+  };
+  for (const auto& [feature, message] : cases) {
+    const absl::Status status = ParseExample(record, {feature}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+  EXPECT_EQ(ParseExample("\xff", {}).status().code(), absl::StatusCode::kDataLoss);
 }
 
 // ---- IDX

@@ -74,8 +74,9 @@ absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::st
   return std::vector<std::string>{std::string(pattern)};
 }
 
-absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name) {
+absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name, const IsPlain& is_plain) {
   ASSIGN_OR_RETURN(std::string bytes, files.ReadFile(name));
+  if (is_plain != nullptr && is_plain(bytes)) return bytes;
   absl::StatusOr<std::string> content = Inflate(std::move(bytes), kMaxBytes);
   if (!content.ok()) return WithContext(content.status(), name);
   return content;

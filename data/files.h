@@ -2,6 +2,7 @@
 #ifndef DIVVY_DATA_FILES_H_
 #define DIVVY_DATA_FILES_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,10 @@ FileSystem& FilesOf(const DataEnvironment& environment);
 // NotFound: no file matches. InvalidArgument: an empty pattern, name@0, a wildcard in a directory's name. Blocks.
 absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::string_view pattern);
 
-// The content of a file, decompressed. Blocks. Errors begin with the name: the file system's, and those of Inflate (formats/inflate.h);
-// ResourceExhausted past 16 GiB.
-absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name);
+// The content of a file, decompressed unless `is_plain` says of its bytes that they are no compressed ones. Blocks. Errors begin with the name: the file
+// system's, and those of Inflate (formats/inflate.h); ResourceExhausted past 16 GiB.
+using IsPlain = std::function<bool(absl::string_view bytes)>;
+absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name, const IsPlain& is_plain = nullptr);
 
 }  // namespace divvy::data_internal
 

@@ -7,7 +7,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "data/recipes.h"
+#include "data/transform.h"
 
 namespace divvy::data_internal {
 namespace {
@@ -145,7 +145,7 @@ class PrefetchIterator : public PositionedIterator {
   Executor& executor_;
 };
 
-class Prefetched : public DatasetRecipe {
+class Prefetched : public TellingRecipe {
  public:
   Prefetched(Recipe source, int64_t elements) : source_(std::move(source)), elements_(elements) {}
 
@@ -153,7 +153,11 @@ class Prefetched : public DatasetRecipe {
     if (environment.executor == nullptr || elements_ == 0) return source_->Iterate(environment);
     return std::make_unique<PrefetchIterator>(Source(source_, environment), elements_, *environment.executor);
   }
-  absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(const DataEnvironment& environment) const override { return source_->ElementSpec(environment); }
+  Specs ElementSpec(const DataEnvironment& environment) const override { return source_->ElementSpec(environment); }
+  std::optional<BatchCut> batch_cut() const override { return BatchCutOf(*source_); }
+  Recipe source() const override { return source_; }
+  Recipe Over(Recipe source) const override { return std::make_shared<Prefetched>(std::move(source), elements_); }
+  bool keeps_all() const override { return true; }
 
  private:
   const Recipe source_;

@@ -3,6 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "data/transform.h"
 
 namespace divvy::data_internal {
 
@@ -37,6 +38,11 @@ Element Source::At(int64_t position) {
     position_.reset();
   }
   return element;
+}
+
+std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe) {
+  const auto* telling = dynamic_cast<const TellingRecipe*>(&recipe);
+  return telling != nullptr ? telling->batch_cut() : std::nullopt;
 }
 
 std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c) {

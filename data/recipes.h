@@ -66,6 +66,11 @@ Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 // text_sources.cc
 Recipe LibsvmRecipe(std::string files);
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns);
+Recipe CriteoRecipe(std::string files);
+
+// tfrecord_source.cc
+using ParseRecord = std::function<absl::StatusOr<Nest>(absl::string_view record)>;
+Recipe TfRecordRecipe(std::string files, ParseRecord parse);
 
 // transforms.cc. `source` is the recipe of the dataset the method is called on.
 Recipe MapRecipe(Recipe source, std::function<absl::StatusOr<Nest>(const Nest&)> fn);
@@ -77,6 +82,10 @@ Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index);
 Recipe TakeRecipe(Recipe source, int64_t n);
 Recipe SkipRecipe(Recipe source, int64_t n);
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder);
+
+// rebatch.cc
+Recipe RebatchRecipe(Recipe source, std::vector<int64_t> sizes, bool drop_remainder);
+Recipe SplitEachRecipe(Recipe source, int64_t parts);
 
 // prefetch.cc
 Recipe PrefetchRecipe(Recipe source, int64_t elements);

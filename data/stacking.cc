@@ -45,15 +45,18 @@ absl::StatusOr<int64_t> LeafRows(const std::string& path, const Nest& leaf) {
   return tensor.shape().dim(0);
 }
 
-absl::StatusOr<Nest> SparseRow(const SparseIds& ids, int64_t row) {
+// Rows [begin, end) of SparseIds.
+absl::StatusOr<Nest> SparseRows(const SparseIds& ids, int64_t begin, int64_t end) {
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> splits, ids.row_splits.values<int64_t>());
-  SparseIds one;
-  one.row_splits = Tensor::Vector<int64_t>({0, splits[row + 1] - splits[row]});
-  ASSIGN_OR_RETURN(one.ids, ids.ids.Rows(splits[row], splits[row + 1]));
+  std::vector<int64_t> rebased;
+  for (int64_t row = begin; row <= end; ++row) rebased.push_back(splits[row] - splits[begin]);
+  SparseIds rows;
+  rows.row_splits = Tensor::Vector<int64_t>(rebased);
+  ASSIGN_OR_RETURN(rows.ids, ids.ids.Rows(splits[begin], splits[end]));
   if (ids.weights) {
-    ASSIGN_OR_RETURN(one.weights, ids.weights->Rows(splits[row], splits[row + 1]));
+    ASSIGN_OR_RETURN(rows.weights, ids.weights->Rows(splits[begin], splits[end]));
   }
-  return Nest(std::move(one));
+  return Nest(std::move(rows));
 }
 
 absl::StatusOr<Nest> TensorRow(const Tensor& tensor, int64_t row) {
@@ -62,15 +65,47 @@ absl::StatusOr<Nest> TensorRow(const Tensor& tensor, int64_t row) {
   return Nest(std::move(element));
 }
 
+// `rows` with what `of_sparse(SparseIds)` and `of_tensor(Tensor)` make of its leaves.
+template <typename OfSparse, typename OfTensor>
+absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse, const OfTensor& of_tensor) {
+  if (IsSparseIds(rows)) {
+    ASSIGN_OR_RETURN(const SparseIds ids, rows.sparse_ids());
+    return of_sparse(ids);
+  }
+  if (rows.dict() != nullptr) {
+    Nest::Dict dict;
+    for (const auto& [key, child] : *rows.dict()) {
+      ASSIGN_OR_RETURN(Nest child_rows, MapRows(child, of_sparse, of_tensor));
+      dict.emplace_hint(dict.end(), key, std::move(child_rows));
+    }
+    return Nest(std::move(dict));
+  }
+  if (rows.list() != nullptr) {
+    Nest::List list;
+    for (const Nest& child : *rows.list()) {
+      ASSIGN_OR_RETURN(Nest child_rows, MapRows(child, of_sparse, of_tensor));
+      list.push_back(std::move(child_rows));
+    }
+    return Nest(std::move(list));
+  }
+  ASSIGN_OR_RETURN(const Tensor tensor, rows.tensor());
+  return of_tensor(tensor);
+}
+
 // ---- stacking
+
+// What is put one behind another: single rows along a new axis 0, or batches along the one they have.
+enum class Joining { kRows, kBatches };
 
 absl::Status Differ(const std::string& path, size_t index, const std::string& is, const std::string& first) {
   return absl::InvalidArgumentError(
       absl::StrCat("the elements of a batch must be alike, but ", Leaf(path), " is ", is, " in its element ", index, " and ", first, " in its first"));
 }
 
-absl::Status CheckSame(const std::string& path, size_t index, const Tensor& tensor, const Tensor& first) {
-  if (tensor.dtype() == first.dtype() && tensor.shape() == first.shape()) return absl::OkStatus();
+absl::Status CheckSame(Joining joining, const std::string& path, size_t index, const Tensor& tensor, const Tensor& first) {
+  const bool but_rows = joining == Joining::kBatches && tensor.shape().rank() > 0 && first.shape().rank() > 0;
+  const Shape shape = but_rows ? tensor.shape().WithRows(first.shape().dim(0)) : tensor.shape();
+  if (tensor.dtype() == first.dtype() && shape == first.shape()) return absl::OkStatus();
   return Differ(path, index, tensor.ToString(), first.ToString());
 }
 
@@ -90,7 +125,19 @@ absl::StatusOr<Tensor> Concatenate(absl::Span<const Tensor> parts, DType dtype, 
   return result;
 }
 
-absl::StatusOr<Nest> StackTensors(const std::string& path, absl::Span<const Nest> elements) {
+Shape JoinedShape(Joining joining, absl::Span<const Tensor> parts) {
+  const Shape& first = parts[0].shape();
+  if (joining == Joining::kBatches && first.rank() > 0) {
+    int64_t rows = 0;
+    for (const Tensor& part : parts) rows += part.shape().dim(0);
+    return first.WithRows(rows);
+  }
+  std::vector<int64_t> dims = {static_cast<int64_t>(parts.size())};
+  dims.insert(dims.end(), first.dims().begin(), first.dims().end());
+  return Shape(absl::MakeConstSpan(dims));
+}
+
+absl::StatusOr<Nest> StackTensors(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
   std::vector<Tensor> tensors;
   tensors.reserve(elements.size());
   for (size_t i = 0; i < elements.size(); ++i) {
@@ -98,34 +145,34 @@ absl::StatusOr<Nest> StackTensors(const std::string& path, absl::Span<const Nest
     ASSIGN_OR_RETURN(Tensor tensor, elements[i].tensor());
     tensors.push_back(std::move(tensor));
     RETURN_IF_ERROR(CheckOnCpu(path, tensors[i]));
-    RETURN_IF_ERROR(CheckSame(path, i, tensors[i], tensors[0]));
+    RETURN_IF_ERROR(CheckSame(joining, path, i, tensors[i], tensors[0]));
   }
-  std::vector<int64_t> dims = {static_cast<int64_t>(elements.size())};
-  dims.insert(dims.end(), tensors[0].shape().dims().begin(), tensors[0].shape().dims().end());
-  ASSIGN_OR_RETURN(Tensor stacked, Concatenate(tensors, tensors[0].dtype(), Shape(absl::MakeConstSpan(dims))));
+  ASSIGN_OR_RETURN(Tensor stacked, Concatenate(tensors, tensors[0].dtype(), JoinedShape(joining, tensors)));
   return Nest(std::move(stacked));
 }
 
-// One row of a batch to be.
-absl::StatusOr<SparseIds> SingleRow(const std::string& path, size_t index, const Nest& element, const Nest& first) {
+// One part of a batch to be.
+absl::StatusOr<SparseIds> SparsePart(Joining joining, const std::string& path, size_t index, const Nest& element, const Nest& first) {
   if (!IsSparseIds(element) || element.size() != first.size()) return Differ(path, index, element.ToString(), first.ToString());
   ASSIGN_OR_RETURN(SparseIds ids, element.sparse_ids());
   RETURN_IF_ERROR(CheckOnCpu(path, ids.ids));
   RETURN_IF_ERROR(Validate(ids));
   const int64_t rows = ids.row_splits.shape().dim(0) - 1;
-  if (rows == 1) return ids;
+  if (rows == 1 || joining == Joining::kBatches) return ids;
   return absl::InvalidArgumentError(
       absl::StrCat(Leaf(path), " has ", rows, " rows of sparse ids in element ", index, " of a batch: batches are made of single rows"));
 }
 
-absl::StatusOr<Nest> StackSparse(const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackSparse(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
   std::vector<Tensor> ids, weights;
   std::vector<int64_t> splits = {0};
   for (size_t i = 0; i < elements.size(); ++i) {
-    ASSIGN_OR_RETURN(SparseIds row, SingleRow(path, i, elements[i], elements[0]));
-    splits.push_back(splits.back() + row.ids.shape().dim(0));
-    ids.push_back(std::move(row.ids));
-    if (row.weights) weights.push_back(*std::move(row.weights));
+    ASSIGN_OR_RETURN(SparseIds part, SparsePart(joining, path, i, elements[i], elements[0]));
+    ASSIGN_OR_RETURN(const absl::Span<const int64_t> ends, part.row_splits.values<int64_t>());
+    const int64_t before = splits.back();
+    for (const int64_t end : ends.subspan(1)) splits.push_back(before + end);
+    ids.push_back(std::move(part.ids));
+    if (part.weights) weights.push_back(*std::move(part.weights));
   }
   SparseIds batch;
   batch.row_splits = Tensor::Vector<int64_t>(splits);
@@ -136,18 +183,18 @@ absl::StatusOr<Nest> StackSparse(const std::string& path, absl::Span<const Nest>
   return Nest(std::move(batch));
 }
 
-absl::StatusOr<Nest> Stack(const std::string& path, absl::Span<const Nest> elements);
+absl::StatusOr<Nest> Stack(Joining joining, const std::string& path, absl::Span<const Nest> elements);
 
 // Stacks what `child_of` finds in each element.
 template <typename ChildOf>
-absl::StatusOr<Nest> StackChildren(const std::string& path, absl::Span<const Nest> elements, const ChildOf& child_of) {
+absl::StatusOr<Nest> StackChildren(Joining joining, const std::string& path, absl::Span<const Nest> elements, const ChildOf& child_of) {
   std::vector<Nest> children;
   children.reserve(elements.size());
   for (const Nest& element : elements) children.push_back(child_of(element));
-  return Stack(path, children);
+  return Stack(joining, path, children);
 }
 
-absl::StatusOr<Nest> StackDicts(const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackDicts(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
   const auto same_keys = [&first = *elements[0].dict()](const Nest& element) {
     const Nest::Dict* dict = element.dict();
     return dict != nullptr &&
@@ -159,32 +206,32 @@ absl::StatusOr<Nest> StackDicts(const std::string& path, absl::Span<const Nest> 
   Nest::Dict stacked;
   for (const auto& entry : *elements[0].dict()) {
     const std::string& key = entry.first;
-    ASSIGN_OR_RETURN(Nest child, StackChildren(Join(path, key), elements, [&key](const Nest& element) { return element.dict()->find(key)->second; }));
+    ASSIGN_OR_RETURN(Nest child, StackChildren(joining, Join(path, key), elements, [&key](const Nest& element) { return element.dict()->find(key)->second; }));
     stacked.emplace(key, std::move(child));
   }
   return Nest(std::move(stacked));
 }
 
-absl::StatusOr<Nest> StackLists(const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackLists(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
   for (size_t i = 0; i < elements.size(); ++i) {
     if (elements[i].list() == nullptr || elements[i].size() != elements[0].size()) return Differ(path, i, elements[i].ToString(), elements[0].ToString());
   }
   Nest::List stacked;
   for (size_t at = 0; at < elements[0].size(); ++at) {
-    ASSIGN_OR_RETURN(Nest child, StackChildren(Join(path, absl::StrCat(at)), elements, [at](const Nest& element) { return (*element.list())[at]; }));
+    ASSIGN_OR_RETURN(Nest child, StackChildren(joining, Join(path, absl::StrCat(at)), elements, [at](const Nest& element) { return (*element.list())[at]; }));
     stacked.push_back(std::move(child));
   }
   return Nest(std::move(stacked));
 }
 
-absl::StatusOr<Nest> Stack(const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> Stack(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
   for (const Nest& element : elements) RETURN_IF_ERROR(element.status());
   const Nest& first = elements[0];
-  if (IsSparseIds(first)) return StackSparse(path, elements);
+  if (IsSparseIds(first)) return StackSparse(joining, path, elements);
   switch (first.kind()) {
-    case Nest::Kind::kTensor: return StackTensors(path, elements);
-    case Nest::Kind::kDict: return StackDicts(path, elements);
-    case Nest::Kind::kList: return StackLists(path, elements);
+    case Nest::Kind::kTensor: return StackTensors(joining, path, elements);
+    case Nest::Kind::kDict: return StackDicts(joining, path, elements);
+    case Nest::Kind::kList: return StackLists(joining, path, elements);
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(Leaf(path), " cannot be batched: it is ", first.ToString(), ", and only tensors and sparse ids can; Map it to one"));
@@ -217,31 +264,22 @@ absl::StatusOr<int64_t> NumRows(const Nest& rows) {
 }
 
 absl::StatusOr<Nest> RowOf(const Nest& rows, int64_t row) {
-  if (IsSparseIds(rows)) {
-    ASSIGN_OR_RETURN(const SparseIds ids, rows.sparse_ids());
-    return SparseRow(ids, row);
-  }
-  if (rows.dict() != nullptr) {
-    Nest::Dict dict;
-    for (const auto& [key, child] : *rows.dict()) {
-      ASSIGN_OR_RETURN(Nest child_row, RowOf(child, row));
-      dict.emplace_hint(dict.end(), key, std::move(child_row));
-    }
-    return Nest(std::move(dict));
-  }
-  if (rows.list() != nullptr) {
-    Nest::List list;
-    for (const Nest& child : *rows.list()) {
-      ASSIGN_OR_RETURN(Nest child_row, RowOf(child, row));
-      list.push_back(std::move(child_row));
-    }
-    return Nest(std::move(list));
-  }
-  ASSIGN_OR_RETURN(const Tensor tensor, rows.tensor());
-  return TensorRow(tensor, row);
+  return MapRows(
+      rows, [row](const SparseIds& ids) { return SparseRows(ids, row, row + 1); }, [row](const Tensor& tensor) { return TensorRow(tensor, row); });
 }
 
-absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements) { return Stack("", elements); }
+absl::StatusOr<Nest> RowsOf(const Nest& rows, int64_t begin, int64_t end) {
+  return MapRows(
+      rows, [=](const SparseIds& ids) { return SparseRows(ids, begin, end); },
+      [=](const Tensor& tensor) -> absl::StatusOr<Nest> {
+        ASSIGN_OR_RETURN(Tensor some, tensor.Rows(begin, end));
+        return Nest(std::move(some));
+      });
+}
+
+absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements) { return Stack(Joining::kRows, "", elements); }
+
+absl::StatusOr<Nest> JoinBatches(absl::Span<const Nest> batches) { return Stack(Joining::kBatches, "", batches); }
 
 absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element) {
   std::map<std::string, TensorSpec> specs;

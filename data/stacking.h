@@ -24,10 +24,16 @@ absl::StatusOr<int64_t> NumRows(const Nest& rows);
 // REQUIRES: NumRows(rows) is OK and more than `row`.
 absl::StatusOr<Nest> RowOf(const Nest& rows, int64_t row);
 
-// The inverse: one value whose row i is elements[i]. Copies. REQUIRES: at least one element.
+// Rows [begin, end) of every leaf, which share its buffer. REQUIRES: NumRows(rows) is OK, and 0 <= begin <= end <= that.
+absl::StatusOr<Nest> RowsOf(const Nest& rows, int64_t begin, int64_t end);
+
+// The inverse of RowOf: one value whose row i is elements[i]. Copies. REQUIRES: at least one element.
 // InvalidArgument, with the path: elements that differ in structure, dtype or shape, leaves that cannot be stacked (texts, indexed slices,
 // tensors on a GPU), SparseIds of other than one row, or of which only some have weights.
 absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements);
+
+// The inverse of RowsOf: the rows of all batches, one behind another. Copies. Errors as of StackRows, but for the number of rows, which may differ.
+absl::StatusOr<Nest> JoinBatches(absl::Span<const Nest> batches);
 
 // Types and shapes of the leaves of one element, by path. SparseIds vary: their ids and weights have the shape [-1].
 absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element);

@@ -1,4 +1,4 @@
-// Datasets read from lines of text: one reader of records for each format, and one iterator that finds its way in the files.
+// Datasets read from text: a reader of records for each format.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -8,148 +8,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "data/files.h"
-#include "data/recipes.h"
+#include "data/record_files.h"
 #include "formats/csv.h"
 #include "formats/libsvm.h"
 #include "formats/text.h"
 
 namespace divvy::data_internal {
 namespace {
-
-// A text format. A reader belongs to one iterator.
-class RecordReader {
- public:
-  virtual ~RecordReader() = default;
-  // Looks at a new file; moves `at` from its start to its first record.
-  virtual absl::Status Begin(absl::string_view text, TextPosition& at) { return absl::OkStatus(); }
-  // Passes over the next record, good or bad. False: none is left.
-  virtual bool Skip(absl::string_view text, TextPosition& at) = 0;
-  // Reads the next record. nullopt: none is left. After an error, which has the line, `at` is behind the bad record.
-  virtual Element Read(absl::string_view text, TextPosition& at) = 0;
-};
-
-// ---- the iterator
-
-// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those behind it can be reached again.
-class TextIterator : public PositionedIterator {
- public:
-  TextIterator(std::string pattern, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
-      : files_(FilesOf(environment)), pattern_(std::move(pattern)), reader_(std::move(reader)) {}
-
- private:
-  static constexpr int64_t kMarkDistance = 256;
-  struct Mark {
-    size_t file;
-    TextPosition at;
-  };
-
-  Element At(int64_t position) override {
-    if (size_ && position >= *size_) return std::nullopt;
-    RETURN_IF_ERROR(Open());
-    RETURN_IF_ERROR(JumpTowards(position));
-    while (next_ < position) {
-      ASSIGN_OR_RETURN(const bool skipped, SkipOne());
-      if (!skipped) return std::nullopt;
-    }
-    return ReadOne();
-  }
-
-  std::optional<int64_t> KnownSize() override { return size_; }
-
-  absl::Status Open() {
-    if (!names_.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandFiles(files_, pattern_));
-    RETURN_IF_ERROR(OpenFile(names, 0));
-    names_ = std::move(names);
-    return absl::OkStatus();
-  }
-
-  absl::Status OpenFile(const std::vector<std::string>& names, size_t file) {
-    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, names[file]));
-    TextPosition at = StartOfText(text);
-    const absl::Status begun = reader_->Begin(text, at);
-    if (!begun.ok()) return WithContext(begun, names[file]);
-    text_ = std::move(text);
-    file_ = file;
-    at_ = at;
-    return absl::OkStatus();
-  }
-
-  // Goes to the last mark before `position`, if that is nearer than where we are.
-  absl::Status JumpTowards(int64_t position) {
-    if (marks_.empty()) return absl::OkStatus();
-    const int64_t mark = std::min(position / kMarkDistance, static_cast<int64_t>(marks_.size()) - 1);
-    if (next_ <= position && mark * kMarkDistance <= next_) return absl::OkStatus();
-    const Mark& to = marks_[static_cast<size_t>(mark)];
-    if (to.file != file_) RETURN_IF_ERROR(OpenFile(names_, to.file));
-    at_ = to.at;
-    next_ = mark * kMarkDistance;
-    return absl::OkStatus();
-  }
-
-  // What is left of this file has no record. False: nor is there another file.
-  absl::StatusOr<bool> NextFile() {
-    if (file_ + 1 == names_.size()) {
-      size_ = next_;
-      return false;
-    }
-    RETURN_IF_ERROR(OpenFile(names_, file_ + 1));
-    return true;
-  }
-
-  void LeaveMark() {
-    if (next_ == static_cast<int64_t>(marks_.size()) * kMarkDistance) marks_.push_back({file_, at_});
-  }
-
-  absl::StatusOr<bool> SkipOne() {
-    LeaveMark();
-    while (!reader_->Skip(text_, at_)) {
-      ASSIGN_OR_RETURN(const bool more, NextFile());
-      if (!more) return false;
-    }
-    ++next_;
-    return true;
-  }
-
-  Element ReadOne() {
-    LeaveMark();
-    while (true) {
-      Element element = reader_->Read(text_, at_);
-      if (!element.ok() || element->has_value()) ++next_;
-      if (!element.ok()) return WithContext(element.status(), names_[file_]);
-      if (element->has_value()) return element;
-      ASSIGN_OR_RETURN(const bool more, NextFile());
-      if (!more) return std::nullopt;
-    }
-  }
-
-  FileSystem& files_;
-  const std::string pattern_;
-  const std::unique_ptr<RecordReader> reader_;
-  std::vector<std::string> names_;  // empty before the first file has been opened
-  std::string text_;                // of names_[file_]
-  size_t file_ = 0;
-  TextPosition at_;  // in text_: of record next_, or of what lies between it and the one before
-  int64_t next_ = 0;
-  std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
-  std::optional<int64_t> size_;
-};
-
-class TextRecipe : public DatasetRecipe {
- public:
-  using MakeReader = std::function<std::unique_ptr<RecordReader>()>;
-  TextRecipe(std::string files, MakeReader make_reader) : files_(std::move(files)), make_reader_(std::move(make_reader)) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
-    return std::make_unique<TextIterator>(files_, make_reader_(), environment);
-  }
-
- private:
-  const std::string files_;
-  const MakeReader make_reader_;
-};
 
 // ---- libsvm
 
@@ -244,6 +112,7 @@ class CsvReader : public RecordReader {
 
   // The first record is a header if it has all names.
   absl::Status Begin(absl::string_view text, TextPosition& at) override {
+    at = StartOfText(text);
     TextPosition behind = at;
     first_line_ = -1;
     PlaceByPosition();
@@ -327,14 +196,65 @@ class CsvReader : public RecordReader {
   CsvRecord record_;
 };
 
+// ---- Criteo's logs
+
+class CriteoReader : public RecordReader {
+ public:
+  bool Skip(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    while (TakeLine(text, at, &line)) {
+      if (!line.empty()) return true;
+    }
+    return false;
+  }
+
+  Element Read(absl::string_view text, TextPosition& at) override {
+    absl::string_view line;
+    while (true) {
+      const int64_t number = at.line;
+      if (!TakeLine(text, at, &line)) return std::nullopt;
+      if (line.empty()) continue;
+      absl::StatusOr<Nest> element = ToNest(line);
+      if (element.ok()) return *std::move(element);
+      return WithContext(element.status(), absl::StrCat("line ", number));
+    }
+  }
+
+ private:
+  static constexpr size_t kCounts = 13;
+  static constexpr size_t kCategories = 26;
+
+  static absl::StatusOr<Nest> ToNest(absl::string_view line) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, '\t');
+    if (fields.size() != 1 + kCounts + kCategories) {
+      return absl::DataLossError(
+          absl::StrCat("has ", fields.size(), " fields parted by tabs, wanted a label, ", kCounts, " counts and ", kCategories, " categories"));
+    }
+    ASSIGN_OR_RETURN(const float label, ParseFloat(fields[0]));
+    std::vector<float> dense;
+    for (size_t i = 1; i <= kCounts; ++i) {
+      ASSIGN_OR_RETURN(const float count, ParseFloat(fields[i].empty() ? "0" : fields[i]));
+      dense.push_back(count);
+    }
+    std::vector<int64_t> sparse;
+    for (size_t i = 1 + kCounts; i < fields.size(); ++i) sparse.push_back(static_cast<int64_t>(HashText(fields[i]) >> 1));
+    return Nest{
+        {"label", Nest(Tensor::Scalar<float>(label))}, {"dense", Nest(Tensor::Vector<float>(dense))}, {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
+  }
+};
+
 }  // namespace
 
 Recipe LibsvmRecipe(std::string files) {
-  return std::make_shared<TextRecipe>(std::move(files), [] { return std::make_unique<LibsvmReader>(); });
+  return RecordFilesRecipe(std::move(files), [] { return std::make_unique<LibsvmReader>(); });
 }
 
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns) {
-  return std::make_shared<TextRecipe>(std::move(files), [columns = std::move(columns)] { return std::make_unique<CsvReader>(columns); });
+  return RecordFilesRecipe(std::move(files), [columns = std::move(columns)] { return std::make_unique<CsvReader>(columns); });
+}
+
+Recipe CriteoRecipe(std::string files) {
+  return RecordFilesRecipe(std::move(files), [] { return std::make_unique<CriteoReader>(); });
 }
 
 }  // namespace divvy::data_internal

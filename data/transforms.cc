@@ -1,11 +1,7 @@
 // Datasets made from datasets. Each iterator is a function from positions to elements of its source: see PositionedIterator.
 #include <algorithm>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,33 +9,18 @@
 #include "base/status_macros.h"
 #include "data/recipes.h"
 #include "data/stacking.h"
+#include "data/transform.h"
 
 namespace divvy::data_internal {
 namespace {
 
-using Specs = absl::StatusOr<std::map<std::string, TensorSpec>>;
-
-// A recipe that makes an IteratorT(source, environment, arguments...).
-template <typename IteratorT, typename... Args>
-class Transform : public DatasetRecipe {
- public:
-  Transform(Recipe source, Args... args) : source_(std::move(source)), args_(std::move(args)...) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
-    return std::apply([&](const Args&... args) { return std::make_unique<IteratorT>(Source(source_, environment), args...); }, args_);
-  }
-
- protected:
-  const Recipe source_;
-  const std::tuple<Args...> args_;
-};
-
-// A transform that leaves the elements as they are: their spec is the source's.
-template <typename IteratorT, typename... Args>
-class Selection : public Transform<IteratorT, Args...> {
- public:
-  using Transform<IteratorT, Args...>::Transform;
-  Specs ElementSpec(const DataEnvironment& environment) const override { return this->source_->ElementSpec(environment); }
-};
+// Rules of a transform that leaves the elements as they are.
+TransformRules Same(ElementOrder elements, bool keeps_all) {
+  TransformRules rules;
+  rules.elements = elements;
+  rules.keeps_all = keeps_all;
+  return rules;
+}
 
 // ---- Map
 
@@ -116,7 +97,9 @@ class ChoiceIterator : public PositionedIterator {
   const Choice choice_;
 };
 
-Recipe ChoiceRecipe(Recipe source, Choice choice) { return std::make_shared<Selection<ChoiceIterator, Choice>>(std::move(source), std::move(choice)); }
+Recipe ChoiceRecipe(Recipe source, Choice choice) {
+  return MakeTransform<ChoiceIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(choice));
+}
 
 // How many of [0, size) are index, index + num_shards, ...
 int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) { return size <= index ? 0 : (size - index - 1) / num_shards + 1; }
@@ -237,27 +220,36 @@ class BatchIterator : public PositionedIterator {
   const bool drop_remainder_;
 };
 
-class Batching : public Transform<BatchIterator, int64_t, bool> {
- public:
-  using Transform::Transform;
-  Specs ElementSpec(const DataEnvironment& environment) const override {
-    ASSIGN_OR_RETURN(const auto specs, source_->ElementSpec(environment));
-    const auto [size, drop_remainder] = args_;
-    return BatchSpec(specs, drop_remainder ? size : -1);
-  }
-};
+TransformRules Batching(int64_t size, bool drop_remainder) {
+  TransformRules rules;
+  rules.keeps_all = true;
+  rules.spec = [=](const Specs& rows) -> Specs {
+    RETURN_IF_ERROR(rows.status());
+    return BatchSpec(*rows, drop_remainder ? size : -1);
+  };
+  rules.cut = BatchCut{size, drop_remainder ? ShortBatches::kNone : ShortBatches::kLastOnly};
+  return rules;
+}
 
 }  // namespace
 
-Recipe MapRecipe(Recipe source, MapFn fn) { return std::make_shared<Transform<MapIterator, MapFn>>(std::move(source), std::move(fn)); }
-
-Recipe FilterRecipe(Recipe source, FilterFn keep) { return std::make_shared<Selection<FilterIterator, FilterFn>>(std::move(source), std::move(keep)); }
-
-Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed) {
-  return std::make_shared<Selection<ShuffleIterator, int64_t, uint64_t>>(std::move(source), window, seed);
+Recipe MapRecipe(Recipe source, MapFn fn) {
+  TransformRules rules;
+  rules.keeps_all = true;
+  return MakeTransform<MapIterator>(std::move(source), rules, std::move(fn));
 }
 
-Recipe RepeatRecipe(Recipe source, int64_t times) { return std::make_shared<Selection<RepeatIterator, int64_t>>(std::move(source), times); }
+Recipe FilterRecipe(Recipe source, FilterFn keep) {
+  return MakeTransform<FilterIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
+}
+
+Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed) {
+  return MakeTransform<ShuffleIterator>(std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), window, seed);
+}
+
+Recipe RepeatRecipe(Recipe source, int64_t times) {
+  return MakeTransform<RepeatIterator>(std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), times);
+}
 
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
   return ChoiceRecipe(std::move(source), {[=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
@@ -284,6 +276,8 @@ Recipe SkipRecipe(Recipe source, int64_t n) {
                                           [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); }});
 }
 
-Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder) { return std::make_shared<Batching>(std::move(source), size, drop_remainder); }
+Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder) {
+  return MakeTransform<BatchIterator>(std::move(source), Batching(size, drop_remainder), size, drop_remainder);
+}
 
 }  // namespace divvy::data_internal

@@ -11,12 +11,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "formats/csv.h"
+#include "formats/example.h"
 #include "formats/idx.h"
 #include "formats/inflate.h"
 #include "formats/libsvm.h"
 #include "formats/text.h"
+#include "formats/tfrecord.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -264,6 +267,107 @@ TEST(InflateTest, ABombIsRefusedAtTheLimitAndTheLimitItselfIsAllowed) {
   EXPECT_EQ(Inflate(Gzip(""), 0)->size(), 0u);
 }
 
+// ---- TFRecord
+
+std::string TfRecords(std::initializer_list<absl::string_view> records) {
+  std::string file;
+  for (absl::string_view record : records) AppendTfRecord(record, file);
+  return file;
+}
+
+// All records, and the message of each error, of which at most a few are taken.
+std::vector<std::string> AllTfRecords(absl::string_view file) {
+  std::vector<std::string> records;
+  for (size_t offset = 0; records.size() < 10;) {
+    const auto record = ReadTfRecord(file, offset);
+    if (record.ok() && !record->has_value()) break;
+    records.emplace_back(record.ok() ? **record : record.status().message());
+  }
+  return records;
+}
+
+TEST(TfRecordTest, RecordsAreFramedByLengthAndMaskedChecksums) {
+  EXPECT_EQ(TfRecords({"x"}), Bytes({1, 0, 0, 0, 0, 0, 0, 0, 1, 0x75, 0xde, 0x41, 'x', 0x50, 0x3d, 0xaa, 0x61}));
+  EXPECT_THAT(AllTfRecords(TfRecords({"one", "", "three"})), ElementsAre("one", "", "three"));
+  EXPECT_THAT(AllTfRecords(""), IsEmpty());
+}
+
+TEST(TfRecordTest, ADamagedRecordIsAnErrorAndTheNextIsStillFound) {
+  std::string file = TfRecords({"one", "two", "three"});
+  file[12 + 3 + 4 + 12] ^= 1;  // the first byte of "two"
+  EXPECT_THAT(AllTfRecords(file), ElementsAre("one", "offset 19: the checksum of a record does not fit: it is damaged", "three"));
+}
+
+TEST(TfRecordTest, BehindADamagedLengthNothingIsFound) {
+  std::string file = TfRecords({"one", "two", "three"});
+  file[19] ^= 1;  // where "two" begins
+  EXPECT_THAT(AllTfRecords(file), ElementsAre("one", HasSubstr("offset 19: the checksum of a record's length does not fit")));
+  EXPECT_THAT(AllTfRecords("some text, which is no TFRecord file"), ElementsAre(HasSubstr("this is no TFRecord file")));
+}
+
+TEST(TfRecordTest, CutShortIsAnErrorWithTheOffset) {
+  const std::string whole = TfRecords({"one", "two"});
+  for (size_t size = 20; size < whole.size(); ++size) EXPECT_THAT(AllTfRecords(whole.substr(0, size)), ElementsAre("one", HasSubstr("offset 19: "))) << size;
+  EXPECT_THAT(AllTfRecords(whole.substr(0, 33)), ElementsAre("one", "offset 19: a record of 3 bytes, of which the file has 2"));
+}
+
+TEST(TfRecordTest, ALengthThatNoFileCanHaveIsRefused) {
+  std::string file(8, '\xff');
+  const uint32_t crc = MaskCrc32c(Crc32c(file));
+  for (int i = 0; i < 4; ++i) file.push_back(static_cast<char>(crc >> (8 * i)));
+  EXPECT_THAT(AllTfRecords(file + "abcdefgh"), ElementsAre(HasSubstr("a record of 18446744073709551615 bytes")));
+}
+
+// ---- tf.train.Example
+
+using Floats = std::vector<float>;
+using Ints = std::vector<int64_t>;
+using Texts = std::vector<absl::string_view>;
+
+TEST(ExampleTest, ReadsTheThreeListsPackedAndNot) {
+  const std::string packed = WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}, {"none", std::monostate()}});
+  const auto features = ReadExample(packed).value();
+  EXPECT_EQ(features.size(), 4u);
+  EXPECT_EQ(std::get<Floats>(features.at("f")), (Floats{1.5f, -2}));
+  EXPECT_EQ(std::get<Ints>(features.at("i")), (Ints{-1, 300}));
+  EXPECT_EQ(std::get<Texts>(features.at("s")), (Texts{"a", ""}));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(features.at("none")));
+  // {i: int64_list {value: 5 value: 300}} and {f: float_list {value: 1.5}}, a tag for each value.
+  const std::string ints = Bytes({10, 14, 10, 12, 10, 1, 'i', 18, 7, 26, 5, 8, 5, 8, 0xac, 2});
+  EXPECT_EQ(std::get<Ints>(ReadExample(ints)->at("i")), (Ints{5, 300}));
+  const std::string floats = Bytes({10, 14, 10, 12, 10, 1, 'f', 18, 7, 18, 5, 13, 0, 0, 0xc0, 0x3f});
+  EXPECT_EQ(std::get<Floats>(ReadExample(floats)->at("f")), (Floats{1.5f}));
+}
+
+TEST(ExampleTest, TheLastOfTwoWinsAndListsOfOneTypeAreJoined) {
+  const std::string one = WriteExample({{"x", Ints{1}}});
+  EXPECT_EQ(std::get<Ints>(ReadExample(one + WriteExample({{"x", Ints{2}}}))->at("x")), (Ints{2}));
+  // x: {int64_list {value: [1]} int64_list {value: [2]}}
+  const std::string twice = Bytes({10, 17, 10, 15, 10, 1, 'x', 18, 10, 26, 3, 10, 1, 1, 26, 3, 10, 1, 2});
+  EXPECT_EQ(std::get<Ints>(ReadExample(twice)->at("x")), (Ints{1, 2}));
+}
+
+TEST(ExampleTest, UnknownFieldsArePassedOver) {
+  const std::string example = WriteExample({{"x", Ints{1}}});
+  EXPECT_EQ(ReadExample(example + Bytes({16, 1, 25, 1, 2, 3, 4, 5, 6, 7, 8, 37, 1, 2, 3, 4, 82, 1, 'u'}))->size(), 1u);
+  EXPECT_TRUE(ReadExample("")->empty());
+}
+
+TEST(ExampleTest, WhatIsNotTheWireFormatIsAnErrorWithTheOffset) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {Bytes({10, 5, 1}), "offset 2: a field of 5 bytes, of which 1 are there"},
+      {Bytes({10}), "offset 1: a number is cut off"},
+      {Bytes({11, 1}), "offset 1: a field of wire type 3"},
+      {std::string(11, '\xff'), "offset 10: a number of more than 10 bytes"},
+      {Bytes({10, 15, 10, 13, 10, 1, 'f', 18, 8, 18, 6, 10, 3, 0, 0, 0, 8, 0}), "packed floats of 3 bytes"},
+  };
+  for (const auto& [bytes, message] : cases) {
+    const absl::Status status = ReadExample(bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+}
+
 // ---- any bytes at all
 
 // Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or dropped.
@@ -328,6 +432,27 @@ TEST(AnyBytesTest, InflateStaysBelowItsLimit) {
       ASSERT_TRUE(!got.ok() || got->size() <= 1000);
     });
   }
+}
+
+TEST(AnyBytesTest, TfRecordEndsAndEitherReadsOrRefuses) {
+  ForMutationsOf(TfRecords({"one", "", "three and some more"}), 15, [](const std::string& file) {
+    size_t offset = 0;
+    while (true) {
+      const size_t before = offset;
+      const auto record = ReadTfRecord(file, offset);
+      if (record.ok() && !record->has_value()) break;
+      ASSERT_GT(offset, before);
+      ASSERT_LE(offset, file.size());
+      ASSERT_TRUE(record.ok() || IsDataError(record.status()));
+    }
+  });
+}
+
+TEST(AnyBytesTest, ExampleEitherReadsOrRefuses) {
+  ForMutationsOf(WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}}), 16, [](const std::string& record) {
+    const auto features = ReadExample(record);
+    ASSERT_TRUE(features.ok() || IsDataError(features.status()));
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "tests/conformance/distribution_judge.h"
 #include "tests/conformance/golden.h"
 #include "tests/conformance/initializer_judge.h"
+#include "tests/conformance/input_judge.h"
 #include "tests/conformance/operation_judge.h"
 #include "tests/conformance/optimizer_judge.h"
 #include "tests/conformance/partitioner_judge.h"
@@ -18,11 +19,11 @@ const std::vector<Family>& Families() {
       {"losses_grads.json", JudgeOperation},
       {"embedding.json", JudgeLookup},
       {"reduce_gather.json", JudgeReduceGather},
-      {"rebatch.json", nullptr},
+      {"rebatch.json", JudgeRebatch},
       {"scatter.json", nullptr},
       {"sharded_index.json", JudgeShardedIndex},
       {"tf_config.json", JudgeTfConfig},
-      {"tfrecord/content.json", nullptr},
+      {"tfrecord/content.json", JudgeTfRecord},
       {"events/content.json", nullptr},
       {"bundle/content.json", nullptr},
   };

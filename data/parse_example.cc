@@ -1,0 +1,89 @@
+#include "data/parse_example.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "formats/example.h"
+
+namespace divvy {
+namespace {
+
+template <typename... What>
+absl::Status Refused(const ExampleFeature& feature, const What&... what) {
+  return absl::InvalidArgumentError(absl::StrCat("feature \"", feature.name, "\" ", what...));
+}
+
+absl::string_view KindOf(const ExampleValues& values) {
+  switch (values.index()) {
+    case 1: return "bytes";
+    case 2: return "floats";
+    case 3: return "int64s";
+    default: return "values of no type";
+  }
+}
+
+// The shape of `count` values.
+absl::StatusOr<Shape> ShapeFor(const ExampleFeature& feature, int64_t count) {
+  RETURN_IF_ERROR(feature.shape.status());
+  Shape shape = feature.shape;
+  if (shape.rank() > 0 && shape.dim(0) == -1) {
+    const int64_t in_row = shape.WithRows(1).num_elements();
+    shape = shape.WithRows(in_row > 0 ? count / in_row : 0);
+  }
+  if (shape.num_elements() < 0) return Refused(feature, "wanted as ", shape.ToString(), ": only the first dimension may vary");
+  if (shape.num_elements() == count) return shape;
+  return Refused(feature, "has ", count, " values, wanted ", feature.shape.ToString());
+}
+
+// The list, if it is of T's or of nothing.
+template <typename T>
+absl::StatusOr<std::vector<T>> ListOf(const ExampleFeature& feature, const ExampleValues& values) {
+  if (std::holds_alternative<std::monostate>(values)) return std::vector<T>();
+  if (const auto* list = std::get_if<std::vector<T>>(&values)) return *list;
+  return Refused(feature, "holds ", KindOf(values), ", wanted ", DTypeName(feature.dtype));
+}
+
+template <typename T>
+absl::StatusOr<Nest> ToTensor(const ExampleFeature& feature, const ExampleValues& values) {
+  ASSIGN_OR_RETURN(const std::vector<T> list, ListOf<T>(feature, values));
+  ASSIGN_OR_RETURN(const Shape shape, ShapeFor(feature, static_cast<int64_t>(list.size())));
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Copy<T>(shape, list));
+  return Nest(std::move(tensor));
+}
+
+absl::StatusOr<Nest> ToTexts(const ExampleFeature& feature, const ExampleValues& values) {
+  if (feature.shape.rank() > 1) return Refused(feature, "wanted as texts of shape ", feature.shape.ToString(), ": texts make a list at most");
+  ASSIGN_OR_RETURN(const std::vector<absl::string_view> list, ListOf<absl::string_view>(feature, values));
+  RETURN_IF_ERROR(ShapeFor(feature, static_cast<int64_t>(list.size())).status());
+  if (feature.shape.rank() == 0) return Nest(std::string(list[0]));
+  Nest::List texts;
+  for (absl::string_view text : list) texts.emplace_back(std::string(text));
+  return Nest(std::move(texts));
+}
+
+absl::StatusOr<Nest> Take(const ExampleFeature& feature, const ExampleValues& values) {
+  switch (feature.dtype) {
+    case DType::kInt64: return ToTensor<int64_t>(feature, values);
+    case DType::kFloat32: return ToTensor<float>(feature, values);
+    case DType::kString: return ToTexts(feature, values);
+    default: return Refused(feature, "wanted as ", DTypeName(feature.dtype), ": an Example holds int64, float32 and string; Map it to another");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Nest> ParseExample(absl::string_view record, absl::Span<const ExampleFeature> features) {
+  ASSIGN_OR_RETURN(const auto values, ReadExample(record));
+  Nest::Dict example;
+  for (const ExampleFeature& feature : features) {
+    const auto found = values.find(feature.name);
+    if (found == values.end()) return Refused(feature, "is missing");
+    ASSIGN_OR_RETURN(Nest value, Take(feature, found->second));
+    example[feature.name] = std::move(value);
+  }
+  return Nest(std::move(example));
+}
+
+}  // namespace divvy

@@ -1,0 +1,135 @@
+#include "data/record_files.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "data/files.h"
+
+namespace divvy::data_internal {
+namespace {
+
+// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those behind it can be reached again.
+class RecordFilesIterator : public PositionedIterator {
+ public:
+  RecordFilesIterator(std::string pattern, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
+      : files_(FilesOf(environment)), pattern_(std::move(pattern)), reader_(std::move(reader)) {}
+
+ private:
+  static constexpr int64_t kMarkDistance = 256;
+  struct Mark {
+    size_t file;
+    TextPosition at;
+  };
+
+  Element At(int64_t position) override {
+    if (size_ && position >= *size_) return std::nullopt;
+    RETURN_IF_ERROR(Open());
+    RETURN_IF_ERROR(JumpTowards(position));
+    while (next_ < position) {
+      ASSIGN_OR_RETURN(const bool skipped, SkipOne());
+      if (!skipped) return std::nullopt;
+    }
+    return ReadOne();
+  }
+
+  std::optional<int64_t> KnownSize() override { return size_; }
+
+  absl::Status Open() {
+    if (!names_.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandFiles(files_, pattern_));
+    RETURN_IF_ERROR(OpenFile(names, 0));
+    names_ = std::move(names);
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenFile(const std::vector<std::string>& names, size_t file) {
+    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, names[file], [this](absl::string_view bytes) { return reader_->IsPlain(bytes); }));
+    TextPosition at;
+    const absl::Status begun = reader_->Begin(text, at);
+    if (!begun.ok()) return WithContext(begun, names[file]);
+    text_ = std::move(text);
+    file_ = file;
+    at_ = at;
+    return absl::OkStatus();
+  }
+
+  // Goes to the last mark before `position`, if that is nearer than where we are.
+  absl::Status JumpTowards(int64_t position) {
+    if (marks_.empty()) return absl::OkStatus();
+    const int64_t mark = std::min(position / kMarkDistance, static_cast<int64_t>(marks_.size()) - 1);
+    if (next_ <= position && mark * kMarkDistance <= next_) return absl::OkStatus();
+    const Mark& to = marks_[static_cast<size_t>(mark)];
+    if (to.file != file_) RETURN_IF_ERROR(OpenFile(names_, to.file));
+    at_ = to.at;
+    next_ = mark * kMarkDistance;
+    return absl::OkStatus();
+  }
+
+  // What is left of this file has no record. False: nor is there another file.
+  absl::StatusOr<bool> NextFile() {
+    if (file_ + 1 == names_.size()) {
+      size_ = next_;
+      return false;
+    }
+    RETURN_IF_ERROR(OpenFile(names_, file_ + 1));
+    return true;
+  }
+
+  void LeaveMark() {
+    if (next_ == static_cast<int64_t>(marks_.size()) * kMarkDistance) marks_.push_back({file_, at_});
+  }
+
+  absl::StatusOr<bool> SkipOne() {
+    LeaveMark();
+    while (!reader_->Skip(text_, at_)) {
+      ASSIGN_OR_RETURN(const bool more, NextFile());
+      if (!more) return false;
+    }
+    ++next_;
+    return true;
+  }
+
+  Element ReadOne() {
+    LeaveMark();
+    while (true) {
+      Element element = reader_->Read(text_, at_);
+      if (!element.ok() || element->has_value()) ++next_;
+      if (!element.ok()) return WithContext(element.status(), names_[file_]);
+      if (element->has_value()) return element;
+      ASSIGN_OR_RETURN(const bool more, NextFile());
+      if (!more) return std::nullopt;
+    }
+  }
+
+  FileSystem& files_;
+  const std::string pattern_;
+  const std::unique_ptr<RecordReader> reader_;
+  std::vector<std::string> names_;  // empty before the first file has been opened
+  std::string text_;                // of names_[file_]
+  size_t file_ = 0;
+  TextPosition at_;  // in text_: of record next_, or of what lies between it and the one before
+  int64_t next_ = 0;
+  std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
+  std::optional<int64_t> size_;
+};
+
+class RecordFiles : public DatasetRecipe {
+ public:
+  RecordFiles(std::string files, MakeRecordReader make_reader) : files_(std::move(files)), make_reader_(std::move(make_reader)) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    return std::make_unique<RecordFilesIterator>(files_, make_reader_(), environment);
+  }
+
+ private:
+  const std::string files_;
+  const MakeRecordReader make_reader_;
+};
+
+}  // namespace
+
+Recipe RecordFilesRecipe(std::string files, MakeRecordReader make_reader) { return std::make_shared<RecordFiles>(std::move(files), std::move(make_reader)); }
+
+}  // namespace divvy::data_internal

@@ -1,0 +1,112 @@
+// Datasets made from datasets, as recipes that tell how they are made: so a dataset can be dealt out to workers, and cut for replicas. Internal to data/.
+#ifndef DIVVY_DATA_TRANSFORM_H_
+#define DIVVY_DATA_TRANSFORM_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "data/recipes.h"
+
+namespace divvy::data_internal {
+
+using Specs = absl::StatusOr<std::map<std::string, TensorSpec>>;
+
+// ---- what a recipe may tell; of a kind from elsewhere nothing is known
+
+enum class ShortBatches { kNone, kLastOnly, kAnywhere };
+
+// That the elements are batches of `size` rows, and which of them may have less.
+struct BatchCut {
+  int64_t size = 0;  // > 0
+  ShortBatches shorter = ShortBatches::kNone;
+};
+
+class TellingRecipe : public DatasetRecipe {
+ public:
+  virtual std::optional<BatchCut> batch_cut() const { return std::nullopt; }
+
+  // What it is made from; null: from no dataset.
+  virtual Recipe source() const { return nullptr; }
+  // The same, made from another source. REQUIRES: source() is not null.
+  virtual Recipe Over(Recipe source) const { return source; }
+  // Whether all that is in the source is in it, however it is ordered or put together. Then the parts of the source, each treated alike, are the parts of it.
+  virtual bool keeps_all() const { return false; }
+};
+
+// nullopt: not known.
+std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe);
+
+// ---- transforms
+
+// What becomes of the source's elements.
+enum class ElementOrder {
+  kSame,   // some of them, in their order
+  kMixed,  // some of them, in another order or more than once
+  kNew     // others are made of them
+};
+
+struct TransformRules {
+  ElementOrder elements = ElementOrder::kNew;
+  bool keeps_all = false;
+  // Of new elements:
+  std::function<Specs(const Specs& source)> spec;  // null: shown by the first of them
+  std::optional<BatchCut> cut;
+};
+
+// A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment, arguments...).
+template <typename IteratorT, typename... Args>
+class Transform : public TellingRecipe {
+ public:
+  explicit Transform(Recipe source, TransformRules rules, Args... args) : source_(std::move(source)), rules_(std::move(rules)), args_(std::move(args)...) {}
+
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    return std::apply(
+        [&](const Args&... args) {
+          if constexpr (std::is_constructible_v<IteratorT, Source, const DataEnvironment&, const Args&...>) {
+            return std::make_unique<IteratorT>(Source(source_, environment), environment, args...);
+          } else {
+            return std::make_unique<IteratorT>(Source(source_, environment), args...);
+          }
+        },
+        args_);
+  }
+
+  Specs ElementSpec(const DataEnvironment& environment) const override {
+    if (rules_.elements != ElementOrder::kNew) return source_->ElementSpec(environment);
+    return rules_.spec != nullptr ? rules_.spec(source_->ElementSpec(environment)) : DatasetRecipe::ElementSpec(environment);
+  }
+
+  std::optional<BatchCut> batch_cut() const override {
+    if (rules_.elements == ElementOrder::kNew) return rules_.cut;
+    std::optional<BatchCut> cut = BatchCutOf(*source_);
+    if (cut && cut->shorter != ShortBatches::kNone && rules_.elements == ElementOrder::kMixed) cut->shorter = ShortBatches::kAnywhere;
+    return cut;
+  }
+
+  Recipe source() const override { return source_; }
+  Recipe Over(Recipe source) const override {
+    return std::apply([&](const Args&... args) { return std::make_shared<Transform>(std::move(source), rules_, args...); }, args_);
+  }
+  bool keeps_all() const override { return rules_.keeps_all; }
+
+ private:
+  const Recipe source_;
+  const TransformRules rules_;
+  const std::tuple<Args...> args_;
+};
+
+template <typename IteratorT, typename... Args>
+Recipe MakeTransform(Recipe source, TransformRules rules, Args... args) {
+  return std::make_shared<Transform<IteratorT, Args...>>(std::move(source), std::move(rules), std::move(args)...);
+}
+
+}  // namespace divvy::data_internal
+
+#endif  // DIVVY_DATA_TRANSFORM_H_
