@@ -64,4 +64,28 @@ absl::Status Gradients::Scale(double factor) {
   return absl::OkStatus();
 }
 
+Nest NestCodec<Gradients>::Encode(const Gradients& gradients) {
+  Nest::Dict dict;
+  for (const auto& [name, gradient] : gradients.entries()) {
+    dict.emplace(name, std::visit([](const auto& value) { return Nest(value); }, gradient));
+  }
+  return Nest(std::move(dict));
+}
+
+absl::StatusOr<Gradients> NestCodec<Gradients>::Decode(const Nest& nest) {
+  RETURN_IF_ERROR(nest.status());
+  if (nest.dict() == nullptr) return absl::InvalidArgumentError(absl::StrCat("wanted gradients by variable, not ", nest.ToString()));
+  Gradients gradients;
+  for (const auto& [name, value] : *nest.dict()) {
+    if (value.kind() == Nest::Kind::kIndexedSlices) {
+      ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
+      gradients.Set(name, std::move(slices));
+    } else {
+      ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
+      gradients.Set(name, std::move(tensor));
+    }
+  }
+  return gradients;
+}
+
 }  // namespace divvy

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tensor/nest.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
@@ -34,6 +35,13 @@ class Gradients {
 
  private:
   std::map<std::string, GradientValue> entries_;
+};
+
+// A dict of tensors and IndexedSlices by variable: so replicas may reduce gradients (AllReduce) before they use them.
+template <>
+struct NestCodec<Gradients> {
+  static Nest Encode(const Gradients& gradients);
+  static absl::StatusOr<Gradients> Decode(const Nest& nest);
 };
 
 }  // namespace divvy

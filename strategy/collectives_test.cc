@@ -749,6 +749,20 @@ TEST(AllReduceTest, IndexedSlicesAreConcatenatedInReplicaOrderAndTheirMeanDivide
   EXPECT_EQ(Values(mean->rows), (std::vector<float>{0.5, 1, 2.5}));
 }
 
+TEST(AllReduceTest, TakesGradients) {
+  Gradients r0, r1;
+  r0.Set("w", Floats({1, 2}));
+  r0.Set("table", Slices({0}, {1}, 4));
+  r1.Set("w", Floats({10, 20}));
+  r1.Set("table", Slices({3}, {5}, 4));
+  const absl::StatusOr<Nest> sum = Reduced<Gradients>("SUM", {r0, r1});
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_EQ(Values((*sum)["w"].tensor()), (std::vector<float>{11, 22}));
+  EXPECT_EQ(Values((*sum)["table"].indexed_slices()->rows), (std::vector<float>{1, 5}));
+  r1.Set("w", Slices({0}, {1}, 2));
+  EXPECT_THAT(Reduced<Gradients>("SUM", {r0, r1}).status().message(), HasSubstr("at [\"w\"]"));
+}
+
 TEST(AllReduceTest, RefusesBoolTheMeanOfIntegersAndTextsThatDiffer) {
   EXPECT_THAT(Reduced<bool>("SUM", {true, true}).status().message(), HasSubstr("bool cannot be reduced"));
   EXPECT_THAT(Reduced<int>("MEAN", {1, 3}).status().message(), HasSubstr("cast to float32"));

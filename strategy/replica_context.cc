@@ -212,26 +212,12 @@ absl::Status ReplicaContext::ApplyGradients(absl::StatusOr<Gradients> gradients,
 
 namespace {
 
-absl::StatusOr<Nest> ToNest(const absl::StatusOr<Gradients>& gradients) {
-  RETURN_IF_ERROR(gradients);
-  Nest::Dict entries;
-  for (const auto& [name, gradient] : gradients->entries()) {
-    entries.emplace(name, std::visit([](const auto& value) { return Nest(value); }, gradient));
-  }
-  return Nest(std::move(entries));
-}
-
-absl::StatusOr<std::vector<StagedWrite>> ToWrites(const Nest& gradients, const std::optional<Optimizer>& optimizer) {
+std::vector<StagedWrite> ToWrites(const Gradients& gradients, const std::optional<Optimizer>& optimizer) {
   std::vector<StagedWrite> writes;
-  for (const auto& [name, gradient] : *gradients.dict()) {
-    StagedWrite write{name, WriteOp::kGradient, Tensor(), std::nullopt, optimizer};
-    if (gradient.kind() == Nest::Kind::kIndexedSlices) {
-      ASSIGN_OR_RETURN(IndexedSlices slices, gradient.indexed_slices());
-      write.value = slices.rows;
-      write.ids = slices.ids;
-    } else {
-      ASSIGN_OR_RETURN(write.value, gradient.tensor());
-    }
+  for (const auto& [name, gradient] : gradients.entries()) {
+    const auto* slices = std::get_if<IndexedSlices>(&gradient);
+    StagedWrite write{name, WriteOp::kGradient, slices != nullptr ? slices->rows : std::get<Tensor>(gradient), std::nullopt, optimizer};
+    if (slices != nullptr) write.ids = slices->ids;
     writes.push_back(std::move(write));
   }
   return writes;
@@ -240,17 +226,18 @@ absl::StatusOr<std::vector<StagedWrite>> ToWrites(const Nest& gradients, const s
 }  // namespace
 
 absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op) {
-  const auto stage = [&](const PerReplica<Nest>& all) -> absl::StatusOr<PerReplica<std::monostate>> {
-    Nest combined = all[0];
+  const auto stage = [&](const PerReplica<Gradients>& all) -> absl::StatusOr<PerReplica<std::monostate>> {
+    Gradients combined = all[0];
     if (all.size() > 1) {
-      ASSIGN_OR_RETURN(combined, internal::ReduceNests(op, all.values(), kNoAxis, internal::Mixed::kRefuse));
+      ASSIGN_OR_RETURN(const Nest reduced, internal::ReduceNests(op, internal::EncodeAll(all), kNoAxis, internal::Mixed::kRefuse));
+      ASSIGN_OR_RETURN(combined, NestCodec<Gradients>::Decode(reduced));
     }
-    ASSIGN_OR_RETURN(std::vector<StagedWrite> writes, ToWrites(combined, optimizer));
     ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("ApplyGradients"));
+    std::vector<StagedWrite> writes = ToWrites(combined, optimizer);
     return ToEach(writes.empty() ? absl::OkStatus() : store->Write(std::move(writes)));
   };
   const std::string call = absl::StrCat("ApplyGradients ", ReduceOpName(op), optimizer ? " with an optimizer" : "");
-  return Meet<Nest, std::monostate>(call, "stage them inside the function given to Run", ToNest(gradients), stage).status();
+  return Meet<Gradients, std::monostate>(call, "stage them inside the function given to Run", std::move(gradients), stage).status();
 }
 
 }  // namespace divvy

@@ -60,33 +60,10 @@ absl::StatusOr<double> OverExamples(ReplicaContext& replica, const Var& losses) 
   return examples == 0 ? 0 : 1 / static_cast<double>(examples);
 }
 
-Nest AsNest(const Gradients& gradients) {
-  Nest::Dict dict;
-  for (const auto& [name, gradient] : gradients.entries()) {
-    dict.emplace(name, std::visit([](const auto& value) { return Nest(value); }, gradient));
-  }
-  return Nest(std::move(dict));
-}
-
-absl::StatusOr<Gradients> FromNest(const Nest& nest) {
-  Gradients gradients;
-  for (const auto& [name, value] : *nest.dict()) {
-    if (value.kind() == Nest::Kind::kIndexedSlices) {
-      ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
-      gradients.Set(name, std::move(slices));
-    } else {
-      ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
-      gradients.Set(name, std::move(tensor));
-    }
-  }
-  return gradients;
-}
-
 // Clips the sum of all replicas' gradients: each scales its own part by what the sum calls for.
 absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradients) {
   if (replica.num_replicas_in_sync() == 1) return gradients.ClipByGlobalNorm(norm);
-  ASSIGN_OR_RETURN(const Nest summed, replica.AllReduce(ReduceOp::kSum, AsNest(gradients)));
-  ASSIGN_OR_RETURN(Gradients sum, FromNest(summed));
+  ASSIGN_OR_RETURN(Gradients sum, replica.AllReduce(ReduceOp::kSum, gradients));
   ASSIGN_OR_RETURN(const double global_norm, sum.GlobalNorm());
   RETURN_IF_ERROR(sum.ClipByGlobalNorm(norm));  // the same errors as with one replica
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
