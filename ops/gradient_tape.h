@@ -67,8 +67,8 @@ class GradientTape {
   // Rows of a table: ids of any shape and integer dtype -> ids.shape + row shape. Failed with InvalidArgument: an id that the table has no row for, ids
   // that are no integers, or `safe` (which is LookupSparse's). No ids: [0] + row shape.
   Var Lookup(absl::string_view table, const Var& ids, const LookupOptions& options = {});
-  // Lists of ids (SparseIds as a Nest), each combined to one row -> [batch] + row shape: always one row for each list, zeros for an empty one (semantics.md
-  // 2.11; TensorFlow leaves trailing empty lists out). Weights are constants. Errors as Lookup's, and those of Validate(SparseIds).
+  // Lists of ids (SparseIds as a Nest), each combined to one row -> [batch] + row shape: always one row for each list, zeros for an empty one
+  // (TensorFlow leaves out those at the end). Weights are constants. Errors as Lookup's, and those of Validate(SparseIds).
   Var LookupSparse(absl::string_view table, const Nest& sparse_ids, Combiner combiner, const LookupOptions& options = {});
   // A leaf of your own; its gradient comes back under `name`. Failed with InvalidArgument: the name was watched or read before.
   Var Watch(absl::string_view name, Tensor value);

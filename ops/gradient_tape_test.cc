@@ -39,7 +39,7 @@ std::vector<T> ValuesOf(const absl::StatusOr<Tensor>& value) {
 }
 std::vector<float> FloatsOf(const Var& var) { return ValuesOf<float>(var.Value()); }
 
-// The table of semantics.md 2.11, and two dense variables.
+// A table of five rows, and two dense variables.
 MapReader Reader() { return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}); }
 
 Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits, std::vector<float> weights = {}) {

@@ -84,6 +84,56 @@ absl::Status StrayReplica(ReplicaContext& replica, const std::string& how) {
 absl::Status StrayStep(WorkerContext& worker, std::string how) { return worker.strategy().Run(StrayReplica, how).status(); }
 const Step kStray("replicas/stray", StrayStep);
 
+// A model that knows nothing of the tape: prediction = weights . x + table[id], loss (prediction - 1)^2, differentiated by hand on plain memory.
+struct HandMade {
+  std::vector<VariableSpec> specs = {kWeights};
+  std::vector<float> weights_gradient;
+  float row_gradient = 0;
+  int uses = 0;
+
+  void Backward(const float* weights, float row, const float* x) {
+    const float slope = 2 * (weights[0] * x[0] + weights[1] * x[1] + row - 1);
+    weights_gradient = {slope * x[0], slope * x[1]};
+    row_gradient = slope;
+    ++uses;
+  }
+};
+
+absl::StatusOr<int> TrainByHand(ReplicaContext& replica) {
+  HandMade& model = replica.Local<HandMade>("model", [] { return std::make_unique<HandMade>(); });
+  const int id = replica.replica_id_in_sync_group();
+  ASSIGN_OR_RETURN(const std::vector<Tensor> parameters, replica.ReadAll(model.specs));
+  ReadRequest row;
+  row.name = kTable.name;
+  row.ids = Tensor::Vector<int64_t>({id});
+  RETURN_IF_ERROR(replica.Read(absl::MakeSpan(&row, 1)));
+  const float x[] = {1, static_cast<float>(id)};
+  model.Backward(static_cast<const float*>(parameters[0].data()), *static_cast<const float*>(row.value.data()), x);
+  Gradients gradients;
+  ASSIGN_OR_RETURN(Tensor weights, Tensor::Borrow(DType::kFloat32, {2}, model.weights_gradient.data(), replica.device(), [] {}));
+  ASSIGN_OR_RETURN(Tensor rows, Tensor::Borrow(DType::kFloat32, {1, 1}, &model.row_gradient, replica.device(), [] {}));
+  gradients.Set(kWeights.name, std::move(weights));
+  gradients.Set(kTable.name, IndexedSlices{*row.ids, std::move(rows), row.num_rows});
+  RETURN_IF_ERROR(replica.ApplyGradients(gradients));
+  return model.uses;
+}
+absl::StatusOr<std::vector<int>> TrainByHandStep(WorkerContext& worker) {
+  ASSIGN_OR_RETURN(PerReplica<int> uses, worker.strategy().Run(TrainByHand));
+  return worker.strategy().LocalResults(uses);
+}
+const Step kTrainByHand("replicas/train_by_hand", TrainByHandStep);
+
+// The same with the tape.
+absl::Status TrainByTape(ReplicaContext& replica) {
+  GradientTape tape(replica);
+  const int id = replica.replica_id_in_sync_group();
+  const Var weights = tape.Read(kWeights), row = tape.Lookup(kTable, Var(Tensor::Vector<int64_t>({id})));
+  const Var prediction = ReduceSum(weights * Var(Floats({1, static_cast<float>(id)}))) + ReduceSum(row);
+  return replica.ApplyGradients(tape.Gradient(Square(prediction - 1.0f)));
+}
+absl::Status TrainByTapeStep(WorkerContext& worker) { return worker.strategy().Run(TrainByTape).status(); }
+const Step kTrainByTape("replicas/train_by_tape", TrainByTapeStep);
+
 absl::StatusOr<Dataset> Ones(const InputContext&) { return Dataset::FromTensors({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1); }
 const DataSource kOnes("replicas/ones", Ones);
 
@@ -140,6 +190,27 @@ TEST_F(ReplicasTest, AGradientGoesThroughACollective) {
   ASSERT_TRUE(coordinator_->Schedule(kThroughACollective).ok());
   ASSERT_TRUE(coordinator_->Join().ok());
   EXPECT_THAT(Read(kWeights), ElementsAre(6, 0));  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6
+}
+
+TEST_F(ReplicasTest, AStepThatBringsItsOwnGradientsTrainsAsOneWithTheTape) {
+  constexpr int kSteps = 3;
+  for (int i = 0; i < kSteps; ++i) {
+    const auto result = coordinator_->Schedule(kTrainByHand);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto got = result->Fetch();
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (int count : *got) EXPECT_GE(count, 1);
+  }
+  ASSERT_TRUE(coordinator_->Join().ok());
+  const std::vector<float> weights = Read(kWeights), table = Read(kTable);
+  ASSERT_NE(weights, std::vector<float>(2, 0));
+  for (const VariableSpec& spec : {kWeights, kTable}) ASSERT_TRUE(strategy().FindVariable(spec.name)->Assign(*Tensor::Zeros(spec.dtype, spec.shape)).ok());
+  for (int i = 0; i < kSteps; ++i) {
+    ASSERT_TRUE(coordinator_->Schedule(kTrainByTape).ok());
+    ASSERT_TRUE(coordinator_->Join().ok());
+  }
+  EXPECT_THAT(Read(kWeights), testing::Pointwise(testing::FloatNear(1e-3f), weights));
+  EXPECT_THAT(Read(kTable), testing::Pointwise(testing::FloatNear(1e-3f), table));
 }
 
 TEST_F(ReplicasTest, OneThatStraysFailsTheStepWhichLeavesNoTrace) {

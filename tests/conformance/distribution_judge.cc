@@ -1,6 +1,5 @@
 #include "tests/conformance/distribution_judge.h"
 
-#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -8,11 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/status_macros.h"
-#include "cluster/layout.h"
-#include "cluster/transfer_plan.h"
 #include "strategy/replica_context.h"
 #include "strategy/strategy.h"
 #include "strategy/variable.h"
+#include "tests/conformance/sharded_variable.h"
 
 namespace divvy::conformance {
 namespace {
@@ -97,63 +95,13 @@ std::string LeafDifference(const Nest& got, const Json& wanted) {
 
 // ---- sharded_index -----------------------------------------------------------------------------------------------------------------------------------
 
-// The variable whose flat element k is k, in shards of these row counts, each on a ps of its own.
-struct Sharded {
-  VariableLayout variable;
-  Tensor whole;
-};
-
-absl::StatusOr<Sharded> ShardedFrom(const Json& test_case) {
-  Sharded sharded;
-  sharded.variable.id = VariableId(1);
-  sharded.variable.spec.name = "v";
-  sharded.variable.spec.dtype = DType::kInt32;
-  sharded.variable.spec.shape = ShapeFrom(test_case.at("shape"));
-  sharded.variable.offsets = {0};
-  for (const Json& rows : test_case.at("shards")) {
-    sharded.variable.ps.push_back(static_cast<int>(sharded.variable.ps.size()));
-    sharded.variable.offsets.push_back(sharded.variable.offsets.back() + rows.get<int64_t>());
-  }
-  std::vector<int32_t> values(sharded.variable.spec.shape.num_elements());
+// The variable whose flat element k is k.
+absl::StatusOr<ShardedVariable> CountedFrom(const Json& test_case) {
+  const Shape shape = ShapeFrom(test_case.at("shape"));
+  std::vector<int32_t> values(shape.num_elements());
   std::iota(values.begin(), values.end(), 0);
-  ASSIGN_OR_RETURN(sharded.whole, Tensor::Copy<int32_t>(sharded.variable.spec.shape, values));
-  return sharded;
-}
-
-// What a parameter server answers: the shard, or the rows of it that are asked for.
-absl::StatusOr<PullPartReply> Answer(const Sharded& sharded, const PullPart& part) {
-  PullPartReply reply;
-  const std::vector<int64_t>& offsets = sharded.variable.offsets;
-  ASSIGN_OR_RETURN(reply.values, sharded.whole.Rows(offsets[part.shard.part], offsets[part.shard.part + 1]));
-  if (!part.rows) return reply;
-  std::vector<Tensor> rows;
-  ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, part.rows->values<int64_t>());
-  for (int64_t id : ids) {
-    ASSIGN_OR_RETURN(Tensor row, reply.values.Rows(id, id + 1));
-    rows.push_back(std::move(row));
-  }
-  if (rows.empty()) {
-    ASSIGN_OR_RETURN(reply.values, reply.values.Rows(0, 0));
-  } else {
-    ASSIGN_OR_RETURN(reply.values, internal::GatherTensors(rows, 0));
-  }
-  return reply;
-}
-
-absl::StatusOr<Tensor> PullRows(const Sharded& sharded, const std::vector<int64_t>& rows) {
-  const VariableRead read{"v", Tensor::Vector<int64_t>(rows)};
-  const std::shared_ptr<const Layout> layout = Layout::Empty()->With(sharded.variable);
-  RETURN_IF_ERROR(CheckRead(*layout, read));
-  const PullPlan plan(*layout, {read});
-  std::map<int, PullReply> replies;
-  for (const auto& [ps, parts] : plan.parts()) {
-    for (const PullPart& part : parts) {
-      ASSIGN_OR_RETURN(PullPartReply reply, Answer(sharded, part));
-      replies[ps].parts.push_back(std::move(reply));
-    }
-  }
-  ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));
-  return values[0];
+  ASSIGN_OR_RETURN(Tensor whole, Tensor::Copy<int32_t>(shape, values));
+  return ShardedVariable("v", std::move(whole), test_case.at("shards"));
 }
 
 std::optional<int64_t> BoundFrom(const Json& bound) { return bound.is_null() ? std::nullopt : std::optional<int64_t>(bound.get<int64_t>()); }
@@ -180,9 +128,10 @@ Verdict JudgeShardedIndex(const Json& test_case) {
   const Json& slice = index[0].at("slice");
   const int64_t step = BoundFrom(slice[2]).value_or(1);
   if (step == 0) return NotCovered("a step of 0 is refused before the shards are asked");
-  const absl::StatusOr<Sharded> sharded = ShardedFrom(test_case);
+  const absl::StatusOr<ShardedVariable> sharded = CountedFrom(test_case);
   if (!sharded.ok()) return Failed(sharded.status().ToString());
-  const absl::StatusOr<Tensor> got = PullRows(*sharded, internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->variable.rows()));
+  const std::vector<int64_t> rows = internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->layout().rows());
+  const absl::StatusOr<Tensor> got = sharded->Rows(Tensor::Vector<int64_t>(rows));
   return PassedUnless(Difference("rows", got, Wanted(test_case)));
 }
 

@@ -8,6 +8,7 @@
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/testing/map_reader.h"
+#include "tests/conformance/sharded_variable.h"
 
 namespace divvy::conformance {
 namespace {
@@ -189,7 +190,7 @@ Nest ListsFrom(const Json& test_case) {
 
 std::optional<Combiner> CombinerFrom(const Json& test_case) {
   const std::map<std::string, Combiner> combiners = {{"sum", Combiner::kSum}, {"mean", Combiner::kMean}, {"sqrtn", Combiner::kSqrtN}};
-  const auto found = combiners.find(test_case.at("combiner").get<std::string>());
+  const auto found = combiners.find(OptionalFrom<std::string>(test_case, "combiner").value_or("mean"));  // TensorFlow's default
   return found == combiners.end() ? std::nullopt : std::optional<Combiner>(found->second);
 }
 
@@ -222,7 +223,7 @@ Verdict JudgeOperation(const Json& test_case) {
 Verdict JudgeLookup(const Json& test_case) {
   const absl::StatusOr<Tensor> table = TensorFrom(test_case.at("table"));
   if (!table.ok()) return Failed(table.status().ToString());
-  MapReader reader({{"table", *table}});
+  ShardedReader reader(ShardedVariable("table", *table, test_case.at("shards")));
   GradientTape tape(reader);
   const absl::StatusOr<std::optional<Var>> rows = LookUp(test_case, tape);
   if (!rows.ok()) return Failed(rows.status().ToString());
