@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/mutex.h"
 #include "data/dataset.h"
+#include "data/distribute.h"
 #include "data/recipes.h"
 
 namespace divvy {
@@ -23,6 +24,12 @@ Registered& Registry() {
 }
 
 std::string Quoted(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
+
+absl::StatusOr<Dataset> OpenPart(const RegisteredDataSource& source, const Nest& args, const InputContext& context) {
+  const internal::InputScope scope(context, source.options.policy);
+  ASSIGN_OR_RETURN(const Dataset dataset, source.open(context, args));
+  return internal::AutoShard(dataset, source.options.policy, context);
+}
 
 }  // namespace
 
@@ -60,7 +67,7 @@ absl::StatusOr<InputOptions> DataSourceRegistry::Options(absl::string_view name)
 
 absl::StatusOr<Dataset> DataSourceRegistry::Open(const BoundDataSource& source, const InputContext& context) {
   ASSIGN_OR_RETURN(const RegisteredDataSource* registered, Get(source.name()));
-  absl::StatusOr<Dataset> dataset = registered->open(context, source.args());
+  absl::StatusOr<Dataset> dataset = OpenPart(*registered, source.args(), internal::WithPipelines(context, registered->options.policy));
   if (!dataset.ok()) return data_internal::WithContext(dataset.status(), absl::StrCat("data source ", Quoted(source.name())));
   return dataset;
 }
@@ -71,6 +78,10 @@ absl::Status DataSourceRegistry::Validate() {
   std::vector<std::string> problems;
   for (const auto& [name, sources] : registry.by_name) {
     if (name.empty()) problems.push_back("a data source has no name");
+    for (const auto& source : sources) {
+      if (source->options.policy == AutoShardPolicy::kHint)
+        problems.push_back(absl::StrCat("data source ", Quoted(name), " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
+    }
     if (sources.size() > 1) problems.push_back(absl::StrCat(sources.size(), " data sources are named ", Quoted(name), ": give each a name of its own"));
   }
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));

@@ -139,7 +139,14 @@ enum class AutoShardPolicy {
            // pass, whatever dies and whoever joins. REQUIRES: a function of its arguments and context alone. Filter and Generator are read
            // forward, not sought.
   kOff,    // every worker sees everything (TensorFlow under parameter servers)
+  kAuto,   // kFile if there are at least as many files as workers, else kData
+  kFile,   // worker i of W reads files i, i + W, ... in the order of their names. InvalidArgument: fewer files than workers, or data of no files
+  kData,   // worker i of W takes every W-th record of the sources, below batching, shuffling, mapping and repeating, but above what chooses (Filter, Take,
+           // Skip, Shard, HoldOut). REQUIRES: what is below such a choice is the same on every worker, not shuffled by the context's seed
+  kHint,   // TensorFlow's "where I say": InvalidArgument, for Dataset::Shard says it
 };
+// With kAuto, kFile and kData the worker's part is taken of what the function returns, so the function shards nothing by itself; the part of a worker that dies
+// waits until it is back.
 
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
@@ -178,10 +185,11 @@ class DataSourceRegistry {
   // In name order, each once.
   static std::vector<std::string> Names();
   static absl::StatusOr<InputOptions> Options(absl::string_view name);  // NotFound, as Get
-  // Calls the function, on this thread. NotFound, as Get; InvalidArgument: arguments of another number or type; the function's own error.
-  // Each says which source it was.
+  // Calls the function, on this thread, and takes this worker's part of its data where the source's policy says so. Of `context` the pipelines are set here.
+  // NotFound, as Get; InvalidArgument: arguments of another number or type, or data sharded over the workers by the function and by the policy; the function's
+  // own error. Each says which source it was.
   static absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context);
-  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, all at once.
+  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, and every kHint, all at once.
   static absl::Status Validate();
 };
 

@@ -1,14 +1,18 @@
 // Datasets for several replicas and workers: batches cut for replicas, and data dealt out to workers.
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/random.h"
+#include "base/testing/in_memory_file_system.h"
 #include "data/dataset.h"
+#include "data/distribute.h"
 #include "data/rebatch.h"
 #include "data/testing/seek_suite.h"
 #include "gmock/gmock.h"
@@ -52,6 +56,16 @@ std::vector<std::string> Shown(const Dataset& dataset, const DataEnvironment& en
   for (const Nest& element : PlainPass(dataset, environment)) shown.push_back(Shown(element));
   return shown;
 }
+
+InputContext ContextOf(int worker, int workers, int replicas = 1) {
+  InputContext context;
+  context.worker_index = worker;
+  context.num_workers = workers;
+  context.num_replicas_in_sync = replicas;
+  return context;
+}
+
+MATCHER_P(IsInvalid, part, "") { return arg.code() == absl::StatusCode::kInvalidArgument && absl::StrContains(arg.message(), part); }
 
 absl::Status FirstError(const Dataset& dataset) { return dataset.Iterate()->Next().status(); }
 
@@ -159,6 +173,167 @@ TEST(RecutForReplicasTest, CutsBatchesKnownToBeAlikeAcrossTheirBordersAndOthersE
   EXPECT_THAT(Shown(RecutForReplicas(BatchesOf({4, 5, 1}), 2)), ElementsAre("0 1", "2 3", "4 5 6", "7 8", "9", ""));
   EXPECT_THAT(Shown(RecutForReplicas(Count(3).Batch(2), 1)), ElementsAre("0 1", "2"));
   ExpectEveryPositionCanBeSought(RecutForReplicas(BatchesOf({4, 5, 1}), 3), 1);
+}
+
+// ---- dealt out to workers
+
+// What each of `workers` reads of `dataset` under `policy`.
+std::vector<std::vector<std::string>> Parts(const Dataset& dataset, AutoShardPolicy policy, int workers, const DataEnvironment& environment = {}) {
+  std::vector<std::vector<std::string>> parts;
+  for (int worker = 0; worker < workers; ++worker) {
+    const auto part = internal::AutoShard(dataset, policy, ContextOf(worker, workers));
+    EXPECT_TRUE(part.ok()) << part.status();
+    parts.push_back(part.ok() ? Shown(*part, environment) : std::vector<std::string>());
+  }
+  return parts;
+}
+
+TEST(AutoShardTest, DataAreDealtOutBelowWhatKeepsThemAll) {
+  EXPECT_THAT(Parts(Count(7).Batch(2), AutoShardPolicy::kData, 2), ElementsAre(ElementsAre("0 2", "4 6"), ElementsAre("1 3", "5")));
+  EXPECT_THAT(Parts(Count(4).Repeat(2).Batch(3), AutoShardPolicy::kData, 2), ElementsAre(ElementsAre("0 2 0", "2"), ElementsAre("1 3 1", "3")));
+  EXPECT_THAT(Parts(Count(3).Batch(1), AutoShardPolicy::kOff, 2), ElementsAre(ElementsAre("0", "1", "2"), ElementsAre("0", "1", "2")));
+}
+
+TEST(AutoShardTest, WhatChoosesChoosesBeforeTheDataAreDealtOut) {
+  EXPECT_THAT(Parts(Count(100).Take(3).Batch(2), AutoShardPolicy::kData, 2), ElementsAre(ElementsAre("0 2"), ElementsAre("1")));
+  EXPECT_THAT(Parts(Count(10).Shard(5, 0).Batch(2), AutoShardPolicy::kData, 2), ElementsAre(ElementsAre("0"), ElementsAre("5")));
+}
+
+TEST(AutoShardTest, EachRecordHasOneWorkerHoweverEachShuffles) {
+  std::vector<int64_t> seen;
+  for (int worker = 0; worker < 3; ++worker) {
+    const Dataset shuffled = Count(50).Shuffle(7, static_cast<uint64_t>(worker)).Batch(4).Prefetch(2);
+    for (const Nest& batch : PlainPass(*internal::AutoShard(shuffled, AutoShardPolicy::kData, ContextOf(worker, 3)))) {
+      const Tensor tensor = *batch.tensor();
+      const absl::Span<const int64_t> values = *tensor.values<int64_t>();
+      seen.insert(seen.end(), values.begin(), values.end());
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(Shown(Nest(Tensor::Vector<int64_t>(seen))), Shown(Nest(Range(0, 50))));
+}
+
+class FileShardTest : public ::testing::Test {
+ protected:
+  // Files of the numbers 10 * i and 10 * i + 1.
+  void WriteFiles(int count) {
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(files_.ReplaceFile(absl::StrCat("part-", i), absl::StrCat(10 * i, "\n", 10 * i + 1, "\n")).ok());
+  }
+  Dataset Numbers() {
+    return Dataset::Csv("part-*", {{"x", DType::kInt64}}).Map([](const Nest& row) -> absl::StatusOr<Nest> { return row["x"]; }).Batch(2);
+  }
+  absl::Status ErrorOf(const Dataset& dataset, AutoShardPolicy policy) {
+    return internal::AutoShard(dataset, policy, ContextOf(0, 2))->Iterate(environment_)->Next().status();
+  }
+
+  InMemoryFileSystem files_;
+  const DataEnvironment environment_{&files_, nullptr};
+};
+
+TEST_F(FileShardTest, FilesAreDealtOutInTheOrderOfTheirNames) {
+  WriteFiles(3);
+  EXPECT_THAT(Parts(Numbers(), AutoShardPolicy::kFile, 2, environment_), ElementsAre(ElementsAre("0 1", "20 21"), ElementsAre("10 11")));
+  EXPECT_THAT(Parts(RecutForReplicas(Numbers(), 2), AutoShardPolicy::kFile, 3, environment_),
+              ElementsAre(ElementsAre("0", "1"), ElementsAre("10", "11"), ElementsAre("20", "21")));
+}
+
+TEST_F(FileShardTest, AutoDealsOutFilesWhereThereAreEnoughOfThemElseData) {
+  WriteFiles(2);
+  EXPECT_THAT(Parts(Numbers(), AutoShardPolicy::kAuto, 2, environment_), ElementsAre(ElementsAre("0 1"), ElementsAre("10 11")));
+  EXPECT_THAT(Parts(Numbers(), AutoShardPolicy::kAuto, 3, environment_), ElementsAre(ElementsAre("0 11"), ElementsAre("1"), ElementsAre("10")));
+  EXPECT_THAT(Parts(Count(2).Batch(1), AutoShardPolicy::kAuto, 2), ElementsAre(ElementsAre("0"), ElementsAre("1")));
+}
+
+TEST_F(FileShardTest, TooFewFilesOrNoneAreAnErrorThatNamesTheOtherPolicies) {
+  WriteFiles(1);
+  EXPECT_EQ(ErrorOf(Numbers(), AutoShardPolicy::kFile),
+            absl::InvalidArgumentError("1 files are too few for 2 workers with AutoShardPolicy::kFile: use kData or kAuto"));
+  EXPECT_THAT(ErrorOf(Count(4), AutoShardPolicy::kFile).message(), HasSubstr("the data are not read from files that could be dealt out, for 2 workers"));
+  EXPECT_EQ(ErrorOf(Dataset::Libsvm("none-*"), AutoShardPolicy::kAuto).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileShardTest, AWorkersPartCanBeSought) {
+  WriteFiles(5);
+  for (const AutoShardPolicy policy : {AutoShardPolicy::kFile, AutoShardPolicy::kData})
+    ExpectEveryPositionCanBeSought(*internal::AutoShard(Numbers(), policy, ContextOf(1, 2)), 3, environment_);
+}
+
+TEST(AutoShardTest, RefusesAHintAPlaceThatIsNotThereAndShardingTwice) {
+  EXPECT_THAT(internal::AutoShard(Count(4), AutoShardPolicy::kHint, ContextOf(0, 1)).status(), IsInvalid("Dataset::Shard"));
+  EXPECT_THAT(internal::AutoShard(Count(4), AutoShardPolicy::kData, ContextOf(3, 2)).status(), IsInvalid("no part for worker 3"));
+  EXPECT_THAT(internal::AutoShard(Count(4).Shard(2, 1).Batch(2), AutoShardPolicy::kData, ContextOf(1, 2)).status(), IsInvalid("twice, by Shard(2, 1)"));
+}
+
+// ---- inside a data source
+
+std::function<absl::StatusOr<Dataset>(const InputContext&)>& Function() {
+  static auto& function = *new std::function<absl::StatusOr<Dataset>(const InputContext&)>;
+  return function;
+}
+absl::StatusOr<Dataset> CallFunction(const InputContext& input) { return Function()(input); }
+const DataSource kLeased("leased", CallFunction);
+const DataSource kOff("off", CallFunction, InputOptions{AutoShardPolicy::kOff});
+const DataSource kByData("by data", CallFunction, InputOptions{AutoShardPolicy::kData});
+const DataSource kHinted("hinted", CallFunction, InputOptions{AutoShardPolicy::kHint});
+
+absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context, std::function<absl::StatusOr<Dataset>(const InputContext&)> function) {
+  Function() = std::move(function);
+  return DataSourceRegistry::Open(source, context);
+}
+
+TEST(DataSourcePolicyTest, TheWorkersPartIsTakenOfWhatTheFunctionGives) {
+  const auto count = [](const InputContext&) -> absl::StatusOr<Dataset> { return Count(5).Batch(2); };
+  EXPECT_THAT(Shown(*Open(kByData(), ContextOf(1, 2), count)), ElementsAre("1 3"));
+  EXPECT_THAT(Shown(*Open(kLeased(), ContextOf(1, 2), count)), ElementsAre("0 1", "2 3", "4"));
+  EXPECT_THAT(Shown(*Open(kOff(), ContextOf(1, 2), count)), ElementsAre("0 1", "2 3", "4"));
+  EXPECT_THAT(Open(kHinted(), ContextOf(1, 2), count).status(), IsInvalid("Dataset::Shard"));
+  EXPECT_THAT(DataSourceRegistry::Validate(), IsInvalid("data source \"hinted\" has AutoShardPolicy::kHint"));
+}
+
+TEST(DataSourcePolicyTest, ThePipelinesAreOneUnlessTheWorkersHaveTheirParts) {
+  std::string seen;
+  const auto show = [&seen](const InputContext& input) -> absl::StatusOr<Dataset> {
+    absl::StrAppend(&seen, input.input_pipeline_id, " of ", input.num_input_pipelines, ";");
+    return Count(1);
+  };
+  for (const BoundDataSource& source : {kLeased(), kOff(), kByData()}) ASSERT_TRUE(Open(source, ContextOf(2, 3), show).ok());
+  EXPECT_EQ(seen, "0 of 1;0 of 1;2 of 3;");
+}
+
+TEST(DistributeDatasetTest, CutsGlobalBatchesForTheReplicasOfTheWorker) {
+  const auto distribute = [](const InputContext&) { return DistributeDataset(Count(6).Batch(4)); };
+  EXPECT_THAT(Shown(*Open(kLeased(), ContextOf(0, 2, /*replicas=*/2), distribute)), ElementsAre("0 1", "2 3", "4", "5"));
+  EXPECT_THAT(Shown(*Open(kLeased(), ContextOf(0, 2, /*replicas=*/1), distribute)), ElementsAre("0 1 2 3", "4 5"));
+  EXPECT_THAT(Shown(*Open(kByData(), ContextOf(0, 2, /*replicas=*/2), distribute)), ElementsAre("0 2", "4"));
+}
+
+TEST(DistributeDatasetTest, AFunctionGivesBatchesForEachReplicaAndIsToldItsPlace) {
+  const auto distribute = [](const InputContext&) {
+    return DistributeDatasetsFromFunction(
+        [](const InputContext& input) -> absl::StatusOr<Dataset> { return Count(6).Batch(*input.GetPerReplicaBatchSize(4)).Skip(input.input_pipeline_id); });
+  };
+  EXPECT_THAT(Shown(*Open(kLeased(), ContextOf(1, 2, /*replicas=*/2), distribute)), ElementsAre("0 1", "2 3", "4 5"));
+  EXPECT_THAT(Shown(*Open(kByData(), ContextOf(1, 2, /*replicas=*/2), distribute)), ElementsAre("4 5"));
+  const auto failing = [](const InputContext&) {
+    return DistributeDatasetsFromFunction([](const InputContext&) -> absl::StatusOr<Dataset> { return absl::NotFoundError("no data"); });
+  };
+  EXPECT_EQ(Open(kLeased(), ContextOf(0, 1), failing).status(), absl::NotFoundError("data source \"leased\": no data"));
+}
+
+TEST(DistributeDatasetTest, APolicyOfItsOwnIsTakenOnlyWhereTheSourceHasNone) {
+  const auto with = [](AutoShardPolicy policy) { return [policy](const InputContext&) { return DistributeDataset(Count(4).Batch(2), InputOptions{policy}); }; };
+  EXPECT_THAT(Shown(*Open(kOff(), ContextOf(1, 2), with(AutoShardPolicy::kData))), ElementsAre("1 3"));
+  EXPECT_THAT(Shown(*Open(kByData(), ContextOf(1, 2), with(AutoShardPolicy::kData))), ElementsAre("1 3"));
+  EXPECT_THAT(Open(kLeased(), ContextOf(1, 2), with(AutoShardPolicy::kData)).status(), IsInvalid("give it to the DataSource"));
+  EXPECT_THAT(Open(kByData(), ContextOf(1, 2), with(AutoShardPolicy::kOff)).status(), IsInvalid("give it to the DataSource"));
+  EXPECT_THAT(Open(kLeased(), ContextOf(1, 2), with(AutoShardPolicy::kHint)).status(), IsInvalid("Dataset::Shard"));
+}
+
+TEST(DistributeDatasetTest, OutsideADataSourceItIsAFailedPreconditionThatSaysWhere) {
+  const absl::Status status = DistributeDataset(Count(4).Batch(2)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("inside a DataSource function"));
+  EXPECT_EQ(DistributeDatasetsFromFunction(CallFunction).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

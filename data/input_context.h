@@ -10,7 +10,8 @@ namespace divvy {
 
 // A plain record (tf.distribute.InputContext, and what its users asked for). Nothing in it is checked here.
 struct InputContext {
-  int num_input_pipelines = 1;  // always 1 and 0, as under TensorFlow's parameter servers: sharding by them is no sharding
+  int num_input_pipelines = 1;  // 1 and 0, as under TensorFlow's parameter servers, so that sharding by them is no sharding; with kFile and kData, which shard
+                                // by themselves, workers and index
   int input_pipeline_id = 0;
   int num_replicas_in_sync = 1;
   int worker_index = 0;

@@ -83,6 +83,9 @@ Recipe TakeRecipe(Recipe source, int64_t n);
 Recipe SkipRecipe(Recipe source, int64_t n);
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder);
 
+// auto_shard.cc
+Recipe AutoShardRecipe(Recipe source, AutoShardPolicy policy, int64_t num_workers, int64_t worker);
+
 // rebatch.cc
 Recipe RebatchRecipe(Recipe source, std::vector<int64_t> sizes, bool drop_remainder);
 Recipe SplitEachRecipe(Recipe source, int64_t parts);

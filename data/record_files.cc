@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "data/files.h"
+#include "data/transform.h"
 
 namespace divvy::data_internal {
 namespace {
@@ -14,8 +16,8 @@ namespace {
 // Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those behind it can be reached again.
 class RecordFilesIterator : public PositionedIterator {
  public:
-  RecordFilesIterator(std::string pattern, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
-      : files_(FilesOf(environment)), pattern_(std::move(pattern)), reader_(std::move(reader)) {}
+  RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
+      : files_(FilesOf(environment)), pattern_(std::move(pattern)), share_(share), reader_(std::move(reader)) {}
 
  private:
   static constexpr int64_t kMarkDistance = 256;
@@ -39,7 +41,10 @@ class RecordFilesIterator : public PositionedIterator {
 
   absl::Status Open() {
     if (!names_.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::vector<std::string> names, ExpandFiles(files_, pattern_));
+    ASSIGN_OR_RETURN(const std::vector<std::string> all, ExpandFiles(files_, pattern_));
+    std::vector<std::string> names;
+    for (size_t i = static_cast<size_t>(share_.index); i < all.size(); i += static_cast<size_t>(share_.num_shards)) names.push_back(all[i]);
+    if (names.empty()) return absl::NotFoundError(absl::StrCat("no file is left of ", pattern_, " for worker ", share_.index));
     RETURN_IF_ERROR(OpenFile(names, 0));
     names_ = std::move(names);
     return absl::OkStatus();
@@ -106,6 +111,7 @@ class RecordFilesIterator : public PositionedIterator {
 
   FileSystem& files_;
   const std::string pattern_;
+  const WorkerShare share_;  // of the files
   const std::unique_ptr<RecordReader> reader_;
   std::vector<std::string> names_;  // empty before the first file has been opened
   std::string text_;                // of names_[file_]
@@ -116,20 +122,30 @@ class RecordFilesIterator : public PositionedIterator {
   std::optional<int64_t> size_;
 };
 
-class RecordFiles : public DatasetRecipe {
+class RecordFiles : public TellingRecipe {
  public:
-  RecordFiles(std::string files, MakeRecordReader make_reader) : files_(std::move(files)), make_reader_(std::move(make_reader)) {}
+  RecordFiles(std::string files, WorkerShare share, MakeRecordReader make_reader)
+      : files_(std::move(files)), share_(share), make_reader_(std::move(make_reader)) {}
+
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
-    return std::make_unique<RecordFilesIterator>(files_, make_reader_(), environment);
+    return std::make_unique<RecordFilesIterator>(files_, share_, make_reader_(), environment);
   }
+  absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment& environment) const override {
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandFiles(FilesOf(environment), files_));
+    return static_cast<int64_t>(names.size());
+  }
+  Recipe SomeFiles(WorkerShare share) const override { return std::make_shared<RecordFiles>(files_, share, make_reader_); }
 
  private:
   const std::string files_;
+  const WorkerShare share_;
   const MakeRecordReader make_reader_;
 };
 
 }  // namespace
 
-Recipe RecordFilesRecipe(std::string files, MakeRecordReader make_reader) { return std::make_shared<RecordFiles>(std::move(files), std::move(make_reader)); }
+Recipe RecordFilesRecipe(std::string files, MakeRecordReader make_reader) {
+  return std::make_shared<RecordFiles>(std::move(files), WorkerShare{}, std::move(make_reader));
+}
 
 }  // namespace divvy::data_internal

@@ -28,6 +28,12 @@ struct BatchCut {
   ShortBatches shorter = ShortBatches::kNone;
 };
 
+// Of what comes one after another those at index, index + num_shards, ...
+struct WorkerShare {
+  int64_t num_shards = 1;
+  int64_t index = 0;
+};
+
 class TellingRecipe : public DatasetRecipe {
  public:
   virtual std::optional<BatchCut> batch_cut() const { return std::nullopt; }
@@ -38,6 +44,13 @@ class TellingRecipe : public DatasetRecipe {
   virtual Recipe Over(Recipe source) const { return source; }
   // Whether all that is in the source is in it, however it is ordered or put together. Then the parts of the source, each treated alike, are the parts of it.
   virtual bool keeps_all() const { return false; }
+  // If it is Dataset::Shard's.
+  virtual std::optional<WorkerShare> shard() const { return std::nullopt; }
+
+  // The files it reads, if it is a dataset of whole files. Blocks. Errors as of ExpandFiles.
+  virtual absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment&) const { return std::nullopt; }
+  // The same, of some of them. REQUIRES: CountFiles gives a number.
+  virtual Recipe SomeFiles(WorkerShare) const { return nullptr; }
 };
 
 // nullopt: not known.
@@ -58,6 +71,8 @@ struct TransformRules {
   // Of new elements:
   std::function<Specs(const Specs& source)> spec;  // null: shown by the first of them
   std::optional<BatchCut> cut;
+
+  std::optional<WorkerShare> shard;
 };
 
 // A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment, arguments...).
@@ -95,6 +110,7 @@ class Transform : public TellingRecipe {
     return std::apply([&](const Args&... args) { return std::make_shared<Transform>(std::move(source), rules_, args...); }, args_);
   }
   bool keeps_all() const override { return rules_.keeps_all; }
+  std::optional<WorkerShare> shard() const override { return rules_.shard; }
 
  private:
   const Recipe source_;

@@ -97,8 +97,10 @@ class ChoiceIterator : public PositionedIterator {
   const Choice choice_;
 };
 
-Recipe ChoiceRecipe(Recipe source, Choice choice) {
-  return MakeTransform<ChoiceIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(choice));
+Recipe ChoiceRecipe(Recipe source, Choice choice, std::optional<WorkerShare> shard = std::nullopt) {
+  TransformRules rules = Same(ElementOrder::kSame, /*keeps_all=*/false);
+  rules.shard = shard;
+  return MakeTransform<ChoiceIterator>(std::move(source), rules, std::move(choice));
 }
 
 // How many of [0, size) are index, index + num_shards, ...
@@ -252,8 +254,9 @@ Recipe RepeatRecipe(Recipe source, int64_t times) {
 }
 
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
-  return ChoiceRecipe(std::move(source), {[=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
-                                          [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }});
+  const Choice choice{[=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
+                      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }};
+  return ChoiceRecipe(std::move(source), choice, WorkerShare{num_shards, index});
 }
 
 Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index) {

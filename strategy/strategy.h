@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "base/executor.h"
 #include "cluster/cluster_resolver.h"
+#include "data/distribute.h"
 #include "ops/ops.h"
 #include "strategy/context.h"
 #include "strategy/local_objects.h"
@@ -202,6 +203,15 @@ class Strategy {
     std::vector<std::invoke_result_t<F&, ValueContext>> values;
     for (int i = 0; i < num_replicas_in_sync(); ++i) values.push_back(value_fn(ValueContext{i, num_replicas_in_sync()}));
     return PerReplica(std::move(values));
+  }
+
+  // Only inside a DataSource function, which runs in this strategy's scope on its worker; elsewhere FailedPrecondition that says so. As the functions of the
+  // same names (data/distribute.h), which say more.
+  absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches, const InputOptions& options = {}) {
+    return divvy::DistributeDataset(global_batches, options);
+  }
+  absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn, const InputOptions& options = {}) {
+    return divvy::DistributeDatasetsFromFunction(fn, options);
   }
 
   // For implementers.

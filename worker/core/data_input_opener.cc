@@ -8,6 +8,7 @@
 #include "cluster/error.h"
 #include "data/dataset.h"
 #include "strategy/guarded.h"
+#include "strategy/strategy.h"
 
 namespace divvy {
 namespace {
@@ -21,9 +22,20 @@ struct Opened {
   std::optional<int64_t> elements;
 };
 
+// What a dataset function finds current: this worker's replicas, no variables.
+StrategyParts PartsFor(const InputContext& context, Executor& executor) {
+  StrategyParts parts;
+  parts.executor = &executor;
+  parts.replica_devices.assign(static_cast<size_t>(context.num_replicas_in_sync), Device{});
+  return parts;
+}
+
 absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext& context, Executor& executor) {
   const BoundDataSource source(resource.source, resource.args);
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(resource.source));
+  Strategy strategy(PartsFor(context, executor));
+  const StrategyScope scope = strategy.Scope();
+  RETURN_IF_ERROR(scope.status());
   ASSIGN_OR_RETURN(Dataset dataset, DataSourceRegistry::Open(source, context));
   const int64_t ahead = options.prefetch_per_replica * context.num_replicas_in_sync;
   if (ahead > 0) dataset = dataset.Prefetch(ahead);
@@ -58,7 +70,8 @@ class DataInputOpener::Cursor {
 
   absl::StatusOr<std::vector<Nest>> Read(std::optional<int64_t> first, int64_t count) {
     RETURN_IF_ERROR(Acquire());
-    absl::StatusOr<std::vector<Nest>> elements = internal::Guarded<absl::StatusOr<std::vector<Nest>>>("reading data", [&] { return ReadAcquired(first, count); });
+    absl::StatusOr<std::vector<Nest>> elements =
+        internal::Guarded<absl::StatusOr<std::vector<Nest>>>("reading data", [&] { return ReadAcquired(first, count); });
     if (!elements.ok()) position_.reset();
     MutexLock lock(mu_);
     busy_ = false;
@@ -95,8 +108,8 @@ class DataInputOpener::Cursor {
   CondVar changed_;
   bool opened_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false, busy_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Status error_ DIVVY_GUARDED_BY(mu_);
-  std::unique_ptr<DatasetIterator> iterator_;   // its reader's, while busy_
-  std::optional<int64_t> position_ = 0;         // of iterator_, where known; its reader's
+  std::unique_ptr<DatasetIterator> iterator_;  // its reader's, while busy_
+  std::optional<int64_t> position_ = 0;        // of iterator_, where known; its reader's
 };
 
 void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, Callback<std::optional<int64_t>> done) {
@@ -133,7 +146,7 @@ void DataInputOpener::Close(ResourceId iterator) {
     cursors_.erase(found);
   }
   cursor->Close();
-  executor_.PostBlocking("close data", [cursor = std::move(cursor)] {});   // the iterator's end may wait for what it reads ahead
+  executor_.PostBlocking("close data", [cursor = std::move(cursor)] {});  // the iterator's end may wait for what it reads ahead
 }
 
 std::shared_ptr<DataInputOpener::Cursor> DataInputOpener::Find(ResourceId iterator) {

@@ -161,6 +161,16 @@ absl::StatusOr<Dataset> Seeded(const InputContext& input) {
 }
 const DataSource kSeeded("thread_test/seeded", Seeded);
 
+// Global batches of 4 for however many replicas the worker has.
+absl::StatusOr<Dataset> Global(const InputContext& input) {
+  Strategy& strategy = Strategy::Current();
+  if (strategy.num_replicas_in_sync() != input.num_replicas_in_sync) return absl::InternalError("the strategy is not the worker's");
+  if (CreateVariable(VariableSpec()).ok()) return absl::InternalError("a variable was created");
+  ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, 6));
+  return strategy.DistributeDataset(numbers.Map([](const Nest& row) { return row.tensor()->Reshape({}); }).Batch(4));
+}
+const DataSource kGlobal("thread_test/global", Global);
+
 // ---- the fixture -------------------------------------------------------------------------------------------------------------------------------------
 
 class ThreadStepRunnerTest : public ::testing::Test {
@@ -301,6 +311,15 @@ TEST_F(ThreadStepRunnerTest, EachReplicaGetsAnElementAndEmptyBatchesFillUpTheLas
   EXPECT_EQ(Take("thread_test/take", 1, 0, 2), "20|21");
   EXPECT_EQ(Take("thread_test/take", 1, 2, 2), "22|-");
   EXPECT_EQ(Take("thread_test/take", 1, 2, 1), "22|-") << "a lease that the coordinator cut short";
+  EXPECT_EQ(Take("thread_test/take", 1, 4, 2), "end");
+}
+
+TEST_F(ThreadStepRunnerTest, ADataSourceRunsInTheScopeOfItsWorkersStrategy) {
+  UseReplicas(2);
+  const auto opened = Open(1, kGlobal());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(Take("thread_test/take", 1, 0, 2), "2021|2223");
+  EXPECT_EQ(Take("thread_test/take", 1, 2, 2), "24|25");
   EXPECT_EQ(Take("thread_test/take", 1, 4, 2), "end");
 }
 
