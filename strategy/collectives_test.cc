@@ -426,6 +426,7 @@ TEST(RunOnceTest, AFunctionThatCannotFailOrTakesSomethingElseDoesNotCompile) {
   static_assert(!kCanRun<int (*)(ReplicaContext&)>);
   static_assert(!kCanRun<absl::Status (*)(int)>);
   static_assert(!kCanRun<absl::Status (*)(ReplicaContext&, int)>);
+  static_assert(!std::is_constructible_v<PerReplica<Tensor>, IndexedSlices> && !std::is_constructible_v<Tensor, IndexedSlices>);  // nor does Gather of slices
 }
 
 TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn) {
