@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/input_context.h"
+#include "data/distribute.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partitioners/partitioner.h"
@@ -35,6 +35,7 @@ const State kStates[] = {
     {'o', "outside every scope"},
     {'c', "in the scope, on the coordinator"},
     {'s', "in a step function"},
+    {'d', "in a DataSource function"},
     {'r', "in a replica function"},
     {'m', "in a merge function"},
     {'h', "in a context made by hand"},
@@ -81,6 +82,13 @@ absl::Status InStep(Strategy& strategy, ReplicaContext& by_hand, const Probe& pr
   return RunStep(step, environment, Nest()).status();
 }
 
+absl::Status InDataSource(Strategy& strategy, ReplicaContext& by_hand, const Probe& probe) {
+  InputContext context;
+  context.num_replicas_in_sync = strategy.num_replicas_in_sync();
+  const internal::InputScope data(context, AutoShardPolicy::kLease);
+  return InScope(strategy, by_hand, probe);
+}
+
 absl::Status InMerge(Strategy& strategy, const Probe& probe) {
   return strategy.Run([&](ReplicaContext& replica) { return replica.MergeCall([&](Strategy&) { return probe(replica); }).status(); }).status();
 }
@@ -106,6 +114,7 @@ absl::Status CallIn(char state, Strategy& strategy, Strategy& other, const Probe
   switch (state) {
     case 'c': return InScope(strategy, by_hand, probe);
     case 's': return InStep(strategy, by_hand, probe);
+    case 'd': return InDataSource(strategy, by_hand, probe);
     case 'r': return strategy.Run(probe).status();
     case 'm': return InMerge(strategy, probe);
     case 'h': return ByHand(by_hand, probe);
@@ -126,16 +135,16 @@ struct Entry {
 
 // Handles what all replicas have, or makes what all of them see. Indifferent between scope and no scope, as TensorFlow's default context is.
 Entry Cross(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
-  return {std::move(name), "ocsm", std::move(advice), "rhy", std::move(call)};
+  return {std::move(name), "ocsdm", std::move(advice), "rhy", std::move(call)};
 }
 // Belongs to one replica. The collectives of a context made by hand have nobody to meet where there are several replicas.
 Entry OfReplica(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
-  return {std::move(name), "rh", std::move(advice), "ocsmxy", std::move(call)};
+  return {std::move(name), "rh", std::move(advice), "ocsdmxy", std::move(call)};
 }
 // A value, a property, or a handle that knows its strategy.
-Entry Anywhere(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsrmhxy!", "", "", std::move(call)}; }
+Entry Anywhere(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsdrmhxy!", "", "", std::move(call)}; }
 // Reaches the parameter servers on behalf of whatever is current; in a scope that must not be, nothing does.
-Entry Reaching(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsrmhxy", "", "", std::move(call)}; }
+Entry Reaching(std::string name, std::function<absl::Status(const Cast&)> call) { return {std::move(name), "ocsdrmhxy", "", "", std::move(call)}; }
 
 PerReplica<Tensor> OneForEach(const Cast& cast) {
   return PerReplica<Tensor>(std::vector<Tensor>(cast.strategy.num_replicas_in_sync(), Tensor::Vector<float>({1})));
@@ -160,6 +169,13 @@ std::vector<Entry> CrossReplicaEntries() {
               return c.strategy.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneForEach(c), Device{}}}).status();
             }),
       Cross("extended.Update", "Assign", [](const Cast& c) { return c.strategy.extended().Update(c.variable, Variable::Scatter::kAdd, Nest(Two())); }),
+      {"DistributeDataset", "d", "DataSource function", "ocsrmhy",
+       [](const Cast& c) { return c.strategy.DistributeDataset(Dataset::FromTensors(Nest(Two())).Batch(2)).status(); }},
+      {"DistributeDatasetsFromFunction", "d", "DataSource function", "ocsrmhy",
+       [](const Cast& c) {
+         const auto batches = [](const InputContext&) -> absl::StatusOr<Dataset> { return Dataset::FromTensors(Nest(Two())).Batch(1); };
+         return c.strategy.DistributeDatasetsFromFunction(batches).status();
+       }},
       Cross("worker.Next", "batch that Run gave", [](const Cast& c) { return c.worker.Next(Iterator(PerWorkerHandle{1})).status(); }),
       Cross("worker.NextOrEnd", "batch that Run gave", [](const Cast& c) { return c.worker.NextOrEnd(Iterator(PerWorkerHandle{1})).status(); }),
   };
@@ -199,9 +215,9 @@ std::vector<Entry> ReadingEntries() {
       OfReplica("replica.Read", "variable.Read", read),
       OfReplica("replica.ReadAll", "variable.Read", [](const Cast& c) { return c.replica.ReadAll({kThere}).status(); }),
       OfReplica("tape.Read", "variable.Read", tape),
-      {"ReplicaContext::Current", "orhy", "strategy.Run", "csmx", [](const Cast&) { return ReplicaContext::Current().status(); }},
-      {"Enter", "ocsrmh", "another strategy's context", "xy", [](const Cast& c) { return c.replica.Enter().status(); }},
-      {"CreateVariable", "csmx", "", "", [](const Cast&) { return CreateVariable(kSpec).status(); }},
+      {"ReplicaContext::Current", "orhy", "strategy.Run", "csdmx", [](const Cast&) { return ReplicaContext::Current().status(); }},
+      {"Enter", "ocsdrmh", "another strategy's context", "xy", [](const Cast& c) { return c.replica.Enter().status(); }},
+      {"CreateVariable", "csdmx", "", "", [](const Cast&) { return CreateVariable(kSpec).status(); }},
       Reaching("FindVariable", [](const Cast& c) { return c.strategy.FindVariable("there").status(); }),
       Reaching("variable.Read", [](const Cast& c) { return c.variable.Read().status(); }),
       Reaching("variable.Slice", [](const Cast& c) { return c.variable.Slice(0, 1).status(); }),
@@ -287,7 +303,7 @@ TEST_P(EntryPointTest, ThatHandlesAllReplicasIsRefusedInsideOneAndNamesTheCallTo
 TEST_P(EntryPointTest, ThatBelongsToOneReplicaIsRefusedElsewhereAndNamesTheCallToUse) {
   std::vector<Entry> entries = ReplicaEntries();
   for (Entry& entry : entries) {
-    if (GetParam() > 1) entry.legal = "r", entry.advised = "ocsmxy";
+    if (GetParam() > 1) entry.legal = "r", entry.advised = "ocsdmxy";
   }
   CheckAll(entries, GetParam());
 }
@@ -296,7 +312,7 @@ TEST_P(EntryPointTest, ThatReadsOrWritesVariablesWorksOnBehalfOfWhatIsCurrent) {
   std::vector<Entry> entries = ReadingEntries();
   for (Entry& entry : entries) {
     const bool meets = entry.name.rfind("variable.Assign", 0) == 0;  // assigns of several replicas are combined
-    if (meets && GetParam() > 1) entry.legal = "ocsrmxy", entry.advice = "made by hand", entry.advised = "h";
+    if (meets && GetParam() > 1) entry.legal = "ocsdrmxy", entry.advice = "made by hand", entry.advised = "h";
   }
   CheckAll(entries, GetParam());
 }
@@ -307,7 +323,7 @@ TEST(ContextTest, EveryStateHasItsStrategyItsReplicaAndItsSide) {
   for (const State& state : kStates) {
     SCOPED_TRACE(state.name);
     TestStrategy strategy(1), other(1);
-    const bool mine = std::string("csrmh").find(state.letter) != std::string::npos, others = std::string("xy").find(state.letter) != std::string::npos;
+    const bool mine = std::string("csdrmh").find(state.letter) != std::string::npos, others = std::string("xy").find(state.letter) != std::string::npos;
     const bool in_replica = std::string("orhy").find(state.letter) != std::string::npos;
     const absl::Status status = CallIn(state.letter, *strategy, *other, [&](ReplicaContext& replica) -> absl::Status {
       if (state.letter == '!') return ReplicaContext::Current().status();

@@ -208,9 +208,11 @@ class Strategy {
   // Only inside a DataSource function, which runs in this strategy's scope on its worker; elsewhere FailedPrecondition that says so. As the functions of the
   // same names (data/distribute.h), which say more.
   absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches, const InputOptions& options = {}) {
+    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeDataset", "a DataSource function"));
     return divvy::DistributeDataset(global_batches, options);
   }
   absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn, const InputOptions& options = {}) {
+    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeDatasetsFromFunction", "a DataSource function"));
     return divvy::DistributeDatasetsFromFunction(fn, options);
   }
 
