@@ -2,11 +2,15 @@
 
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/status_macros.h"
+#include "partitioners/partitioner.h"
+#include "program/main.h"
+#include "strategy/coordinator.h"
 #include "strategy/replica_context.h"
 #include "strategy/strategy.h"
 #include "strategy/variable.h"
@@ -93,6 +97,47 @@ std::string LeafDifference(const Nest& got, const Json& wanted) {
   return ids.empty() ? Difference("rows", slices->rows, wanted.at("rows"), kArithmetic) : ids;
 }
 
+// ---- scatter -----------------------------------------------------------------------------------------------------------------------------------------
+
+std::optional<Variable::Scatter> ScatterFrom(const std::string& op) {
+  static const auto& ops = *new std::map<std::string, Variable::Scatter>{
+      {"scatter_update", Variable::Scatter::kUpdate}, {"batch_scatter_update", Variable::Scatter::kUpdate},
+      {"scatter_add", Variable::Scatter::kAdd},       {"scatter_sub", Variable::Scatter::kSub},
+      {"scatter_mul", Variable::Scatter::kMul},       {"scatter_div", Variable::Scatter::kDiv},
+      {"scatter_min", Variable::Scatter::kMin},       {"scatter_max", Variable::Scatter::kMax},
+  };
+  const auto found = ops.find(op);
+  return found == ops.end() ? std::nullopt : std::optional<Variable::Scatter>(found->second);
+}
+
+// Not validated: to refuse what does not fit is the variable's business.
+absl::StatusOr<IndexedSlices> ScatteredRows(const Json& test_case, int64_t num_rows) {
+  IndexedSlices slices;
+  slices.num_rows = num_rows;
+  ASSIGN_OR_RETURN(slices.ids, TensorFrom(test_case.at("ids")));
+  ASSIGN_OR_RETURN(slices.rows, TensorFrom(test_case.at("rows")));
+  return slices;
+}
+
+absl::StatusOr<std::unique_ptr<Coordinator>> ClusterOf(int num_ps) {
+  EmbeddedOptions options;
+  options.num_ps = num_ps;
+  options.num_workers = 1;
+  return StartEmbedded(options);
+}
+
+absl::StatusOr<Variable> CreateSharded(Strategy& strategy, const Json& test_case) {
+  const std::vector<int64_t> sizes = test_case.at("shards").get<std::vector<int64_t>>();
+  ASSIGN_OR_RETURN(const Tensor initial, TensorFrom(test_case.at("initial")));
+  VariableSpec spec{"v", initial.shape(), initial, std::nullopt, initial.dtype()};
+  spec.partitioner = FixedShardsPartitioner{static_cast<int64_t>(sizes.size())};
+  ASSIGN_OR_RETURN(Variable variable, strategy.CreateVariable(spec));
+  std::vector<int64_t> offsets = {0};
+  for (int64_t size : sizes) offsets.push_back(offsets.back() + size);
+  if (variable.shard_offsets() != absl::MakeConstSpan(offsets)) return absl::InternalError("the variable was cut into other shards than the case's");
+  return variable;
+}
+
 // ---- sharded_index -----------------------------------------------------------------------------------------------------------------------------------
 
 // The variable whose flat element k is k.
@@ -120,6 +165,22 @@ Verdict JudgeReduceGather(const Json& test_case) {
   const Json& wanted = Wanted(test_case);
   if (IsFailure(wanted)) return PassedUnless(FailureDifference(got.status(), wanted));
   return got.ok() ? PassedUnless(LeafDifference(*got, wanted)) : Failed(got.status().ToString());
+}
+
+Verdict JudgeScatter(const Json& test_case) {
+  const std::optional<Variable::Scatter> op = ScatterFrom(test_case.at("op").get<std::string>());
+  if (!op) return Failed("an operation that variables have not got");
+  const absl::StatusOr<std::unique_ptr<Coordinator>> cluster = ClusterOf(static_cast<int>(test_case.at("shards").size()));
+  if (!cluster.ok()) return Failed(cluster.status().ToString());
+  const absl::StatusOr<Variable> variable = CreateSharded((*cluster)->strategy(), test_case);
+  if (!variable.ok()) return Failed(variable.status().ToString());
+  const absl::StatusOr<IndexedSlices> rows = ScatteredRows(test_case, variable->spec().shape.dim(0));
+  if (!rows.ok()) return Failed(rows.status().ToString());
+  const absl::Status status = variable->ScatterRows(*op, *rows);
+  const Json& wanted = Wanted(test_case);
+  if (!IsFailure(wanted)) return status.ok() ? PassedUnless(Difference("variable", variable->Read(), wanted, kArithmetic)) : Failed(status.ToString());
+  const std::string difference = FailureDifference(status, wanted);
+  return difference.empty() ? PassedUnless(Difference("variable after the failure", variable->Read(), test_case.at("initial"))) : Failed(difference);
 }
 
 Verdict JudgeShardedIndex(const Json& test_case) {

@@ -20,7 +20,7 @@ const std::vector<Family>& Families() {
       {"embedding.json", JudgeLookup},
       {"reduce_gather.json", JudgeReduceGather},
       {"rebatch.json", JudgeRebatch},
-      {"scatter.json", nullptr},
+      {"scatter.json", JudgeScatter},
       {"sharded_index.json", JudgeShardedIndex},
       {"tf_config.json", JudgeTfConfig},
       {"tfrecord/content.json", JudgeTfRecord},
