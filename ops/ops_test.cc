@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -21,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::FloatEq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
@@ -351,7 +354,33 @@ TEST(StopGradientTest, KeepsTheValueAndEndsTheDerivative) {
 
 TEST(GeluTest, IsTheExactForm) { EXPECT_THAT(ValuesOf<double>(Gelu(Doubles({3}, {-40, 0, 1}))), ElementsAre(0, 0, DoubleNear(0.8413447460685429, 1e-15))); }
 
-TEST(SoftplusTest, DoesNotOverflow) { EXPECT_THAT(ValuesOf<float>(Softplus(Floats({3}, {-1000, 0, 1000}))), ElementsAre(0, std::log(2.0f), 1000)); }
+TEST(SoftplusTest, DoesNotOverflow) { EXPECT_THAT(ValuesOf<float>(Softplus(Floats({3}, {-1000, 0, 1000}))), ElementsAre(0, FloatEq(std::log(2.0f)), 1000)); }
+
+// Every 1,009th float: all signs and exponents, denormal numbers, infinities and NaN.
+TEST(FloatFunctionTest, AgreesWithTheStandardLibraryOverAllFloats) {
+  const std::tuple<std::string, Var (*)(const Var&), double (*)(double)> functions[] = {
+      {"Exp", Exp, [](double x) { return std::exp(x); }},
+      {"Tanh", Tanh, [](double x) { return std::tanh(x); }},
+      {"Sigmoid", Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"Softplus", Softplus, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }}};
+  std::vector<float> inputs;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 1009) {
+    const auto word = static_cast<uint32_t>(bits);
+    float x;
+    std::memcpy(&x, &word, sizeof(x));
+    inputs.push_back(x);
+  }
+  inputs.insert(inputs.end(), {INFINITY, -INFINITY, 88.72283f, 88.73f, -87.3f, -103.9f, 0.625f, -0.625f, 0.0f, -0.0f});
+  const Tensor x = Tensor::Vector<float>(inputs);
+  for (const auto& [name, function, standard] : functions) {
+    const std::vector<float> got = ValuesOf<float>(function(x));
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double wanted = standard(inputs[i]);
+      const bool same = std::isnan(wanted) ? std::isnan(got[i]) : got[i] == static_cast<float>(wanted);
+      ASSERT_TRUE(same || std::abs(got[i] - wanted) <= 4e-7 * std::abs(wanted) + 3e-45) << name << "(" << inputs[i] << ") is " << got[i];
+    }
+  }
+}
 
 TEST(ReduceMaxTest, SharesTheGradientEvenlyAmongEquals) {
   MapReader reader;
@@ -596,7 +625,7 @@ TEST(SoftmaxCrossEntropyTest, NamesALabelOutOfRangeAndTheNumberOfClasses) {
 
 TEST(SigmoidCrossEntropyTest, IsStableAndTakesLabelsOfAnyType) {
   const Var logits(Floats({3}, {1000, -1000, 0}));
-  EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, Tensor::Vector<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, std::log(2.0f)));
+  EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, Tensor::Vector<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, FloatEq(std::log(2.0f))));
 }
 
 TEST(SquaredErrorTest, TakesLabelsOfAnyType) {

@@ -5,20 +5,11 @@
 
 #include "base/random.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/functions.h"
 #include "ops/cpu/loops.h"
 
 namespace divvy::internal {
 namespace {
-
-template <typename T>
-T SigmoidOf(T x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));  // never the exponential of something large
-}
-
-template <typename T>
-T SoftplusOf(T x) {
-  return std::max(x, T(0)) + std::log1p(std::exp(-std::abs(x)));
-}
 
 // x times the normal distribution's Phi(x); and the derivative, Phi(x) + x phi(x).
 template <typename T>
@@ -29,7 +20,7 @@ T GeluOf(T x) {
 template <typename T>
 T GeluSlope(T x) {
   constexpr T kDensityAtZero = T(M_2_SQRTPI * M_SQRT1_2 / 2);  // 1 / sqrt(2 pi)
-  return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * std::exp(T(-0.5) * x * x);
+  return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * ExpOf(T(-0.5) * x * x);
 }
 
 template <typename T, typename Function>
@@ -53,13 +44,13 @@ template <typename T>
 void UnaryAs(UnaryOp op, const Tensor& x, Tensor& y) {
   switch (op) {
     case UnaryOp::kNegative: return Map<T>(x, y, [](T v) { return -v; });
-    case UnaryOp::kExp: return Map<T>(x, y, [](T v) { return std::exp(v); });
+    case UnaryOp::kExp: return Map<T>(x, y, [](T v) { return ExpOf(v); });
     case UnaryOp::kLog: return Map<T>(x, y, [](T v) { return std::log(v); });
     case UnaryOp::kSqrt: return Map<T>(x, y, [](T v) { return std::sqrt(v); });
     case UnaryOp::kSquare: return Map<T>(x, y, [](T v) { return v * v; });
     case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });  // a NaN stays one
     case UnaryOp::kSigmoid: return Map<T>(x, y, [](T v) { return SigmoidOf(v); });
-    case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return std::tanh(v); });
+    case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return TanhOf(v); });
     case UnaryOp::kGelu: return Map<T>(x, y, [](T v) { return GeluOf(v); });
     case UnaryOp::kSoftplus: return Map<T>(x, y, [](T v) { return SoftplusOf(v); });
   }
@@ -125,18 +116,6 @@ void BinaryAs(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
     case BinaryOp::kLess: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(0) : T(1); });
     case BinaryOp::kEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v == w ? T(1) : T(0); });
   }
-}
-
-// In double and in four lanes: as exact as one wants, and not one long chain of additions.
-template <typename T>
-double SumOf(const T* x, int64_t n) {
-  double lanes[4] = {0, 0, 0, 0};
-  int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] += x[i + lane];
-  }
-  for (; i < n; ++i) lanes[0] += x[i];
-  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 template <typename T>

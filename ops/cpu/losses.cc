@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/functions.h"
 
 namespace divvy::internal {
 namespace {
@@ -11,9 +12,9 @@ namespace {
 template <typename T>
 T ShiftedExponentials(const T* x, T* to, int64_t n, T* max) {
   *max = n == 0 ? T(0) : *std::max_element(x, x + n);
-  T sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += to[i] = std::exp(x[i] - *max);
-  return sum;
+  const T shift = *max;
+  for (int64_t i = 0; i < n; ++i) to[i] = ExpOf(x[i] - shift);
+  return static_cast<T>(SumOf(to, n));
 }
 
 template <typename T>
@@ -123,7 +124,7 @@ void CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
     const T* z = labels.data_as<T>();
     T* to = loss.fresh_data<T>();
     const int64_t n = logits.shape().num_elements();
-    for (int64_t i = 0; i < n; ++i) to[i] = std::max(x[i], T(0)) - x[i] * z[i] + std::log1p(std::exp(-std::abs(x[i])));
+    for (int64_t i = 0; i < n; ++i) to[i] = SoftplusOf(x[i]) - x[i] * z[i];
   });
 }
 

@@ -1,0 +1,156 @@
+// bazel run //bench:ops
+//
+// Each operation, forth and back through a tape, on one core: those that stream beside memcpy of the bytes that they read and write, products and convolutions
+// beside one matrix product of as many multiplications. What an operation allocates, and what a core's function units bound (Tanh), is the difference.
+#include <cblas.h>
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "bench/rounds.h"
+#include "ops/blas_threads.h"
+#include "ops/gradient_tape.h"
+#include "ops/ops.h"
+#include "ops/variable_reader.h"
+
+namespace divvy::bench {
+namespace {
+
+constexpr int kRounds = 9;
+constexpr int64_t kRows = 2048, kWidth = 1024;  // 8 MiB: larger than the caches near a core
+
+std::vector<float> RandomValues(int64_t size) {
+  Random random(1);
+  std::vector<float> values(size);
+  for (float& value : values) value = static_cast<float>(random.Uniform() - 0.5);
+  return values;
+}
+
+Tensor RandomTensor(const Shape& shape) { return Tensor::Copy<float>(shape, RandomValues(shape.num_elements())).value(); }
+
+// Ids in [0, rows) without order.
+Tensor RandomIds(int64_t n, int64_t rows) {
+  Random random(2);
+  std::vector<int64_t> ids(n);
+  for (int64_t& id : ids) id = static_cast<int64_t>(random.Below(rows));
+  return Tensor::Vector<int64_t>(ids);
+}
+
+Tensor EvenSplits(int64_t rows, int64_t length) {
+  std::vector<int64_t> splits;
+  for (int64_t at = 0; at <= rows; at += length) splits.push_back(at);
+  return Tensor::Vector<int64_t>(splits);
+}
+
+class NoVariables : public VariableReader {
+ public:
+  absl::Status Read(absl::Span<ReadRequest>) override { return absl::NotFoundError("no variables"); }
+  Device device() const override { return {}; }
+};
+
+using Function = std::function<Var(const std::vector<Var>&)>;
+
+// The function of these leaves, and where `back`, the gradient of the sum of its result.
+void RunOnce(const Function& function, const std::vector<Tensor>& leaves, bool back) {
+  NoVariables variables;
+  GradientTape tape(variables);
+  std::vector<Var> vars;
+  for (size_t i = 0; i < leaves.size(); ++i) vars.push_back(tape.Watch(absl::StrCat(i), leaves[i]));
+  const Var result = function(vars);
+  const absl::Status status = back ? tape.Gradient(ReduceSum(result)).status() : result.status();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+}
+
+int64_t BytesOf(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.size_bytes();
+  return bytes;
+}
+
+// `moved` bytes are read and written in a forward pass; a backward pass moves about as much again, and the sum's gradient.
+void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
+  NoVariables variables;
+  GradientTape tape(variables, GradientTape::Mode::kInference);
+  const std::vector<Var> vars(leaves.begin(), leaves.end());
+  const int64_t out = function(vars).Value().value().size_bytes(), in = BytesOf(leaves);
+  std::vector<char> from((in + out) * 2, 1), to(from.size());
+  for (bool back : {false, true}) {
+    const int64_t moved = back ? 2 * (in + out) : in + out;
+    const Contender copy{"memcpy of the same bytes", [&] { std::memcpy(to.data(), from.data(), moved / 2); }};
+    const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
+    Print(Compare(run, copy, static_cast<double>(moved), kRounds), {"GB/s", 1e9});
+  }
+}
+
+// `multiplications` in the forward pass; a backward pass has twice as many.
+void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications, const Function& function) {
+  constexpr int kSide = 512;
+  for (bool back : {false, true}) {
+    const int m = static_cast<int>(multiplications * (back ? 3 : 1) / (kSide * kSide));
+    const std::vector<float> a(static_cast<size_t>(m) * kSide, 0.5f), b(kSide * kSide, 0.5f);
+    std::vector<float> c(a.size());
+    const auto multiply = [&] {
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, kSide, kSide, 1, a.data(), kSide, b.data(), kSide, 0, c.data(), kSide);
+    };
+    const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
+    Print(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds), {"GFLOP/s", 1e9});
+  }
+}
+
+void Elementwise() {
+  const Tensor x = RandomTensor({kRows, kWidth}), y = RandomTensor({kRows, kWidth}), row = RandomTensor({kWidth});
+  const std::pair<const char*, Var (*)(const Var&)> unaries[] = {{"Square", Square},   {"Exp", Exp},         {"Relu", Relu},
+                                                                 {"Sigmoid", Sigmoid}, {"Tanh", Tanh},       {"Softplus", Softplus},
+                                                                 {"Gelu", Gelu},       {"Softmax", Softmax}, {"L2Normalize", L2Normalize}};
+  for (const auto& [name, unary] : unaries) Streams(name, {x}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
+  Streams("Add", {x, y}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
+  Streams("Add a row", {x, row}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
+  Streams("Dropout", {x}, [](const std::vector<Var>& v) { return Dropout(v[0], 0.5f); });
+  Streams("LayerNorm", {x, row, row}, [](const std::vector<Var>& v) { return LayerNorm(v[0], v[1], v[2]); });
+}
+
+void Reductions() {
+  const Tensor x = RandomTensor({kRows, kWidth});
+  Streams("ReduceSum of rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 1); });
+  Streams("ReduceSum over rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 0); });
+  Streams("ReduceMax of rows", {x}, [](const std::vector<Var>& v) { return ReduceMax(v[0], 1); });
+  Streams("SoftmaxCrossEntropy", {x}, [labels = RandomIds(kRows, kWidth)](const std::vector<Var>& v) { return SoftmaxCrossEntropy(v[0], labels); });
+  Streams("SigmoidCrossEntropy", {x}, [labels = RandomTensor({kRows, kWidth})](const std::vector<Var>& v) { return SigmoidCrossEntropy(v[0], labels); });
+}
+
+void Movements() {
+  constexpr int64_t kTableRows = 1 << 15, kRowWidth = 64;
+  const Tensor x = RandomTensor({kRows, kWidth}), table = RandomTensor({kTableRows, kRowWidth});
+  Streams("Permute", {x}, [](const std::vector<Var>& v) { return Permute(v[0], {1, 0}); });
+  Streams("Concat", {x, x}, [](const std::vector<Var>& v) { return Concat(v, 1); });
+  Streams("Slice", {x}, [](const std::vector<Var>& v) { return Slice(v[0], 1, 0, kWidth / 2); });
+  Streams("Gather", {table}, [ids = RandomIds(kTableRows, kTableRows)](const std::vector<Var>& v) { return Gather(v[0], ids); });
+  Streams("SegmentSum", {table}, [splits = EvenSplits(kTableRows, 16)](const std::vector<Var>& v) { return SegmentSum(v[0], splits); });
+  Streams("MaxPool2D", {RandomTensor({64, 28, 28, 32})}, [](const std::vector<Var>& v) { return MaxPool2D(v[0], 2, 2); });
+}
+
+void Products() {
+  Multiplies("MatMul", {RandomTensor({512, 512}), RandomTensor({512, 512})}, 512 * 512 * 512, [](const std::vector<Var>& v) { return MatMul(v[0], v[1]); });
+  Multiplies("Conv2D 5 x 5, 1 to 32", {RandomTensor({64, 28, 28, 1}), RandomTensor({5, 5, 1, 32})}, 64 * 28 * 28 * 25 * 32,
+             [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
+  Multiplies("Conv2D 3 x 3, 32 to 64", {RandomTensor({64, 14, 14, 32}), RandomTensor({3, 3, 32, 64})}, 64 * 14 * 14 * 9 * 32 * 64,
+             [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
+  Multiplies("DotInteraction", {RandomTensor({2048, 27, 64})}, 2048 * 27 * 27 * 64, [](const std::vector<Var>& v) { return DotInteraction(v[0]); });
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+int main() {
+  divvy::SetBlasThreads(1);
+  divvy::bench::Elementwise();
+  divvy::bench::Reductions();
+  divvy::bench::Movements();
+  divvy::bench::Products();
+  divvy::bench::PrintPeakMemory();
+}
