@@ -221,6 +221,7 @@ std::vector<Entry> ReadingEntries() {
       Reaching("FindVariable", [](const Cast& c) { return c.strategy.FindVariable("there").status(); }),
       Reaching("variable.Read", [](const Cast& c) { return c.variable.Read().status(); }),
       Reaching("variable.Slice", [](const Cast& c) { return c.variable.Slice(0, 1).status(); }),
+      Reaching("variable.At", [](const Cast& c) { return c.variable.At({-1}).status(); }),
       Reaching("variable.Rows", [](const Cast& c) { return c.variable.Rows(Tensor::Vector<int64_t>({1})).status(); }),
       Reaching("variable.Assign", [](const Cast& c) { return c.variable.Assign(Two()); }),
       Reaching("variable.AssignAdd", [](const Cast& c) { return c.variable.AssignAdd(Two()); }),

@@ -1,6 +1,6 @@
 #include "strategy/variable.h"
 
-#include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,25 +34,6 @@ absl::StatusOr<Tensor> Int64Ids(const Tensor& ids) {
 
 }  // namespace
 
-namespace internal {
-
-// Python's slice.indices, then range.
-std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size) {
-  const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
-  const auto clamp = [&](int64_t at) {
-    if (at < 0) at = at < -size ? -1 : at + size;  // before the sequence: -1 either way, and clamped up where step > 0
-    return std::clamp(at, lowest, highest);
-  };
-  const int64_t first = start ? clamp(*start) : (step > 0 ? lowest : highest);
-  const int64_t end = stop ? clamp(*stop) : (step > 0 ? highest : lowest);
-  step = std::clamp(step, -size - 1, size + 1);  // a longer step names the first row alone, too, and cannot overflow
-  std::vector<int64_t> rows;
-  for (int64_t row = first; step > 0 ? row < end : row > end; row += step) rows.push_back(row);
-  return rows;
-}
-
-}  // namespace internal
-
 // A step's store where a step runs, also for a handle that came from elsewhere.
 absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
   const internal::Context& context = internal::CurrentContext();
@@ -78,6 +59,16 @@ absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::option
   const std::vector<int64_t> rows = internal::SliceRows(start, stop, step, spec().shape.dim(0));
   if (step == 1 && static_cast<int64_t>(rows.size()) == spec().shape.dim(0)) return Read();
   return ReadRows(Tensor::Vector<int64_t>(rows));
+}
+
+absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
+  const absl::StatusOr<internal::IndexPlan> plan = internal::PlanIndex(index, spec().shape);
+  if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat("At of \"", spec().name, "\": ", plan.status().message()));
+  std::vector<int64_t> all(spec().shape.rank() == 0 ? 0 : spec().shape.dim(0));
+  std::iota(all.begin(), all.end(), 0);
+  const bool whole = plan->positions.empty() || plan->positions[0] == all;
+  ASSIGN_OR_RETURN(const Tensor rows, whole ? Read() : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
+  return internal::TakePlanned(*plan, rows);
 }
 
 absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {

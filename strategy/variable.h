@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "strategy/variable_index.h"
 #include "strategy/variable_store.h"
 #include "tensor/tensor.h"
 
@@ -37,6 +38,9 @@ class Variable {
   // Rows start, start + step, ... before stop, by Python's rules in full (TensorFlow's containers differ where start lies outside and |step| > 1). Only these
   // rows travel. InvalidArgument: step 0, or rank 0.
   absl::StatusOr<Tensor> Slice(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step = 1) const;
+  // v[2:6, ..., -1] is At({IndexSlice{2, 6}, Ellipsis{}, -1}), by NumPy's rules (TensorFlow's containers apply to each shard what follows a leading new axis).
+  // Only the rows that it touches travel. OutOfRange: an integer outside its axis. InvalidArgument: a step of 0, more items than axes, or two ellipses.
+  absl::StatusOr<Tensor> At(absl::Span<const IndexItem> index) const;
   // tf's sparse_read, but in the order asked: ids.shape + row shape. `ids` is int64 or int32. InvalidArgument: an id outside the variable.
   absl::StatusOr<Tensor> Rows(const Tensor& ids) const;
 
@@ -60,12 +64,6 @@ class Variable {
   std::shared_ptr<const VariableInfo> info_;
 };
 
-namespace internal {
-
-// The rows that Python's [start:stop:step] names in a sequence of `size`. REQUIRES: step != 0.
-std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size);
-
-}  // namespace internal
 }  // namespace divvy
 
 #endif  // DIVVY_STRATEGY_VARIABLE_H_

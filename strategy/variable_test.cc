@@ -79,6 +79,54 @@ TEST(VariableSliceTest, ASliceOfNothingKeepsTheOtherAxes) {
   EXPECT_EQ(Make(strategy, Floats({2, 3}, std::vector<float>(6))).Slice(1, 1)->shape(), Shape({0, 3}));
 }
 
+struct IndexCase {
+  std::vector<IndexItem> index;
+  std::vector<float> values;
+  Shape shape;
+};
+
+TEST(VariableIndexTest, FollowsNumPysRules) {
+  TestStrategy strategy(1);
+  const Variable v = Make(strategy, Floats({3, 2}, {0, 1, 2, 3, 4, 5}));
+  const std::vector<IndexCase> cases = {
+      {{}, {0, 1, 2, 3, 4, 5}, {3, 2}},
+      {{-1}, {4, 5}, {2}},
+      {{1, 0}, {2}, {}},
+      {{IndexSlice{{}, {}, -1}, IndexSlice{{}, {}, -1}}, {5, 4, 3, 2, 1, 0}, {3, 2}},
+      {{Ellipsis{}, 1}, {1, 3, 5}, {3}},
+      {{IndexSlice{0, 2}, Ellipsis{}}, {0, 1, 2, 3}, {2, 2}},
+      {{NewAxis{}, IndexSlice{1, {}}, NewAxis{}}, {2, 3, 4, 5}, {1, 2, 1, 2}},
+      {{Ellipsis{}, IndexSlice{0, 2}, IndexSlice{1, 2}}, {1, 3}, {2, 1}},
+      {{IndexSlice{1, 1}, 1}, {}, {0}},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto got = v.At(cases[i].index);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(Values(got), cases[i].values);
+    EXPECT_EQ(got->shape(), cases[i].shape);
+  }
+  EXPECT_EQ(Values(v.At({IndexSlice{1, 3}, -1})), (std::vector<float>{3, 5}));  // as a program writes it
+}
+
+TEST(VariableIndexTest, RefusesWhatIsOutsideOrMakesNoSense) {
+  TestStrategy strategy(1);
+  const Variable v = Make(strategy, Floats({3, 2}, {0, 1, 2, 3, 4, 5}));
+  EXPECT_THAT(v.At({3}).status().message(), HasSubstr("index 3 is outside axis 0"));
+  EXPECT_EQ(v.At({-4}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(v.At({0, 2}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(v.At({IndexSlice{0, 1, 0}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(v.At({0, 0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(v.At({Ellipsis{}, Ellipsis{}}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(VariableIndexTest, OfRankZeroTakesNewAxesOnly) {
+  TestStrategy strategy(1);
+  const Variable scalar = Make(strategy, Tensor::Scalar(7.0f));
+  EXPECT_EQ(scalar.At({NewAxis{}, Ellipsis{}})->shape(), Shape({1}));
+  EXPECT_EQ(scalar.At({0}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(VariableSliceTest, RefusesStepZeroAndRankZero) {
   TestStrategy strategy(1);
   EXPECT_THAT(MakeRange(strategy, 3).Slice(0, 1, 0).status().message(), HasSubstr("step must not be 0"));

@@ -151,6 +151,20 @@ absl::StatusOr<ShardedVariable> CountedFrom(const Json& test_case) {
 
 std::optional<int64_t> BoundFrom(const Json& bound) { return bound.is_null() ? std::nullopt : std::optional<int64_t>(bound.get<int64_t>()); }
 
+IndexItem ItemFrom(const Json& item) {
+  if (item == "ellipsis") return Ellipsis{};
+  if (item == "newaxis") return NewAxis{};
+  if (item.contains("int")) return item.at("int").get<int64_t>();
+  const Json& slice = item.at("slice");
+  return IndexSlice{BoundFrom(slice[0]), BoundFrom(slice[1]), BoundFrom(slice[2]).value_or(1)};
+}
+
+absl::StatusOr<Tensor> PullPlanned(const ShardedVariable& sharded, const std::vector<IndexItem>& index) {
+  ASSIGN_OR_RETURN(const internal::IndexPlan plan, internal::PlanIndex(index, sharded.layout().spec.shape));
+  ASSIGN_OR_RETURN(const Tensor rows, sharded.Rows(Tensor::Vector<int64_t>(plan.positions.at(0))));
+  return internal::TakePlanned(plan, rows);
+}
+
 }  // namespace
 
 Verdict JudgeReduceGather(const Json& test_case) {
@@ -184,16 +198,13 @@ Verdict JudgeScatter(const Json& test_case) {
 }
 
 Verdict JudgeShardedIndex(const Json& test_case) {
-  const Json& index = test_case.at("index");
-  if (index.size() != 1 || !index[0].is_object() || !index[0].contains("slice")) return NotCovered("Divvy indexes variables by one slice of rows");
-  const Json& slice = index[0].at("slice");
-  const int64_t step = BoundFrom(slice[2]).value_or(1);
-  if (step == 0) return NotCovered("a step of 0 is refused before the shards are asked");
+  std::vector<IndexItem> index;
+  for (const Json& item : test_case.at("index")) index.push_back(ItemFrom(item));
   const absl::StatusOr<ShardedVariable> sharded = CountedFrom(test_case);
   if (!sharded.ok()) return Failed(sharded.status().ToString());
-  const std::vector<int64_t> rows = internal::SliceRows(BoundFrom(slice[0]), BoundFrom(slice[1]), step, sharded->layout().rows());
-  const absl::StatusOr<Tensor> got = sharded->Rows(Tensor::Vector<int64_t>(rows));
-  return PassedUnless(Difference("rows", got, Wanted(test_case)));
+  const absl::StatusOr<Tensor> got = PullPlanned(*sharded, index);
+  const Json& wanted = Wanted(test_case);
+  return PassedUnless(IsFailure(wanted) ? FailureDifference(got.status(), wanted) : Difference("part", got, wanted));
 }
 
 }  // namespace divvy::conformance

@@ -11,7 +11,7 @@ Verdict JudgeReduceGather(const Json& test_case);
 // Scatters by a program into a variable of a cluster in this process with a parameter server for each shard; a call that fails must leave it as it was.
 // Relative and absolute 1e-6.
 Verdict JudgeScatter(const Json& test_case);
-// Slices along axis 0, pulled from the shards; other forms of indices Divvy has not got. Exact.
+// Python's indices, the rows pulled from the shards as a worker pulls them. Exact.
 Verdict JudgeShardedIndex(const Json& test_case);
 
 }  // namespace divvy::conformance
