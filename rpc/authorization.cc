@@ -14,6 +14,8 @@
 namespace divvy {
 namespace {
 
+// A call in it has a name of its own for the rules; no rule of a worker covers it.
+constexpr absl::string_view kInSession0 = " in session 0";
 constexpr absl::string_view kPlaintext = "insecure";  // gRPC's name for the transport of a connection without TLS
 
 struct Rule {
@@ -27,7 +29,8 @@ constexpr Rule kRules[] = {
     {"chief", "ParameterServerData.*"},
     {"chief", "Admin.*"},
     {"worker", "Coordinator.Register"},
-    {"worker", "ParameterServerData.*"},
+    {"worker", "ParameterServerData.Pull"},
+    {"worker", "ParameterServerData.Commit"},
     {"ps", "Coordinator.Register"},
     {"admin", "Admin.*"},
 };
@@ -72,6 +75,11 @@ absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method) 
   const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not call ", method, ": check which certificate the task was given"));
   if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
   return refusal;
+}
+
+absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session) {
+  if (session != kCoordinatorSession) return absl::OkStatus();
+  return Authorize(peer, absl::StrCat(method, kInSession0));
 }
 
 }  // namespace divvy

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "cluster/ids.h"
 #include "grpcpp/security/auth_context.h"
 
 namespace divvy {
@@ -27,6 +28,10 @@ bool MayCall(absl::string_view role, absl::string_view method);
 // connection without TLS is on loopback (CheckPlaintext of credentials.h) and may call everything. Every service asks this before it looks at a request.
 // Thread-safe.
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
+
+// What a fence claims, beside that: session 0 is never fenced, so the chief alone may speak in it. OK for every other session; whose it is, the fence says.
+// Errors as above. Thread-safe.
+absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session);
 
 }  // namespace divvy
 

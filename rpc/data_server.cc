@@ -31,6 +31,8 @@ absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kIn
 // The two methods, by their requests.
 const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) { return header.has_pull() ? &header.pull() : nullptr; }
 const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
+constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
+constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
 void Ask(DataHandler& handler, PullRequest request, Callback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
 void Ask(DataHandler& handler, CommitRequest request, Callback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
 
@@ -71,7 +73,9 @@ class Receiver : public MessageReceiver {
 
   absl::Status Begin(IncomingMessage first) {
     arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first));
-    const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(*HeaderOf(arriving_->first.header, Request()));
+    const auto& header = *HeaderOf(arriving_->first.header, Request());
+    if (const absl::Status allowed = MaySpeakFor(SessionId(header.fence().session())); !allowed.ok()) return Refuse(allowed);
+    const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(header);
     if (!bytes.ok()) return Refuse(bytes.status());
     if (*bytes == 0) return OnGranted(absl::OkStatus());
     const auto granted = [weak = call_.weak_from_this(), this, id = arriving_->id](const absl::Status& status) {
@@ -80,6 +84,8 @@ class Receiver : public MessageReceiver {
     arriving_->ticket = environment_->handler.Reserve(*bytes, granted);
     return absl::OkStatus();
   }
+
+  absl::Status MaySpeakFor(SessionId session) const { return AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), session); }
 
   // The stream may have ended since, or the transfer may be another one.
   void OnGrantedLater(uint64_t id, const absl::Status& status) {

@@ -39,6 +39,7 @@ struct DataEnvironment;
 // one has no memory yet: HTTP/2 then holds the sender, and memory is bounded by what is reserved.
 //
 //   refused by the handler, too large, or makes no sense   the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
+//   session 0, of another role than the chief              the same, with NOT_AUTHORIZED
 //   bytes that are no message, or one that does not follow the stream ends with INVALID
 //   another method                                         UNIMPLEMENTED
 //   a certificate that may not                             NOT_AUTHORIZED

@@ -76,6 +76,13 @@ TEST(AuthorizationTest, WhatIsNotListedIsDenied) {
   EXPECT_FALSE(MayCall("chief", "WorkerX.Attach"));
 }
 
+TEST(AuthorizationTest, AWorkerMayNotSpeakInTheCoordinatorsSession) {
+  for (const char* method : {"ParameterServerData.Pull", "ParameterServerData.Commit"}) {
+    EXPECT_TRUE(MayCall("chief", absl::StrCat(method, " in session 0")));
+    EXPECT_FALSE(MayCall("worker", absl::StrCat(method, " in session 0")));
+  }
+}
+
 TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
   const auto role = ParseRoleUri("spiffe://job/worker/3");
   ASSERT_TRUE(role.has_value());
