@@ -74,7 +74,8 @@ class ReplicaContext : public VariableReader {
   uint64_t seed() const override;                          // from (job, step, replica): the same on every attempt
 
   // Collectives. All replicas must make the same calls in the same order; they block until all have come. Another kind, op, structure, dtype or shape:
-  // InvalidArgument for all, naming both replicas. A replica that returns or fails without coming: FailedPrecondition or its error for those who wait.
+  // InvalidArgument for all, naming both replicas. A replica that returns or fails without coming: FailedPrecondition or its error for those who wait. One that
+  // comes with an error (a failed Nest, Var or Gradients) gives it to all, and their next calls meet again.
   // One replica: the identity. A context made by hand has nobody to meet: FailedPrecondition if there are several replicas.
 
   // T: a Nest, or travels as one (a tensor, IndexedSlices, vectors and maps of them). Rules: internal::ReduceNests, but IndexedSlices meet only their like.
@@ -98,8 +99,8 @@ class ReplicaContext : public VariableReader {
   // Differentiable: a replica's gradient is its slice of the sum of all gradients. Otherwise as AllReduce of a Var.
   Var AllGather(const Var& value, int axis);
 
-  // fn(Strategy&, PerReplica<Args>...) runs once, in cross-replica context, on one of the replicas' threads while all wait; it is replica 0's fn. A PerReplica
-  // result is unpacked, any other goes to each replica.
+  // fn(Strategy&, PerReplica<Args>...) runs once, in cross-replica context, on one of the replicas' threads while all wait; it is replica 0's fn,
+  // and those of the others must be of its type. A PerReplica result is unpacked, any other goes to each replica. InvalidArgument: one of another size.
   template <typename F, typename... Args>
   absl::StatusOr<internal::MergeResultT<F, Args...>> MergeCall(F&& fn, const Args&... args) {
     using Tuple = std::tuple<std::decay_t<Args>...>;
