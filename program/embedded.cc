@@ -104,7 +104,8 @@ absl::Status EmbeddedCluster::StartCoordinator() {
     reporter_->Watch(core_);
   }
   coordinator_ = std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                                       setup_.options.replicas_per_worker, reporter_.get());
+                                                       setup_.options.replicas_per_worker, reporter_.get(),
+                                                       setup_.report.value_or(ReportOptions()).report_every);
   return coordinator_->WaitUntilReady();
 }
 

@@ -25,6 +25,10 @@
 
 namespace divvy {
 
+// Looks at a loop of steps while it runs: called on the thread that waits in RunEpoch or RunUntil, each report interval (--report_every, 5 s), with what was
+// merged since the last call (empty: no step finished). False: it has seen enough, and is not called again in this loop.
+using LoopObserver = std::function<bool(const Metrics& recent)>;
+
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
 
 namespace internal {
@@ -44,6 +48,7 @@ struct StepLoop {
   BoundDataSource data;
   Nest::List args;                   // those after the iterator
   std::optional<int64_t> last_step;  // RunUntil: passes begin anew until so many training steps are committed. None: one pass
+  LoopObserver observer = {};        // none: nobody looks
 };
 
 }  // namespace internal
@@ -113,14 +118,25 @@ class Coordinator {
   // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed. The end of one worker's data is not an error here.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data, const std::decay_t<Args>&... args) {
-    return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, std::nullopt});
+    return RunEpoch(LoopObserver(), step, data, args...);
   }
   // InvalidArgument: a read-only step, which has no number to reach.
   template <typename... Args>
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data,
                                    const std::decay_t<Args>&... args) {
+    return RunUntil(LoopObserver(), last_step, step, data, args...);
+  }
+  // The same with somebody who looks on.
+  template <typename... Args>
+  absl::StatusOr<Metrics> RunEpoch(LoopObserver observer, const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data,
+                                   const std::decay_t<Args>&... args) {
+    return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, std::nullopt, std::move(observer)});
+  }
+  template <typename... Args>
+  absl::StatusOr<Metrics> RunUntil(LoopObserver observer, int64_t last_step, const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data,
+                                   const std::decay_t<Args>&... args) {
     if (step.kind() == StepKind::kReadOnly) return absl::InvalidArgumentError("RunUntil counts training steps; use RunEpoch for a read-only step");
-    return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, last_step});
+    return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, last_step, std::move(observer)});
   }
   virtual int64_t epoch() const = 0;  // RunEpochs of training steps completed
   virtual int64_t step() const = 0;   // training steps committed

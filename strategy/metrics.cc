@@ -196,18 +196,55 @@ absl::StatusOr<Metric> RecallAt(int k, const Var& scores) {
   return Metric::Mean(found, shape.dim(0));
 }
 
+namespace {
+
+// Of the buckets of a step's Auc nearly all are empty: the others travel, as rows of the whole, which a sum over replicas adds up as well.
+IndexedSlices NotEmpty(absl::Span<const double> sums) {
+  std::vector<int64_t> ids;
+  std::vector<double> rows;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i] == 0) continue;
+    ids.push_back(static_cast<int64_t>(i));
+    rows.push_back(sums[i]);
+  }
+  return {Tensor::Vector<int64_t>(ids), Tensor::Vector<double>(rows), static_cast<int64_t>(sums.size())};
+}
+
+absl::StatusOr<std::vector<double>> SumsOf(const Nest& nest, size_t size) {
+  if (nest.kind() != Nest::Kind::kIndexedSlices) {
+    ASSIGN_OR_RETURN(const Tensor sums, nest.tensor());
+    ASSIGN_OR_RETURN(const absl::Span<const double> values, sums.values<double>());
+    return std::vector<double>(values.begin(), values.end());
+  }
+  ASSIGN_OR_RETURN(const IndexedSlices slices, nest.indexed_slices());
+  RETURN_IF_ERROR(Validate(slices));
+  ASSIGN_OR_RETURN(const absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
+  ASSIGN_OR_RETURN(const absl::Span<const double> rows, slices.rows.values<double>());
+  if (slices.num_rows != static_cast<int64_t>(size) || rows.size() != ids.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a metric of ", size, " sums came as ", rows.size(), " of ", slices.num_rows));
+  }
+  std::vector<double> sums(size, 0);
+  for (size_t i = 0; i < ids.size(); ++i) sums[ids[i]] += rows[i];
+  return sums;
+}
+
+}  // namespace
+
 Nest NestCodec<Metric>::Encode(const Metric& metric) {
-  return Nest::Dict{{"kind", Nest(Metric::KindName(metric.kind_))}, {"sums", Nest(Tensor::Vector<double>(metric.sums_))}};
+  const bool sparse = metric.kind_ == Metric::Kind::kAuc;
+  return Nest::Dict{{"kind", Nest(Metric::KindName(metric.kind_))},
+                    {"sums", sparse ? Nest(NotEmpty(metric.sums_)) : Nest(Tensor::Vector<double>(metric.sums_))}};
 }
 
 absl::StatusOr<Metric> NestCodec<Metric>::Decode(const Nest& nest) {
   ASSIGN_OR_RETURN(std::string name, nest["kind"].text());
-  ASSIGN_OR_RETURN(Tensor sums, nest["sums"].tensor());
-  ASSIGN_OR_RETURN(absl::Span<const double> values, sums.values<double>());
   for (Metric::Kind kind : {Metric::Kind::kMean, Metric::Kind::kRmse, Metric::Kind::kAuc}) {
-    if (name == Metric::KindName(kind) && values.size() == Metric::NumSums(kind)) return Metric(kind, std::vector<double>(values.begin(), values.end()));
+    if (name != Metric::KindName(kind)) continue;
+    ASSIGN_OR_RETURN(std::vector<double> sums, SumsOf(nest["sums"], Metric::NumSums(kind)));
+    if (sums.size() == Metric::NumSums(kind)) return Metric(kind, std::move(sums));
+    return absl::InvalidArgumentError(absl::StrCat("a metric \"", name, "\" of ", sums.size(), " sums"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("no metric \"", name, "\" of ", values.size(), " sums"));
+  return absl::InvalidArgumentError(absl::StrCat("no metric \"", name, "\""));
 }
 
 }  // namespace divvy

@@ -58,7 +58,7 @@ absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
 absl::StatusOr<Metric> RecallAt(int k, const Var& scores);
 
 template <>
-struct NestCodec<Metric> {  // {"kind": text, "sums": float64 [n]}
+struct NestCodec<Metric> {  // {"kind": text, "sums": float64 [n]}; of an Auc the buckets that are not empty, as IndexedSlices
   static Nest Encode(const Metric& metric);
   static absl::StatusOr<Metric> Decode(const Nest& nest);
 };

@@ -136,8 +136,26 @@ TEST(MetricsTest, TravelAsANestAndAreMergedByReduce) {
   EXPECT_EQ(merged->at("auc").value(), 0.5);
 }
 
+TEST(MetricsTest, OfAnAucOnlyTheBucketsThatAreNotEmptyTravel) {
+  const Metric auc = *Auc(Floats({-2, -1, 1, 1}), Floats({0, 1, 1, 1}));
+  const Nest nest = NestCodec<Metric>::Encode(auc);
+  EXPECT_LT(nest.size_bytes(), 200);
+  const auto back = NestCodec<Metric>::Decode(nest);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->value(), auc.value());
+  EXPECT_EQ(back->count(), 4);
+  EXPECT_EQ(NestCodec<Metric>::Decode(NestCodec<Metric>::Encode(*Auc(Floats({}), Floats({}))))->count(), 0);
+}
+
 TEST(MetricsTest, DecodeRefusesWhatEncodeCannotMake) {
   const Nest sums(Tensor::Vector<double>({1, 2}));
+  const auto buckets = [](std::vector<int64_t> ids, std::vector<double> counts, int64_t num_rows) {
+    return Nest{{"kind", "auc"}, {"sums", Nest(IndexedSlices{Tensor::Vector<int64_t>(ids), Tensor::Vector<double>(counts), num_rows})}};
+  };
+  EXPECT_TRUE(NestCodec<Metric>::Decode(buckets({8191}, {1}, 8192)).ok());
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({8192}, {1}, 8192)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1}, int64_t{1} << 60)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1, 2}, 8192)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "median"}, {"sums", sums}}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "auc"}, {"sums", sums}}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(NestCodec<Metric>::Decode(Nest{{"kind", "mean"}, {"sums", Nest(Floats({1, 2}))}}).ok());

@@ -13,6 +13,7 @@ Var Activate(const Var& x, Activation activation) {
     case Activation::kRelu: return Relu(x);
     case Activation::kSigmoid: return Sigmoid(x);
     case Activation::kTanh: return Tanh(x);
+    case Activation::kGelu: return Gelu(x);
   }
   return x;
 }
@@ -55,6 +56,17 @@ Var Mlp::operator()(GradientTape& tape, const Var& x) const {
   Var y = x;
   for (const Dense& layer : layers_) y = layer(tape, y);
   return y;
+}
+
+Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride, Activation activation)
+    : name_(std::move(name)), stride_(stride), activation_(activation) {
+  variables.push_back({KernelName(name_), {kernel, kernel, in_channels, out_channels}, GlorotUniform()});
+  variables.push_back({BiasName(name_), {out_channels}, Zeros()});
+}
+
+Var Conv::operator()(GradientTape& tape, const Var& x) const {
+  const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
+  return In(name_, x, Activate(Conv2D(x, kernel, stride_, Padding::kSame) + bias, activation_));
 }
 
 Embedding::Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer, Initializer initializer) : name_(std::move(name)) {

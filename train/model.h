@@ -21,7 +21,7 @@
 
 namespace divvy {
 
-enum class Activation { kNone, kRelu, kSigmoid, kTanh };
+enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 
 // Layers are small values: they name their variables and apply them. Declare them `const` at namespace scope. Thread-safe. An input that does not fit gives
 // a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names.
@@ -53,6 +53,19 @@ struct Mlp : Layer {
  private:
   std::vector<Dense> layers_;
   std::vector<std::string> names_;
+};
+
+// activation(convolution + bias), x [n, h, w, in_channels] -> [n, ceil(h / stride), ceil(w / stride), out_channels]: a window of kernel x kernel, padded with
+// zeros so that stride 1 keeps height and width. Variables "<name>/kernel" [kernel, kernel, in_channels, out_channels] (Glorot uniform) and "<name>/bias"
+// [out_channels] (zeros), as Keras' Conv2D with padding="same".
+struct Conv : Layer {
+  Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride = 1, Activation activation = Activation::kRelu);
+  Var operator()(GradientTape& tape, const Var& x) const;
+
+ private:
+  std::string name_;
+  int stride_;
+  Activation activation_;
 };
 
 // A table "<name>" [rows, width]. Only the rows asked for travel, and the gradient names only them.

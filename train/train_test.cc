@@ -39,7 +39,8 @@ TEST(DenseTest, MultipliesAddsAndActivates) {
   const std::vector<std::pair<Activation, std::vector<float>>> cases = {{Activation::kNone, {3.5f, -1.5f}},
                                                                         {Activation::kRelu, {3.5f, 0}},
                                                                         {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
-                                                                        {Activation::kTanh, {0.9981779f, -0.90514827f}}};
+                                                                        {Activation::kTanh, {0.9981779f, -0.90514827f}},
+                                                                        {Activation::kGelu, {3.4991858f, -0.10021081f}}};
   MapReader reader({{"layer/kernel", Floats({2, 2}, {1, 0, 1, -1})}, {"layer/bias", Floats({2}, {0.5f, 0.5f})}});
   for (const auto& [activation, expected] : cases) {
     const Dense layer("layer", 2, 2, activation);
@@ -75,6 +76,33 @@ TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
   EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));  // relu between, none after the last
   EXPECT_EQ(1u, reader.calls().size());
   EXPECT_EQ(4u, mlp.variables.size());
+}
+
+TEST(ConvTest, KeepsHeightAndWidthAndStridesOverThem) {
+  // Each window is summed: 3 x 3, zeros around the image.
+  MapReader reader({{"conv/kernel", Floats({3, 3, 1, 1}, std::vector<float>(9, 1))}, {"conv/bias", Floats({1}, {-30})}});
+  const Tensor image = Floats({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  GradientTape tape(reader);
+  const Var kept = Conv("conv", 1, 1, 3, 1, Activation::kNone)(tape, image);
+  EXPECT_EQ((Shape{1, 3, 3, 1}), kept.shape()) << kept.status();
+  EXPECT_THAT(FloatsOf(kept.Value()), ElementsAre(-18, -9, -14, -3, 15, 3, -6, 9, -2));
+  const Var halved = Conv("conv", 1, 1, 3, /*stride=*/2)(tape, image);
+  EXPECT_EQ((Shape{1, 2, 2, 1}), halved.shape());
+  EXPECT_THAT(FloatsOf(halved.Value()), ElementsAre(0, 0, 0, 0));  // relu unless told otherwise
+}
+
+TEST(ConvTest, NamesItsVariablesAsKerasDoesAndSaysWhereAnErrorArose) {
+  const Conv layer("conv", 3, 8, 5);
+  ASSERT_EQ(2u, layer.variables.size());
+  EXPECT_EQ("conv/kernel", layer.variables[0].name);
+  EXPECT_EQ((Shape{5, 5, 3, 8}), layer.variables[0].shape);
+  EXPECT_EQ("conv/bias", layer.variables[1].name);
+  EXPECT_EQ((Shape{8}), layer.variables[1].shape);
+  MapReader reader({{"conv/kernel", Floats({1, 1, 2, 1}, {1, 1})}, {"conv/bias", Floats({1}, {0})}});
+  GradientTape tape(reader);
+  const absl::Status status = Conv("conv", 2, 1, 1)(tape, Floats({1, 1, 1, 3}, {1, 2, 3})).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("layer conv: Conv2D"));
 }
 
 TEST(EmbeddingTest, LooksUpRowsAndBags) {
@@ -273,7 +301,7 @@ TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
 
 // ---- the trainer ---------------------------------------------------------------------------------------------------------------------------------------
 
-// Runs steps one after another on this thread, over batches by the name of the data source.
+// Runs steps one after another on this thread, over batches by the name of the data source. Its report interval is one step.
 class InlineCoordinator : public Coordinator {
  public:
   Strategy& strategy() override { return *strategy_; }
@@ -290,6 +318,7 @@ class InlineCoordinator : public Coordinator {
   void SetGoal(int64_t epochs) override { goal_ = epochs; }
 
   std::map<std::string, std::vector<Nest>> data_;
+  std::deque<Metrics> script_;  // what evaluating "scripted" gives
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
   int64_t goal_ = 0;
@@ -300,12 +329,17 @@ class InlineCoordinator : public Coordinator {
     return absl::UnimplementedError("not in this fake");
   }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
+    if (loop.data.name() == "scripted") {
+      Metrics next = script_.front();
+      script_.pop_front();
+      return next;
+    }
     passes_.push_back(absl::StrCat(loop.step, " over ", loop.data.name()));
     Metrics merged;
     do {
       RETURN_IF_ERROR(OnePass(loop, merged));
-    } while (loop.last_step && step_ < *loop.last_step);
-    epoch_ += loop.kind == StepKind::kTraining && !loop.last_step ? 1 : 0;
+    } while (!stopped_ && loop.last_step && step_ < *loop.last_step);
+    epoch_ += loop.kind == StepKind::kTraining && !loop.last_step && !stopped_ ? 1 : 0;
     return merged;
   }
 
@@ -314,25 +348,29 @@ class InlineCoordinator : public Coordinator {
     std::deque<PerReplica<Nest>> batches;
     for (const Nest& batch : data_[std::string(loop.data.name())]) batches.push_back(PerReplica<Nest>({batch}));
     ListEnvironment environment(*strategy_, std::move(batches));
+    stopped_ = false;
     Nest::List args{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1}))};
     args.insert(args.end(), loop.args.begin(), loop.args.end());
-    while (!environment.at_end() && (!loop.last_step || step_ < *loop.last_step)) {
+    while (!stopped_ && !environment.at_end() && (!loop.last_step || step_ < *loop.last_step)) {
       const bool trains = loop.kind == StepKind::kTraining;
       strategy_.store().BeginStep(step_, trains ? MapVariableStore::Kind::kTraining : MapVariableStore::Kind::kReadOnly);
       ASSIGN_OR_RETURN(const Nest result, RunStep(*StepRegistry::Find(loop.step), environment, Nest(args)));
       ASSIGN_OR_RETURN(const Metrics metrics, NestCodec<Metrics>::Decode(result));
       RETURN_IF_ERROR(Merge(metrics, merged));
       step_ += trains ? 1 : 0;
+      stopped_ = loop.observer && !loop.observer(metrics);
     }
     return absl::OkStatus();
   }
 
   int64_t epoch_ = 0;
   int64_t step_ = 0;
+  bool stopped_ = false;
 };
 
 const BoundDataSource kData("data", Nest());
 const BoundDataSource kNothing("nothing", Nest());
+const BoundDataSource kScripted("scripted", Nest());
 
 class TrainerTest : public ::testing::Test {
  protected:
@@ -388,6 +426,165 @@ TEST_F(TrainerTest, NamesEveryOptionThatMakesNoSense) {
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("epochs is 0"), HasSubstr("steps_per_epoch is 0"), HasSubstr("clip_norm is -1")));
   EXPECT_THAT(coordinator_.passes_, IsEmpty());
+}
+
+TEST_F(TrainerTest, ANullCallbackIsRefused) {
+  FitOptions options;
+  options.callbacks = {nullptr};
+  const absl::Status status = trainer_.Fit(kData, options).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a callback is null"));
+}
+
+// Writes down what it is called for, and stops or fails where it is told to.
+struct Recorder : TrainingCallback {
+  absl::Status OnFitBegin(TrainingRun& run) override { return Saw("begin", run); }
+  absl::Status OnReport(TrainingRun& run) override { return Saw("report", run); }
+  absl::Status OnEpochEnd(TrainingRun& run) override { return Saw("end", run); }
+  absl::Status Saw(const std::string& event, TrainingRun& run) {
+    seen.push_back(absl::StrCat(event, " ", run.epoch(), "/", run.step(), ", ", run.metrics().size(), " metrics"));
+    if (event == stop_at) run.Stop("told to");
+    return event == fail_at ? absl::DataLossError("the callback's own") : absl::OkStatus();
+  }
+  std::vector<std::string> seen;
+  std::string stop_at, fail_at;
+};
+
+TEST_F(TrainerTest, CallbacksSeeTheBeginningEachReportAndTheEndOfEachEpoch) {
+  const auto recorder = std::make_shared<Recorder>();
+  FitOptions options;
+  options.epochs = 2;
+  options.validation = kData;
+  options.callbacks = {recorder};
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_THAT(recorder->seen, ElementsAre("begin 0/0, 0 metrics", "report 0/1, 2 metrics", "report 0/2, 2 metrics", "end 1/2, 4 metrics",
+                                          "report 1/3, 4 metrics", "report 1/4, 4 metrics", "end 2/4, 4 metrics"));
+  recorder->seen.clear();
+  options.epochs = 1;
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_EQ("begin 2/4, 0 metrics", recorder->seen.front());
+  EXPECT_EQ("end 3/6, 4 metrics", recorder->seen.back());
+}
+
+TEST_F(TrainerTest, StopEndsFitWhenAllCallbacksOfTheEpochsEndWereCalled) {
+  const auto stops = std::make_shared<Recorder>(), other = std::make_shared<Recorder>();
+  stops->stop_at = "end";
+  FitOptions options;
+  options.epochs = 5;
+  options.callbacks = {stops, other};
+  const auto values = trainer_.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(2u, values->size());
+  EXPECT_EQ(1, coordinator_.epoch());
+  EXPECT_EQ("end 1/2, 2 metrics", other->seen.back());
+}
+
+TEST_F(TrainerTest, StopInTheMiddleOfAnEpochLeavesTheRestAndTheValidation) {
+  const auto stops = std::make_shared<Recorder>();
+  stops->stop_at = "report";
+  FitOptions options;
+  options.validation = kData;
+  options.callbacks = {stops};
+  const auto values = trainer_.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(stops->seen, ElementsAre("begin 0/0, 0 metrics", "report 0/1, 2 metrics"));
+  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/train over data"));
+  EXPECT_EQ(0, coordinator_.epoch());
+}
+
+TEST_F(TrainerTest, StopAtTheBeginningTrainsNothing) {
+  const auto stops = std::make_shared<Recorder>();
+  stops->stop_at = "begin";
+  FitOptions options;
+  options.callbacks = {stops};
+  const auto values = trainer_.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(*values, IsEmpty());
+  EXPECT_EQ(0, coordinator_.step());
+}
+
+TEST_F(TrainerTest, AnErrorOfACallbackIsThatOfFit) {
+  for (const std::string event : {"begin", "report", "end"}) {
+    const auto fails = std::make_shared<Recorder>();
+    fails->fail_at = event;
+    FitOptions options;
+    options.callbacks = {fails};
+    EXPECT_EQ(absl::DataLossError("the callback's own"), trainer_.Fit(kData, options).status()) << event;
+    EXPECT_THAT(fails->seen.back(), HasSubstr(event));
+  }
+}
+
+TEST_F(TrainerTest, EarlyStoppingWaitsForItsPatience) {
+  FitOptions options;
+  options.epochs = 100;
+  // The fall of the loss slows down: at some epoch it is less than min_delta.
+  options.callbacks = {std::make_shared<EarlyStopping>("loss", /*patience=*/2, /*min_delta=*/0.5)};
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  const int64_t epochs = coordinator_.epoch();
+  EXPECT_GT(epochs, 2);
+  EXPECT_LT(epochs, 100);
+  // A second Fit knows nothing of the first.
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_EQ(epochs + 3, coordinator_.epoch());  // one to compare with, and two that wait
+}
+
+TEST_F(TrainerTest, EarlyStoppingNamesTheMetricsThatThereAre) {
+  FitOptions options;
+  options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", 1)};
+  const absl::Status status = trainer_.Fit(kData, options).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no metric \"validation/loss\""), HasSubstr("there are: loss, rmse")));
+}
+
+TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
+  FitOptions options;
+  options.callbacks = {std::make_shared<EarlyStopping>("loss", -1, NAN)};
+  const absl::Status status = trainer_.Fit(kData, options).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("patience is -1"), HasSubstr("min_delta is nan")));
+}
+
+// How many epochs a Fit trains whose validations give these values, one after another.
+class EarlyStoppingTest : public TrainerTest {
+ protected:
+  int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience, double min_delta = 0) {
+    coordinator_.script_.clear();
+    for (const double value : values) coordinator_.script_.push_back({{metric, Metric::Mean(value, 1)}, {"loss", Metric::Mean(1, 1)}});  // of two, the first
+    FitOptions options;
+    options.epochs = static_cast<int>(values.size());
+    options.validation = kScripted;
+    options.callbacks = {std::make_shared<EarlyStopping>("validation/" + metric, patience, min_delta)};
+    const int64_t before = coordinator_.epoch();
+    EXPECT_TRUE(trainer_.Fit(kData, options).ok());
+    return coordinator_.epoch() - before;
+  }
+};
+
+TEST_F(EarlyStoppingTest, LossesAndErrorsFallAndOtherMetricsRise) {
+  for (const std::string falls : {"loss", "rmse", "squared_error"}) {
+    EXPECT_EQ(4, EpochsOf(falls, {4, 3, 2, 1}, 1)) << falls;
+    EXPECT_EQ(2, EpochsOf(falls, {1, 2, 3, 4}, 1)) << falls;
+  }
+  for (const std::string rises : {"accuracy", "recall@10", "auc"}) {
+    EXPECT_EQ(4, EpochsOf(rises, {1, 2, 3, 4}, 1)) << rises;
+    EXPECT_EQ(2, EpochsOf(rises, {4, 3, 2, 1}, 1)) << rises;
+  }
+}
+
+TEST_F(EarlyStoppingTest, PatienceCountsEpochsInARowSinceTheBest) {
+  EXPECT_EQ(6, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 3)) << "equal is no improvement";
+  EXPECT_EQ(5, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 2));
+  EXPECT_EQ(2, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 0));
+}
+
+TEST_F(EarlyStoppingTest, LessThanMinDeltaIsNoImprovement) {
+  EXPECT_EQ(3, EpochsOf("loss", {4, 3.75, 3.5, 3.25}, 2, /*min_delta=*/0.5));
+  EXPECT_EQ(4, EpochsOf("loss", {4, 3.25, 2.5, 1.75}, 1, /*min_delta=*/0.5));
+}
+
+TEST_F(EarlyStoppingTest, NaNIsNoImprovement) {
+  EXPECT_EQ(4, EpochsOf("accuracy", {NAN, NAN, 1, 2}, 3));
+  EXPECT_EQ(2, EpochsOf("accuracy", {NAN, NAN, 1, 2}, 1));
 }
 
 TEST_F(TrainerTest, ADataSourceWithoutExamplesIsAnError) {

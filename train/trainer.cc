@@ -1,11 +1,12 @@
 #include "train/trainer.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace divvy {
@@ -20,6 +21,7 @@ absl::Status CheckOptions(const FitOptions& options) {
     problems.push_back(absl::StrCat("steps_per_epoch is ", *options.steps_per_epoch, ", must be at least 1 (leave it out for one pass over the data)"));
   }
   if (options.clip_norm && !(*options.clip_norm > 0)) problems.push_back(absl::StrCat("clip_norm is ", *options.clip_norm, ", must be above 0"));
+  if (std::count(options.callbacks.begin(), options.callbacks.end(), nullptr) > 0) problems.push_back("a callback is null");
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("FitOptions: ", absl::StrJoin(problems, "; ")));
 }
@@ -34,6 +36,14 @@ absl::Status CheckExamples(const Metrics& metrics, const BoundDataSource& data) 
 
 void Append(absl::string_view prefix, const Metrics& metrics, std::map<std::string, double>& values) {
   for (const auto& [name, metric] : metrics) values[absl::StrCat(prefix, name)] = metric.value();
+}
+
+using Event = absl::Status (TrainingCallback::*)(TrainingRun&);
+
+// All of them, also where one has stopped the run: each sees the epoch's end.
+absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
+  for (const std::shared_ptr<TrainingCallback>& callback : options.callbacks) RETURN_IF_ERROR(((*callback).*event)(run));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -51,12 +61,23 @@ absl::Status Trainer::CreateVariables() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options) {
+absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run) {
+  absl::Status told;
+  LoopObserver observer;
+  if (!options.callbacks.empty()) {
+    observer = [&](const Metrics& recent) {
+      if (!told.ok() || run.stopped()) return false;
+      Append("", recent, run.metrics_);
+      told = Tell(options, &TrainingCallback::OnReport, run);
+      return told.ok() && !run.stopped();
+    };
+  }
   const Model::TrainStep& step = model_.train_step();
-  absl::StatusOr<Metrics> metrics = options.steps_per_epoch
-                                        ? coordinator_.RunUntil(coordinator_.step() + *options.steps_per_epoch, step, data, model_.name(), options.clip_norm)
-                                        : coordinator_.RunEpoch(step, data, model_.name(), options.clip_norm);
-  if (metrics.ok()) RETURN_IF_ERROR(CheckExamples(*metrics, data));
+  absl::StatusOr<Metrics> metrics = options.steps_per_epoch ? coordinator_.RunUntil(std::move(observer), coordinator_.step() + *options.steps_per_epoch, step,
+                                                                                    data, model_.name(), options.clip_norm)
+                                                            : coordinator_.RunEpoch(std::move(observer), step, data, model_.name(), options.clip_norm);
+  RETURN_IF_ERROR(told);
+  if (metrics.ok() && !run.stopped()) RETURN_IF_ERROR(CheckExamples(*metrics, data));
   return metrics;
 }
 
@@ -66,21 +87,28 @@ absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data) {
   return metrics;
 }
 
+absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run) {
+  ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, run));
+  Append("", trained, run.metrics_);
+  if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
+  if (options.validation) {
+    ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation));
+    Append(absl::StrCat(kValidation, "/"), validated, run.metrics_);
+    RETURN_IF_ERROR(coordinator_.Report(kValidation, coordinator_.step(), validated));
+  }
+  run.epoch_ = ++epochs_;
+  return Tell(options, &TrainingCallback::OnEpochEnd, run);
+}
+
 absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data, const FitOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CreateVariables());
   coordinator_.SetGoal(options.epochs);
-  std::map<std::string, double> values;
-  for (int epoch = 0; epoch < options.epochs; ++epoch) {
-    values.clear();
-    ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options));
-    Append("", trained, values);
-    if (!options.validation) continue;
-    ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation));
-    Append(absl::StrCat(kValidation, "/"), validated, values);
-    RETURN_IF_ERROR(coordinator_.Report(kValidation, coordinator_.step(), validated));
-  }
-  return values;
+  TrainingRun run(coordinator_, epochs_);
+  RETURN_IF_ERROR(Tell(options, &TrainingCallback::OnFitBegin, run));
+  for (int epoch = 0; epoch < options.epochs && !run.stopped(); ++epoch) RETURN_IF_ERROR(FitEpoch(data, options, run));
+  if (run.stopped()) DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
+  return run.metrics_;
 }
 
 absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataSource& data) {

@@ -4,23 +4,28 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
 #include "optimizers/optimizer.h"
 #include "strategy/coordinator.h"
+#include "train/callback.h"
 #include "train/model.h"
 
 namespace divvy {
 
 struct FitOptions {
   int epochs = 1;
-  std::optional<int64_t> steps_per_epoch = {};     // none: each record once (the source is leased), partial batches included
+  // None: each record once (the source is leased), partial batches included. Given: each epoch begins a pass of its own.
+  std::optional<int64_t> steps_per_epoch = {};
   std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
-  std::optional<double> clip_norm = {};            // of the gradient of a worker's whole step
+  std::vector<std::shared_ptr<TrainingCallback>> callbacks = {};
+  std::optional<double> clip_norm = {};  // of the gradient of a worker's whole step
 };
 
 // Creates a model's variables, trains, validates, reports. Runs on the coordinator; one thread.
@@ -36,20 +41,25 @@ class Trainer {
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
   // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate. Returns the metrics of
-  // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... InvalidArgument: options that make no sense, all at once,
-  // or a source without a single example. AlreadyExists: another has created a variable of the model. Otherwise the first error of a step, as RunEpoch's.
+  // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... A callback may end it early: then of the epoch so far.
+  // Metrics count each step once, however often it was tried. Validation counts each record once, whatever the number of workers and replicas, where its source
+  // is leased (the default).
+  // InvalidArgument: options that make no sense, all at once, or a source without a single example. AlreadyExists: another has created a variable of the
+  // model. Otherwise the first error of a step, as RunEpoch's, or of a callback.
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data, const FitOptions& options = {});
   // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
 
  private:
   absl::Status CreateVariables();
-  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options);
+  absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run);
+  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run);
   absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
 
   Coordinator& coordinator_;
   const Model& model_;
   Optimizer optimizer_;
+  int epochs_ = 0;          // completed
   size_t num_created_ = 0;  // of the model's variables; a call that failed half way goes on from here
 };
 

@@ -60,6 +60,32 @@ class ScheduledResult : public internal::RemoteResult {
   mutable Completion<absl::StatusOr<Nest>> result_;
 };
 
+// What the steps of a loop gave. Thread-safe.
+class LoopMetrics {
+ public:
+  void Add(const absl::StatusOr<Metrics>& metrics) {
+    MutexLock lock(mu_);
+    error_.Update(metrics.status());
+    if (!error_.ok()) return;
+    error_.Update(Merge(*metrics, all_));
+    Merge(*metrics, recent_).IgnoreError();   // fails where the other does
+  }
+  Metrics TakeRecent() {
+    MutexLock lock(mu_);
+    return std::exchange(recent_, {});
+  }
+  absl::StatusOr<Metrics> All() {
+    MutexLock lock(mu_);
+    if (!error_.ok()) return error_;
+    return all_;
+  }
+
+ private:
+  Mutex mu_;
+  Metrics all_ DIVVY_GUARDED_BY(mu_), recent_ DIVVY_GUARDED_BY(mu_);
+  absl::Status error_ DIVVY_GUARDED_BY(mu_);
+};
+
 VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
 
 constexpr int64_t kBlockBytes = 16 << 20;   // of initial values sent at a time
@@ -127,8 +153,8 @@ absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
 // ---- the coordinator ----
 
 BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver,
-                                         int replicas, ProgressSink* sink)
-    : core_(std::move(core)), sink_(sink) {
+                                         int replicas, ProgressSink* sink, absl::Duration report_every)
+    : core_(std::move(core)), sink_(sink), report_every_(report_every) {
   StrategyParts parts;
   parts.store = std::make_shared<DirectVariableStore>(core_);
   parts.executor = &executor;
@@ -210,21 +236,21 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   request.leased = options.policy == AutoShardPolicy::kLease;
   request.last_step = loop.last_step;
   if (sink_ != nullptr) sink_->OnLoopBegin(*core_->layout());
-  struct Merged {
-    Metrics metrics;       // touched by completions, one at a time, and after the last of them here
-    absl::Status error;
-  };
-  auto merged = std::make_shared<Merged>();
+  auto merged = std::make_shared<LoopMetrics>();
   const auto merge = [merged, sink = sink_](const Nest& value) {
     const absl::StatusOr<Metrics> metrics = NestCodec<Metrics>::Decode(value);
     if (metrics.ok() && sink != nullptr) sink->OnStep(*metrics);
-    merged->error.Update(metrics.ok() ? Merge(*metrics, merged->metrics) : metrics.status());
+    merged->Add(metrics);
   };
-  const absl::Status status = WaitFor<absl::Status>([&](StatusCallback done) { core_->Run(std::move(request), merge, std::move(done)); });
+  auto done = std::make_shared<Completion<absl::Status>>();
+  core_->Run(request, merge, [done](absl::Status status) { done->Set(std::move(status)); });
+  std::optional<absl::Status> status;
+  for (bool observed = loop.observer != nullptr; !(status = done->Wait(observed ? report_every_ : absl::InfiniteDuration()));) {
+    observed = loop.observer(merged->TakeRecent());
+  }
   if (sink_ != nullptr) sink_->OnLoopEnd();
-  RETURN_IF_ERROR(status);
-  RETURN_IF_ERROR(merged->error);
-  return merged->metrics;
+  RETURN_IF_ERROR(*status);
+  return merged->All();
 }
 
 absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {

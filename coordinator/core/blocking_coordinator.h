@@ -34,8 +34,10 @@ class DirectVariableStore : public VariableStore {
 // Thread-safe. The calls block as strategy/coordinator.h says; none may be made from a task of the core's Executor.
 class BlockingCoordinator : public Coordinator {
  public:
-  // `replicas` of each worker, for the strategy's figures. `sink` may be null. REQUIRES: `executor` and `sink` outlive this.
-  BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas, ProgressSink* sink);
+  // `replicas` of each worker, for the strategy's figures. `sink` may be null. `report_every`: how often a LoopObserver is called.
+  // REQUIRES: `executor` and `sink` outlive this.
+  BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas, ProgressSink* sink,
+                      absl::Duration report_every = absl::Seconds(5));
 
   // Blocks until the cluster takes steps, or has failed.
   absl::Status WaitUntilReady();
@@ -63,6 +65,7 @@ class BlockingCoordinator : public Coordinator {
 
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
+  const absl::Duration report_every_;
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);

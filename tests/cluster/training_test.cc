@@ -1,0 +1,161 @@
+// Trainer on a whole cluster in this process: what it measures is exact however the work is spread, and callbacks see it while it runs.
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/embedded.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::DoubleNear;
+
+// ---- a model whose metrics tell which records they saw ----
+
+const Dense kLogit("logit", 3, 1);
+
+ModelOutput Classify(GradientTape& tape, const Nest& batch) {
+  const Var logits = Reshape(kLogit(tape, batch["x"]), {-1});
+  return {SigmoidCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])},
+           {"auc", Auc(logits, batch["label"])},
+           {"rmse", Rmse(Sigmoid(logits), batch["label"])},
+           {"square", MeanOf(batch["square"])}}};
+}
+const Model kClassifier("training_test/classifier", {kLogit}, Classify);
+
+// `n` records with labels by a planted rule, each with the square of its number; in batches of 7.
+absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
+  Random random(41);
+  std::vector<float> x(3 * n), labels(n);
+  std::vector<int64_t> squares(n);
+  for (float& value : x) value = static_cast<float>(random.Uniform() * 2 - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    labels[i] = x[3 * i] + 0.5f * x[3 * i + 1] > 0.2f * x[3 * i + 2] ? 1.0f : 0.0f;
+    squares[i] = i * i;
+  }
+  ASSIGN_OR_RETURN(Tensor rows, Tensor::Copy<float>({n, 3}, x));
+  return Dataset::FromTensors({{"x", rows}, {"label", Tensor::Vector<float>(labels)}, {"square", Tensor::Vector<int64_t>(squares)}})
+      .Shuffle(1000, input.seed)
+      .Batch(7);
+}
+const DataSource kRecords("training_test/records", Records);
+
+double MeanSquare(int64_t n) { return static_cast<double>((n - 1) * (2 * n - 1)) / 6; }
+
+class TrainingTest : public ::testing::Test {
+ protected:
+  void Start(int ps, int workers, int replicas) {
+    EmbeddedSetup setup;
+    setup.options.num_ps = ps;
+    setup.options.num_workers = workers;
+    setup.options.replicas_per_worker = replicas;
+    setup.report.emplace();
+    setup.report->report_every = absl::Milliseconds(10);
+    setup.report->write = [](absl::string_view) {};
+    auto cluster = EmbeddedCluster::Start(setup);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    trainer_.reset();
+    cluster_ = *std::move(cluster);
+    trainer_ = std::make_unique<Trainer>(coordinator(), kClassifier, RmsProp{0.01});
+  }
+  Coordinator& coordinator() { return cluster_->coordinator(); }
+
+  std::unique_ptr<EmbeddedCluster> cluster_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+// 100 records are 14 batches of 7 and one of 2; with 2 replicas the last step has an empty batch.
+TEST_F(TrainingTest, ValidationCountsEachRecordOnceHoweverManyWorkersAndReplicasThereAre) {
+  std::map<std::string, double> alone;
+  for (const auto& [workers, replicas] : {std::pair(1, 1), std::pair(2, 2), std::pair(3, 4)}) {
+    Start(2, workers, replicas);
+    const auto values = trainer_->Evaluate(kRecords(100));
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_EQ(values->at("square"), MeanSquare(100)) << workers << " workers of " << replicas << " replicas";
+    if (alone.empty()) alone = *values;
+    for (const auto& [name, value] : alone) EXPECT_THAT(values->at(name), DoubleNear(value, 1e-9)) << name << " with " << workers << " workers";
+    const auto metrics = coordinator().RunEpoch(kClassifier.evaluate_step(), kRecords(100), kClassifier.name());
+    ASSERT_TRUE(metrics.ok()) << metrics.status();
+    for (const auto& [name, metric] : *metrics) EXPECT_EQ(metric.count(), 100) << name;
+  }
+}
+
+TEST_F(TrainingTest, MetricsCountAStepOnceHoweverOftenItWasTried) {
+  Start(2, 2, 2);
+  ThreadPoolExecutor threads(1);
+  threads.PostBlocking("kills", [this] { cluster_->KillWorker(1); });
+  FitOptions options;
+  options.validation = kRecords(100);
+  const auto values = trainer_->Fit(kRecords(5000), options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(values->at("square"), MeanSquare(5000));
+  EXPECT_EQ(values->at("validation/square"), MeanSquare(100));
+}
+
+TEST_F(TrainingTest, EveryOptimizerLearnsThePlantedRuleWithItsSlotsOnSeveralServers) {
+  const Adam amsgrad{0.05, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
+  const RmsProp centered{0.01, 0.9f, 0.5f, 1e-7f, /*centered=*/true};
+  for (const Optimizer& optimizer : {Optimizer(Sgd{1.0}), Optimizer(Momentum{0.2}), Optimizer(Adagrad{0.5}), Optimizer(RowwiseAdagrad{0.5}), Optimizer(amsgrad),
+                                     Optimizer(centered), Optimizer(Ftrl{0.5})}) {
+    Start(3, 2, 1);
+    FitOptions options;
+    options.epochs = 3;
+    options.validation = kRecords(200);
+    const auto values = Trainer(coordinator(), kClassifier, optimizer).Fit(kRecords(2000), options);
+    ASSERT_TRUE(values.ok()) << values.status();
+    EXPECT_GT(values->at("validation/accuracy"), 0.9) << OptimizerName(optimizer);
+    EXPECT_GT(values->at("validation/auc"), 0.97) << OptimizerName(optimizer);
+  }
+}
+
+TEST_F(TrainingTest, TheLearningRateScaleIsAFactorOfEveryStepFromThenOn) {
+  std::vector<float> biases;
+  for (const double scale : {1.0, 0.5, 0.0}) {
+    Start(1, 1, 1);
+    trainer_ = std::make_unique<Trainer>(coordinator(), kClassifier, Sgd{1.0});
+    coordinator().SetLearningRateScale(scale);
+    ASSERT_TRUE(trainer_->Fit(kRecords(7)).ok());  // one step
+    biases.push_back((*coordinator().strategy().FindVariable("logit/bias")->Read()->values<float>())[0]);
+  }
+  EXPECT_NE(biases[0], 0);
+  EXPECT_FLOAT_EQ(biases[1], biases[0] / 2);
+  EXPECT_EQ(biases[2], 0);
+}
+
+struct CountsReports : TrainingCallback {
+  absl::Status OnReport(TrainingRun& run) override {
+    ++reports;
+    steps = run.step();
+    if (reports == 3) run.Stop("seen enough");
+    return absl::OkStatus();
+  }
+  int reports = 0;
+  int64_t steps = 0;
+};
+
+TEST_F(TrainingTest, ACallbackSeesReportsUntilItStopsTheFit) {
+  Start(1, 2, 1);
+  const auto counts = std::make_shared<CountsReports>();
+  FitOptions options;
+  options.epochs = 1000;  // so many that three report intervals pass
+  options.callbacks = {counts};
+  const auto values = trainer_->Fit(kRecords(2000), options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(counts->reports, 3);
+  EXPECT_LE(counts->steps, coordinator().step());
+  EXPECT_LT(coordinator().epoch(), 1000);
+  const auto whole = trainer_->Fit(kRecords(70));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->at("square"), MeanSquare(70));
+}
+
+}  // namespace
+}  // namespace divvy

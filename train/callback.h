@@ -1,0 +1,76 @@
+// Looking on while a Trainer trains, and ending it early.
+#ifndef DIVVY_TRAIN_CALLBACK_H_
+#define DIVVY_TRAIN_CALLBACK_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "strategy/coordinator.h"
+
+namespace divvy {
+
+// A training under way, as callbacks see it. Used on the thread of Fit only, during the call.
+class TrainingRun {
+ public:
+  // Epochs that this Trainer has completed, all its Fits together: 0 during the first, 1 at its end.
+  int epoch() const { return epoch_; }
+  int64_t step() const { return coordinator_.step(); }
+  // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch ("loss", "accuracy", ...); and of the last validation as
+  // "validation/loss" ... Empty before the first step.
+  const std::map<std::string, double>& metrics() const { return metrics_; }
+  // Ends Fit, which returns OK, when the callbacks that are being called have returned; in the middle of an epoch, when its steps are done.
+  void Stop(std::string reason) { stop_reason_ = std::move(reason); }
+  // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for callbacks.
+  Coordinator& coordinator() { return coordinator_; }
+
+ private:
+  friend class Trainer;
+  TrainingRun(Coordinator& coordinator, int epoch) : coordinator_(coordinator), epoch_(epoch) {}
+  bool stopped() const { return stop_reason_.has_value(); }
+
+  Coordinator& coordinator_;
+  int epoch_;
+  std::map<std::string, double> metrics_;
+  std::optional<std::string> stop_reason_;
+};
+
+// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with it.
+class TrainingCallback {
+ public:
+  virtual ~TrainingCallback() = default;
+  virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }  // before the first step of each Fit: forget what was seen
+  virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }    // every --report_every, while the steps of an epoch run
+  virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation
+};
+
+// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen (names whose last part contains "loss", "error" or "rmse")
+// or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. As Keras' EarlyStopping, without restoring the best weights.
+//
+//   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
+class EarlyStopping : public TrainingCallback {
+ public:
+  // Fit gives InvalidArgument: a metric that is not there at the end of an epoch (the message lists those that are), patience < 0, or min_delta < 0 or no
+  // number.
+  EarlyStopping(std::string metric, int patience, double min_delta = 0);
+  absl::Status OnFitBegin(TrainingRun& run) override;
+  absl::Status OnEpochEnd(TrainingRun& run) override;
+
+ private:
+  bool Improves(double value) const;
+
+  const std::string metric_;
+  const int patience_;
+  const double min_delta_;
+  const bool falls_;
+  std::optional<double> best_;
+  int epochs_ = 0;
+  int waited_ = 0;  // epochs without improvement
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TRAIN_CALLBACK_H_
