@@ -1,4 +1,6 @@
 // The small parts: ids, macros, randomness, checksums, switches, the process.
+#include <unistd.h>
+
 #include <cmath>
 #include <map>
 #include <set>
@@ -217,6 +219,16 @@ TEST(ProcessTest, HasACoreAndUsesMemory) {
   EXPECT_GE(NumCores(), 1);
   EXPECT_GT(PeakMemoryBytes(), 1 << 20);
   EXPECT_LT(PeakMemoryBytes(), int64_t{1} << 50);
+}
+
+TEST(ProcessDeathTest, AProcessThatDoesNotComeToItsEndIsEnded) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ExitAfter(absl::Milliseconds(1), 7);
+        for (;;) pause();
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 TEST(TerminalTest, WhatIsNoTerminalHasNoColorAndTheUsualWidth) {

@@ -4,6 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/time/clock.h"
 
 namespace divvy {
 
@@ -11,6 +15,13 @@ int NumCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+void ExitAfter(absl::Duration delay, int exit_code) {
+  std::thread([delay, exit_code] {
+    absl::SleepFor(delay);
+    std::_Exit(exit_code);
+  }).detach();
 }
 
 int64_t PeakMemoryBytes() {

@@ -217,7 +217,6 @@ struct WorkerAttachRequest {
   View view;
   std::shared_ptr<const Layout> layout;
   uint64_t job_seed = 0;
-  int num_workers = 1;
   std::map<std::string, std::string> program_flags;   // of the program, as the coordinator was started with: name -> value
   ProtocolRange protocol = kOwnProtocol;
 };
@@ -256,6 +255,7 @@ struct MakeResource {
   Nest args;
   uint64_t seed = 0;    // InputContext::seed, or (not leased) what it is made from together with the worker's index
   bool leased = true;
+  int num_workers = 1;  // InputContext::num_workers: the same for every worker's part of this iterator
 };
 struct DropResource {
   ResourceId iterator;

@@ -39,7 +39,7 @@ ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, w
 ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
 ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
 ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without it the number is random");
-ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known");
+ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: listed in the cluster, or registered");
 ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
 ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
 ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time blocked on a parameter server is not counted");

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/terminal.h"
 #include "cluster/error.h"
 
@@ -13,17 +14,30 @@ namespace divvy {
 
 constexpr int kExitConfiguration = 78;   // EX_CONFIG
 
+// What a step function or a connection may still hold up once the task has ended otherwise.
+constexpr absl::Duration kLastWords = absl::Seconds(3);
+
+namespace {
+
+int EndSoon(int exit_code) {
+  Termination::LetSignalsKill();
+  ExitAfter(kLastWords, exit_code);
+  return exit_code;
+}
+
+}  // namespace
+
 int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain, absl::Duration drain_timeout) {
   const Termination::Event event = termination.Wait();
   if (event.signal == 0) {
     if (!event.why.empty()) DIVVY_LOG(ERROR) << task << ": " << event.why;
-    return event.exit_code;
+    return EndSoon(event.exit_code);
   }
   DIVVY_LOG(INFO) << task << ": " << strsignal(event.signal) << ": draining, for " << absl::FormatDuration(drain_timeout) << " at most; a second signal ends it at once";
   drain();
   Termination::LetSignalsKill();
   if (!termination.WaitFor(drain_timeout)) DIVVY_LOG(WARNING) << task << ": not drained after " << absl::FormatDuration(drain_timeout);
-  return event.exit_code;
+  return EndSoon(event.exit_code);
 }
 
 int RefuseToStart(const absl::Status& why) {

@@ -414,7 +414,6 @@ v1::WorkerAttachRequest ToProto(const WorkerAttachRequest& request) {
   for (const PsAddress& ps : request.view) *out.add_view() = ToProto(ps);
   if (request.layout != nullptr) ToProto(*request.layout, out.mutable_layout());
   out.set_job_seed(request.job_seed);
-  out.set_num_workers(request.num_workers);
   for (const auto& [name, value] : request.program_flags) (*out.mutable_program_flags())[Escaped(name, kMaxNameBytes)] = value;
   *out.mutable_protocol() = ToProto(request.protocol);
   return out;
@@ -426,8 +425,6 @@ absl::StatusOr<WorkerAttachRequest> FromProto(const v1::WorkerAttachRequest& req
   ASSIGN_OR_RETURN(out.view, ReadView(request));
   DIVVY_WIRE_READ(out.layout, request, layout);
   out.job_seed = request.job_seed();
-  RETURN_IF_ERROR(CheckRange("num_workers", request.num_workers(), 1, kMaxIndex));
-  out.num_workers = request.num_workers();
   for (const auto& [name, value] : request.program_flags()) {
     RETURN_IF_ERROR(CheckName("program_flags", name));
     out.program_flags.emplace(name, value);

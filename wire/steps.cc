@@ -48,6 +48,7 @@ void SetMakeResource(const MakeResource& make, v1::MakeResource& out) {
   ToProto(make.args, out.mutable_args());
   out.set_seed(make.seed);
   out.set_leased(make.leased);
+  out.set_num_workers(make.num_workers);
 }
 
 struct SetToWorker {
@@ -98,6 +99,8 @@ absl::StatusOr<MakeResource> MakeFromProto(const v1::MakeResource& from) {
   DIVVY_WIRE_READ(make.args, from, args);
   make.seed = from.seed();
   make.leased = from.leased();
+  RETURN_IF_ERROR(CheckRange("num_workers", from.num_workers(), 1, kMaxIndex));
+  make.num_workers = from.num_workers();
   return make;
 }
 

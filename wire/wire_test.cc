@@ -479,7 +479,6 @@ TEST(MessagesTest, AWorkersSessionNeedsAViewInOrderAndALayout) {
   using M = v1::WorkerAttachRequest;
   using T = WorkerAttachRequest;
   ExpectRefused(Changed<T>([](M& m) { m.clear_layout(); }), "layout: is missing");
-  ExpectRefused(Changed<T>([](M& m) { m.set_num_workers(0); }), "num_workers: is 0");
   ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program_flags())[""] = "x"; }), "program_flags: has 0 bytes");
   const v1::WorkerAttachRequest doubled = Changed<T>([](M& m) {
     m.clear_view();

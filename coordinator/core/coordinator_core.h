@@ -255,6 +255,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     State state = State::kQueued;
     int worker = -1;                              // of the attempt in flight
     std::map<int, int> applied;                   // StepFacts::applied
+    bool overran = false;                         // this attempt has been told to stop: it ran past step_deadline
+    absl::Status refusal;                         // why the slots that it needs cannot be made
   };
   struct Iterator {
     MakeResource make;
@@ -327,7 +329,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
   void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
   void LoadPs(int index) DIVVY_REQUIRES(mu_);
-  void OnPsLoaded(int index);
+  void OnPsLoaded(int index, uint64_t attempt);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   void StartRunning() DIVVY_REQUIRES(mu_);
   // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
@@ -365,6 +367,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
+  StatusCallback RefusalOfSlots(int worker, EntryId id);
   void Send(Worker& worker, ToWorker message) DIVVY_REQUIRES(mu_);
   void SendToAll(const ToWorker& message) DIVVY_REQUIRES(mu_);
   void AdmitJoined() DIVVY_REQUIRES(mu_);
@@ -378,6 +381,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AdmitSchedules() DIVVY_REQUIRES(mu_);
   bool DispatchOne() DIVVY_REQUIRES(mu_);
   Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
+  bool EndedEverywhere(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
+  StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
+  int NumWorkers() const DIVVY_REQUIRES(mu_);
   bool MayGiveId() const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
   bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
@@ -453,6 +460,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
   bool id_block_wanted_ DIVVY_GUARDED_BY(mu_) = false;
+  uint64_t durable_id_end_ DIVVY_GUARDED_BY(mu_) = 0;  // ids below are stored as given; row_ may be ahead of it
   std::map<uint64_t, uint64_t> ids_at_sync_ DIVVY_GUARDED_BY(mu_);   // Sync number -> next_id_ it told
   uint64_t ids_acked_ DIVVY_GUARDED_BY(mu_) = 1;                     // next_id_ that every ps has acknowledged
   uint64_t ids_synced_ DIVVY_GUARDED_BY(mu_) = 1;                    // next_id_ at the last Sync sent

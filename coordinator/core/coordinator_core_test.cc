@@ -111,7 +111,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
      public:
       explicit Connection(std::shared_ptr<FakeWorker> worker) : worker_(std::move(worker)) {}
       void Send(StreamFrame<ToWorker> frame) override {
-        worker_->executor_.Post([worker = worker_, frame] { worker->OnFrame(frame); });
+        worker_->inbox_.push_back(std::move(frame));  // tasks of one time run in any order, frames come in theirs
+        worker_->executor_.Post([worker = worker_] { worker->TakeFrame(); });
       }
       void Close() override {}
 
@@ -124,7 +125,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   }
 
   void Say(FromWorker message) {
-    if (auto frame = stream->Send(std::move(message))) executor_.Post([listener = listener_, frame = *frame] { listener->OnFrame(frame); });
+    if (auto frame = stream->Send(std::move(message))) outbox_.push_back(*std::move(frame));
+    executor_.Post([worker = shared_from_this()] { worker->PassOn(); });
   }
   void Finish(const Dispatch& dispatch, StepOutcome outcome = StepOutcome::kOk, absl::Status error = {}, std::vector<int> participants = {}) {
     Report report;
@@ -152,8 +154,15 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   std::map<std::string, std::string> flags;
 
  private:
+  void PassOn() {
+    for (; !outbox_.empty(); outbox_.pop_front()) listener_->OnFrame(outbox_.front());
+  }
+  void TakeFrame() {
+    const StreamFrame<ToWorker> frame = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (!silent) OnFrame(frame);
+  }
   void OnFrame(const StreamFrame<ToWorker>& frame) {
-    if (silent) return;
     std::vector<StreamFrame<FromWorker>> resend;
     std::optional<ToWorker> message;
     if (!stream->Receive(frame, resend, message).ok() || !message) return;
@@ -164,6 +173,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   Executor& executor_;
   std::vector<std::string>& log_;
   const int index_;
+  std::deque<StreamFrame<ToWorker>> inbox_;
+  std::deque<StreamFrame<FromWorker>> outbox_;
   std::shared_ptr<StreamListener<FromWorker>> listener_;
 };
 
@@ -322,6 +333,79 @@ TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLos
   EXPECT_FALSE(workers_[0]->cancelled.empty());
   world_.RunFor(absl::Seconds(10));
   EXPECT_NE(workers_[0]->session, session);
+}
+
+TEST_F(CoordinatorCoreTest, AStepThatObeysItsDeadlineIsRunAgainAndAtLastGivenUpByName) {
+  CoordinatorOptions options;
+  options.step_deadline = absl::Seconds(20);
+  options.max_step_attempts = 2;
+  Start(1, 1, options);
+  const auto result = Schedule("slow");
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << attempt;
+    world_.RunFor(absl::Seconds(24));
+    ASSERT_FALSE(workers_[0]->cancelled.empty());
+    workers_[0]->FinishNext(StepOutcome::kCancelled);
+    world_.RunFor(absl::Milliseconds(50));
+  }
+  EXPECT_TRUE(result->over);
+  EXPECT_EQ(join->status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("step slow was given up after 2 attempts: the last ran longer than --step_deadline (20s)"));
+}
+
+TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWords) {
+  Start(1, 1);
+  Create({"x", {4}});
+  const auto result = Schedule("train");
+  ps_[0]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "ps 0 has no memory for x/adam/m");
+  workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, {{"x", Adam{0.001}}}});
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_THAT(workers_[0]->cancelled, ElementsAre(workers_[0]->dispatched[0].step));
+  workers_[0]->FinishNext(StepOutcome::kCancelled);
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_EQ(ReasonOf(result->status), Reason::kMemoryLimit);
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("no memory for x/adam/m"));
+}
+
+TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndEndsWithTheLast) {
+  Start(1, 1);
+  workers_[0]->silent = true;
+  workers_[0]->refuses = absl::UnavailableError("it is being started");
+  world_.RunFor(absl::Seconds(7));
+  const auto ran = Watch([&](StatusCallback done) {
+    core_->Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}}, [](const Nest&) {}, std::move(done));
+  });
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_FALSE(ran->over);
+  workers_[0]->silent = false;
+  workers_[0]->refuses = absl::OkStatus();
+  world_.RunFor(absl::Seconds(10));
+  ASSERT_FALSE(workers_[0]->dispatched.empty());
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(50));
+  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_TRUE(ran->over);
+  EXPECT_EQ(core_->step(), 1);
+}
+
+TEST_F(CoordinatorCoreTest, StepsThatAskForMoreThanEachWorkersDataEndWithItAndJoinReturns) {
+  Start(1, 1);
+  const ResourceId iterator = core_->MakeIterator("data", Nest(), /*leased=*/false);
+  std::vector<absl::Status> results;
+  for (int i = 0; i < 6; ++i) {
+    core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{iterator.value()})}), false},
+                    [&results](absl::StatusOr<Nest> value) { results.push_back(value.status()); }, [](const absl::Status&) {});
+  }
+  world_.RunFor(absl::Milliseconds(50));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
+  world_.RunFor(absl::Milliseconds(50));
+  ASSERT_EQ(results.size(), 6u);
+  for (const absl::Status& result : results) EXPECT_TRUE(IsEndOfData(result)) << result;
+  EXPECT_TRUE(join->over);
+  EXPECT_TRUE(join->status.ok()) << join->status;
 }
 
 TEST_F(CoordinatorCoreTest, AWorkerThatDrainsGetsNoMoreSteps) {
@@ -545,6 +629,17 @@ TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
   EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);   // it waits for the next coordinator
+}
+
+TEST_F(RegisterTest, OneFailedConnectionToAPsDoesNotGiveItsPlaceToATwinElsewhere) {
+  Start(1, 1);
+  ps_[0]->refuses["Attach"] = absl::UnavailableError("connection reset");
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "twin0"))), Reason::kNotReady);
+  world_.RunFor(absl::Milliseconds(100));
+  ps_[0]->refuses.clear();
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "twin0"))), Reason::kDuplicateTask);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {

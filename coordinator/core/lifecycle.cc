@@ -31,8 +31,10 @@ absl::Status CoordinatorOptions::Validate() const {
   if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
   if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
   if (max_step_attempts < 1) problems.push_back(absl::StrCat("max_step_attempts is ", max_step_attempts, ", wanted at least 1"));
-  for (const absl::Duration timeout : {step_deadline, ps_timeout, worker_silence, reconnect_limit}) {
-    if (timeout <= absl::ZeroDuration()) problems.push_back("a timeout is not positive");
+  const std::pair<const char*, absl::Duration> timeouts[] = {
+      {"--step_deadline", step_deadline}, {"--ps_timeout", ps_timeout}, {"worker_silence", worker_silence}, {"reconnect_limit", reconnect_limit}};
+  for (const auto& [name, timeout] : timeouts) {
+    if (timeout <= absl::ZeroDuration()) problems.push_back(absl::StrCat(name, " is ", absl::FormatDuration(timeout), ", wanted more than 0"));
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("coordinator options: ", absl::StrJoin(problems, "; ")));
@@ -73,6 +75,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       layout_(Layout::Empty()) {
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += kIdBlock;
+  durable_id_end_ = row_.id_block_end;  // before the first is given, BeginEpoch has stored it
   next_resource_ = (row_.epoch.value() << 32) + 1;   // so that no epoch makes an id of another's
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
     Ps ps;
@@ -104,7 +107,7 @@ void CoordinatorCore::BeginEpoch() {
 void CoordinatorCore::RestartEpoch(Epoch above) {
   row_.epoch = std::max(row_.epoch, above).next();
   next_resource_ = (row_.epoch.value() << 32) + 1;
-  for (Ps& ps : ps_) ps.attached = false;
+  for (Ps& ps : ps_) ps.attached = ps.ready = false;
   BeginEpoch();
 }
 
@@ -188,12 +191,13 @@ void CoordinatorCore::LoadPs(int index) {
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
   request.horizon = MakeHorizon();
-  outbox_.Add([self = shared_from_this(), index, client = ps.client, request] {
-    client->Load(request, [weak = self->weak_from_this(), index](absl::StatusOr<LoadReply> reply) {
+  outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request] {
+    client->Load(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<LoadReply> reply) {
       const auto self = weak.lock();
       if (self == nullptr) return;
-      if (reply.ok()) return self->OnPsLoaded(index);
-      self->Guarded([index, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      if (reply.ok()) return self->OnPsLoaded(index, attempt);
+      self->Guarded([index, attempt, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (core.ps_[index].tries != attempt) return;  // it has been attached anew since
         if (const auto wait = core.OnPsFailure(core.ps_[index], error)) {
           core.Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
         }
@@ -202,12 +206,12 @@ void CoordinatorCore::LoadPs(int index) {
   });
 }
 
-void CoordinatorCore::OnPsLoaded(int index) {
+void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_) return;
+  if (abandoned_ || phase_ != Phase::kLoading || ps_[index].tries != attempt) return;  // of a former life or epoch
   ps_[index].ready = true;
   OnPsAnswer(ps_[index]);
-  if (phase_ != Phase::kLoading || !std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;
+  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;
   row_.lineage = row_.epoch;
   store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
     if (const auto self = weak.lock()) {
@@ -306,7 +310,8 @@ void CoordinatorCore::ProbePs(Ps& ps) {
 
 void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
   const Reason reason = ReasonOf(answer);
-  const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone;   // nobody listens where it was
+  // Nobody listens where it was, and the newcomer now does. From another address, one failed connection proves nothing.
+  const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
   if (reason == Reason::kWrongIncarnation || refused || clock_.Elapsed() - ps.claim->since > options_.worker_silence) return PsGone(ps);
   if (answer.ok() || reason != Reason::kNone) {
     ps.claim->answered = true;
@@ -592,7 +597,7 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
     if (ps.silent_since) waits.push_back({absl::StrCat(PsText(ps.index, ps.address), ": ", ps.last_error), now - *ps.silent_since});
   }
   if (phase_ == Phase::kAttaching && static_cast<int>(workers_.size()) < options_.min_workers) {
-    waits.push_back({absl::StrCat(workers_.size(), " of ", options_.min_workers, " workers have registered"), now - began_});
+    waits.push_back({absl::StrCat(workers_.size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
   }
   for (const auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady && !worker.leaving) {

@@ -25,7 +25,9 @@ StepVerdict JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::
     case StepOutcome::kOk: return SameParticipants(facts.applied, participants) ? StepVerdict::kFinish : StepVerdict::kJobLost;
     case StepOutcome::kFailed: return dirty || !participants.empty() ? StepVerdict::kJobLost : StepVerdict::kFail;
     case StepOutcome::kEndOfData: return dirty ? StepVerdict::kJobLost : StepVerdict::kEndOfData;
-    case StepOutcome::kCancelled: return dirty ? StepVerdict::kRequeue : StepVerdict::kCancel;
+    case StepOutcome::kCancelled:
+      if (dirty) return StepVerdict::kRequeue;
+      [[fallthrough]];  // without a batch that is cancelled, the attempt ran past its deadline
     case StepOutcome::kSystem: return facts.cancelling && !dirty ? StepVerdict::kCancel : RequeueOrGiveUp(facts);
   }
   return StepVerdict::kFail;

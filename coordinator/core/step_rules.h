@@ -14,7 +14,7 @@ enum class StepVerdict : uint8_t {
   kFinish,      // applied at every participant, once: its value is ready
   kFail,        // the step's own error: no trace of it anywhere
   kEndOfData,   // closed without an element: neither finished nor an error
-  kCancel,      // closed without a trace
+  kCancel,      // closed without a trace: its batch is being cancelled
   kRequeue,     // to the head of the queue: run again under the same id
   kGiveUp,      // its attempts are used up
   kJobLost,     // some ps applied writes that no run will complete: the state must go back to a checkpoint

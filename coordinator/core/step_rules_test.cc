@@ -14,7 +14,9 @@ TEST(StepRulesTest, ACleanReportEndsTheStep) {
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {}), StepVerdict::kFinish);
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {}), StepVerdict::kFail);
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kEndOfData, {}), StepVerdict::kEndOfData);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), StepVerdict::kCancel);
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), StepVerdict::kRequeue) << "it ran past its deadline";
+  EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kCancelled, {}), StepVerdict::kGiveUp);
+  EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}), StepVerdict::kCancel);
 }
 
 TEST(StepRulesTest, AHalfAppliedStepFinishesIfItsRerunTouchesTheSamePs) {

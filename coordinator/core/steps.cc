@@ -128,7 +128,7 @@ ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bo
   const ResourceId id(next_resource_++);
   Iterator iterator;
   const int64_t pass = passes_[source]++;
-  iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased};
+  iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased, NumWorkers()};
   if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
   SendToAll(iterator.make);
   iterators_.emplace(id, std::move(iterator));
@@ -174,16 +174,27 @@ void CoordinatorCore::BeginPass(RunState& run) {
   run.finished_in_pass = 0;
 }
 
+// Whether the worker-side iterator has no element left for anybody who is there. A worker that is away decides nothing: it may be about to join, or never come.
+bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
+  bool ended = false;
+  for (const auto& [index, worker] : workers_) {
+    if (worker.state == Worker::State::kDialing || worker.leaving) continue;
+    if (worker.ended.count(iterator) == 0) return false;
+    ended = true;
+  }
+  return ended;
+}
+
+// The number that data is cut for: of the cluster where it names its workers, else what the indices known so far need.
+int CoordinatorCore::NumWorkers() const { return workers_.empty() ? 1 : workers_.rbegin()->first + 1; }
+
 // Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
 bool CoordinatorCore::RunMakesMore(RunState& run) {
   if (run.stopped) return false;
   const std::optional<int64_t> last = run.request.last_step;
   if (last && finished_steps_ + run.outstanding >= *last) return false;
   const Iterator& iterator = iterators_.at(run.iterator);
-  const bool exhausted = run.request.leased ? iterator.book.exhausted()
-                                            : !workers_.empty() && std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-                                                return entry.second.state != Worker::State::kReady || entry.second.ended.count(run.iterator) > 0;
-                                              });
+  const bool exhausted = run.request.leased ? iterator.book.exhausted() : EndedEverywhere(run.iterator);
   if (!exhausted) return true;
   if (!last || run.outstanding > 0) return false;
   if (run.finished_in_pass == 0) {
@@ -243,19 +254,18 @@ void CoordinatorCore::AdmitSchedules() {
   }
 }
 
-bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < row_.id_block_end; }
+bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_; }
 
 EntryId CoordinatorCore::GiveId() {
   if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
-  if (row_.id_block_end - next_id_ < kIdBlock / 2 && !id_block_wanted_) {
+  if (durable_id_end_ - next_id_ < kIdBlock / 2 && !id_block_wanted_) {
     id_block_wanted_ = true;
-    JobRow row = row_;
-    row.id_block_end += kIdBlock;
-    store_.Put(row, [weak = weak_from_this()](absl::Status stored) {
+    row_.id_block_end += kIdBlock;
+    store_.Put(row_, [weak = weak_from_this(), end = row_.id_block_end](absl::Status stored) {
       if (const auto self = weak.lock()) {
-        self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        self->Guarded([stored, end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
           if (!stored.ok()) return core.FailJob(stored);
-          core.row_.id_block_end += kIdBlock;
+          core.durable_id_end_ = end;
           core.id_block_wanted_ = false;
           core.Pump();
         })();
@@ -277,6 +287,15 @@ CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   return best;
 }
 
+// Whether no worker can run the step any more, since all have reached the end of one of its iterators.
+bool CoordinatorCore::HasNoDataLeft(const Step& step) const {
+  return std::any_of(step.iterators.begin(), step.iterators.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return EndedEverywhere(id); });
+}
+
+StepFacts CoordinatorCore::FactsOf(const Step& step) const {
+  return {step.attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, step.applied};
+}
+
 // Positions for each leased iterator among the step's arguments. False: the data has ended.
 bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
   for (const ResourceId id : step.iterators) {
@@ -295,6 +314,11 @@ bool CoordinatorCore::DispatchOne() {
   if (step == nullptr) return false;
   const bool first = step->id == EntryId();
   Worker* worker = PickWorker(*step);
+  if (worker == nullptr && from_queue && HasNoDataLeft(*step)) {
+    queue_.pop_front();
+    Settle(step, JudgeReport(FactsOf(*step), StepOutcome::kEndOfData, {}), Nest(), absl::OkStatus());
+    return true;
+  }
   if (worker == nullptr || (first && !MayGiveId())) return false;
   if (from_queue) queue_.pop_front();
   if (step->run != nullptr && first) {
@@ -320,6 +344,8 @@ void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker
   step->state = Step::State::kInFlight;
   step->worker = worker.index;
   ++step->attempt;
+  step->overran = false;
+  step->refusal = absl::OkStatus();
   ++in_flight_;
   if (worker.in_flight.empty()) worker.run_time = absl::ZeroDuration();
   worker.in_flight.push_back(step);
@@ -352,8 +378,11 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
     }
     if (step->leases.empty()) worker.ended.insert(step->iterators.begin(), step->iterators.end());
   }
-  const StepFacts facts{step->attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, step->applied};
-  const StepVerdict verdict = JudgeReport(facts, report.outcome, report.participants);
+  if (report.outcome == StepOutcome::kCancelled && !step->refusal.ok()) {
+    report.outcome = StepOutcome::kFailed;
+    report.error = step->refusal;
+  }
+  const StepVerdict verdict = JudgeReport(FactsOf(*step), report.outcome, report.participants);
   if (verdict == StepVerdict::kFinish && keep_history_) {
     history_.finished[step->id] = report.participants;
     for (const InputLease& lease : step->leases) history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
@@ -377,7 +406,10 @@ void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verd
       queue_.push_front(step);
       return;
     case StepVerdict::kGiveUp:
-      if (ReasonOf(error) == Reason::kNone) {
+      if (step->overran) {
+        error = absl::DeadlineExceededError(absl::StrCat("step ", step->request.function, " was given up after ", step->attempt,
+                                                         " attempts: the last ran longer than --step_deadline (", absl::FormatDuration(options_.step_deadline), ")"));
+      } else if (ReasonOf(error) == Reason::kNone) {
         error = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", step->request.function, " was given up after ", step->attempt, " attempts: ", error.message()));
       }
       [[fallthrough]];

@@ -92,7 +92,6 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
   request.layout = layout_;
   request.job_seed = options_.job_seed;
-  request.num_workers = static_cast<int>(workers_.size());
   request.program_flags = options_.program_flags;
   outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session, client = worker.client, request = std::move(request)] {
     client->Attach(request, [weak = self->weak_from_this(), index, attempt, session](absl::StatusOr<WorkerAttachReply> reply) {
@@ -179,6 +178,7 @@ void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWo
   CoreLock lock(mu_, outbox_);
   Worker& worker = workers_[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
+  if (worker.connection == nullptr) return;  // nothing has been said to it on this connection, so it owes no answer
   std::vector<StreamFrame<ToWorker>> resend;
   std::optional<FromWorker> message;
   const absl::Status received = worker.stream->Receive(std::move(frame), resend, message);
@@ -218,7 +218,8 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) {
-      ChangeLayout({[this, variable = variable, optimizer = optimizer](const Layout& layout) { return PrepareSlots(variable, optimizer, layout); }, nullptr});
+      ChangeLayout({[this, variable = variable, optimizer = optimizer](const Layout& layout) { return PrepareSlots(variable, optimizer, layout); },
+                    RefusalOfSlots(worker.index, wanted->step)});
     }
   } else if (auto* pong = std::get_if<Pong>(&message)) {
     worker.pong = std::move(*pong);
@@ -226,6 +227,20 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   } else if (std::holds_alternative<Draining>(message)) {
     worker.leaving = true;
   }
+}
+
+// A step whose slots cannot be made has failed: its worker is told to drop it, and what it then reports as cancelled is this error.
+StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
+  return [weak = weak_from_this(), worker, id](const absl::Status& made) {
+    const auto self = weak.lock();
+    if (made.ok() || self == nullptr) return;
+    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      const auto open = core.open_steps_.find(id);
+      if (open == core.open_steps_.end() || open->second->worker != worker) return;
+      open->second->refusal = made;
+      core.Send(core.workers_[worker], CancelSteps{{id}});
+    })();
+  };
 }
 
 void CoordinatorCore::Send(Worker& worker, ToWorker message) {
@@ -250,7 +265,10 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
     worker.run_time += absl::Seconds(1);
   }
   if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
-  if (worker.run_time > options_.step_deadline) Send(worker, CancelSteps{{worker.in_flight.front()->id}});
+  if (worker.run_time > options_.step_deadline) {
+    worker.in_flight.front()->overran = true;
+    Send(worker, CancelSteps{{worker.in_flight.front()->id}});
+  }
   PingWorker(worker);
 }
 
@@ -305,10 +323,9 @@ void CoordinatorCore::FinishFence(const FenceWait& fence) {
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) {
     if ((*step)->state != Step::State::kFencing) continue;
     --in_flight_;
-    const StepFacts facts{(*step)->attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, (*step)->applied};
     const absl::Status lost = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", (*step)->request.function, " (", (*step)->id.value(), ") was given up after ",
                                                                           (*step)->attempt, " attempts: each time its worker was lost, the last time worker ", fence.worker));
-    Settle(*step, JudgeLoss(facts), Nest(), lost);
+    Settle(*step, JudgeLoss(FactsOf(**step)), Nest(), lost);
   }
   Pump();
 }

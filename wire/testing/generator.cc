@@ -369,7 +369,6 @@ void Generator::Fill(WorkerAttachRequest& out) {
   for (size_t i = 0; i < out.view.size(); ++i) out.view[i].index = static_cast<int>(3 * i);
   Fill(out.layout);
   out.job_seed = Number();
-  out.num_workers = 1 + Index() / 2;
   for (uint64_t i = Below(4); i > 0; --i) out.program_flags[Text(40)] = Chance() ? Text(100) : std::string("\0\xfe", 2);
   Fill(out.protocol);
 }
@@ -399,6 +398,7 @@ void Generator::Fill(MakeResource& out) {
   Fill(out.args);
   out.seed = Number();
   out.leased = Chance();
+  out.num_workers = 1 + Index() / 2;
 }
 
 ToWorker Generator::MakeToWorker() {

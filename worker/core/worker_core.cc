@@ -27,8 +27,12 @@ absl::Status WorkerOptions::Validate() const {
   if (address.empty()) problems.push_back("address is empty: give the one at which the coordinator can dial this worker");
   if (replicas < 1) problems.push_back(absl::StrCat("replicas is ", replicas, ", must be >= 1"));
   if (max_value_bytes < 1) problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
-  for (const absl::Duration duration : {register_every, coordinator_silence, orphan_timeout, drain_timeout}) {
-    if (duration <= absl::ZeroDuration()) problems.push_back(absl::StrCat("a wait is ", absl::FormatDuration(duration), ", must be > 0"));
+  const std::pair<const char*, absl::Duration> waits[] = {{"register_every", register_every},
+                                                          {"coordinator_silence", coordinator_silence},
+                                                          {"--orphan_timeout", orphan_timeout},
+                                                          {"--drain_timeout", drain_timeout}};
+  for (const auto& [name, wait] : waits) {
+    if (wait <= absl::ZeroDuration()) problems.push_back(absl::StrCat(name, " is ", absl::FormatDuration(wait), ", must be > 0"));
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("worker options: ", absl::StrJoin(problems, "; ")));
@@ -167,10 +171,12 @@ PreludeState WorkerCore::Prelude() const {
 absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const { return CheckPrelude(fence, Prelude(), call); }
 
 absl::Status WorkerCore::ApplyFlags(const WorkerAttachRequest& request) {
-  if (flags_applied_ || !options_.apply_program_flags) return absl::OkStatus();
-  const absl::Status applied = options_.apply_program_flags(request.program_flags);
-  flags_applied_ = applied.ok();
-  if (applied.ok()) return applied;
+  if (!options_.apply_program_flags || applied_flags_ == request.program_flags) return absl::OkStatus();
+  const absl::Status applied = options_.apply_program_flags(request.program_flags);  // no step of another session will count any more
+  if (applied.ok()) {
+    applied_flags_ = request.program_flags;
+    return applied;
+  }
   return absl::FailedPreconditionError(absl::StrCat("worker ", options_.index, " cannot take the program's flags from the coordinator: ", applied.message(),
                                                     ". Run the same program in every task"));
 }
@@ -214,7 +220,6 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   session_->links = std::move(links);
   session_->layout = std::move(request.layout);
   session_->job_seed = request.job_seed;
-  session_->num_workers = request.num_workers;
   session_->last_heard = clock_.Elapsed();
   RegisterIfWanted();   // not any more
 }
@@ -350,8 +355,8 @@ void WorkerCore::Handle(CancelSteps message) {
 
 void WorkerCore::Handle(MakeResource message) {
   if (!session_->resources.insert(message.iterator).second) return;
-  outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), message, num_workers = session_->num_workers] {
-    inputs_.Open(message, options_.index, num_workers, options_.replicas,
+  outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), message] {
+    inputs_.Open(message, options_.index, message.num_workers, options_.replicas,
                  [weak, session, iterator = message.iterator](absl::StatusOr<std::optional<int64_t>> elements) {
                    if (const auto core = weak.lock()) core->OnOpened(session, iterator, std::move(elements));
                  });

@@ -144,7 +144,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::shared_ptr<const SessionLinks> links;
     std::shared_ptr<const Layout> layout;
     uint64_t job_seed = 0;
-    int num_workers = 1;
     ResumableStream<FromWorker, ToWorker> stream;
     std::optional<uint64_t> connection;  // that carries the stream
     uint64_t unanswered_messages = 0;    // received since something was sent
@@ -221,7 +220,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   Outbox outbox_;
   mutable Mutex mu_;   // before a WorkerTransaction's
   OnExit on_exit_ DIVVY_GUARDED_BY(mu_);
-  bool flags_applied_ DIVVY_GUARDED_BY(mu_) = false;
+  std::optional<std::map<std::string, std::string>> applied_flags_ DIVVY_GUARDED_BY(mu_);  // of the program, from the last Attach
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);   // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);

@@ -136,7 +136,6 @@ class WorkerCoreTest : public ::testing::Test {
     request.view = ps_.view();
     request.layout = layout_;
     request.job_seed = 42;
-    request.num_workers = 5;
     return request;
   }
   absl::StatusOr<WorkerAttachReply> TryAttach(WorkerAttachRequest request) {
@@ -896,13 +895,19 @@ class ProgramFlagsTest : public WorkerCoreTest {
   absl::Status answer_;
 };
 
-TEST_F(ProgramFlagsTest, AreGivenOnceBeforeTheFirstStep) {
+TEST_F(ProgramFlagsTest, AreGivenBeforeTheFirstStepAndAgainWhereACoordinatorBringsOthers) {
   WorkerAttachRequest request = AttachRequest(1);
   request.program_flags = {{"depth", "3"}};
   EXPECT_TRUE(TryAttach(request).ok());
-  EXPECT_TRUE(TryAttach(AttachRequest(2)).ok());
+  request.fence.session = SessionId(2);
+  EXPECT_TRUE(TryAttach(request).ok());
   ASSERT_EQ(given_.size(), 1u);
   EXPECT_EQ(given_[0].at("depth"), "3");
+  WorkerAttachRequest next = AttachRequest(3, /*epoch=*/2);
+  next.program_flags = {{"depth", "4"}};
+  EXPECT_TRUE(TryAttach(next).ok());
+  ASSERT_EQ(given_.size(), 2u);
+  EXPECT_EQ(given_[1].at("depth"), "4");
 }
 
 TEST_F(ProgramFlagsTest, ThatItCannotTakeRefuseTheAttachUntilItCan) {
