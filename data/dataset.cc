@@ -81,9 +81,16 @@ Dataset Dataset::Generator(std::function<absl::StatusOr<std::optional<Nest>>(int
   return Dataset(GeneratorRecipe(std::move(element), size));
 }
 
-Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const { return Dataset(MapRecipe(recipe_, std::move(fn))); }
+Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn, int64_t parallel_calls) const {
+  if (parallel_calls < 1) return Refused("Map with ", parallel_calls, " parallel_calls: there must be at least 1");
+  return Dataset(MapRecipe(recipe_, std::move(fn), parallel_calls));
+}
 
 Dataset Dataset::Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const { return Dataset(FilterRecipe(recipe_, std::move(keep))); }
+
+Dataset Dataset::IgnoreErrors(int64_t limit) const {
+  return limit < 0 ? Refused("IgnoreErrors(", limit, "): it must be at least 0") : Dataset(IgnoreErrorsRecipe(recipe_, limit));
+}
 
 Dataset Dataset::Shuffle(int64_t window, uint64_t seed) const {
   if (window < 1) return Refused("Shuffle in windows of ", window, " elements: a window has at least 1");

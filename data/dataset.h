@@ -32,6 +32,7 @@
 
 namespace divvy {
 
+class Clock;
 class Executor;
 class FileSystem;
 
@@ -43,10 +44,11 @@ struct CsvColumn {
   int64_t width = 1;         // > 1: so many fields; where a header names columns, its name stands over the first of them
 };
 
-// Through what iterators reach the world. Both must outlive the iterators, and the executor its own tasks.
+// Through what iterators reach the world. All must outlive the iterators, and the executor its own tasks.
 struct DataEnvironment {
   FileSystem* files = nullptr;   // null: FileSystem::Real()
-  Executor* executor = nullptr;  // for Prefetch, which without one reads when asked
+  Executor* executor = nullptr;  // for Prefetch, which without one reads when asked, and Map with several calls
+  const Clock* clock = nullptr;  // null: Clock::Real(). An element that is long in coming is told of in the log, every 10 s
 };
 
 // A pass over a dataset. One thread at a time. Next and Seek block: they read files and call functions of the user.
@@ -59,8 +61,8 @@ class DatasetIterator {
   virtual absl::StatusOr<std::optional<Nest>> Next() = 0;
 
   // Moves to element `position` of this dataset, forward or back: Next then gives what a fresh iterator gives after so many calls. Past
-  // the end is no error, Next says so. Cheap (the cost of one element, or of one window for Shuffle) but for Filter and Generator, which
-  // read forward, from the start to go back; text is read forward once. InvalidArgument: a negative position.
+  // the end is no error, Next says so. Cheap (the cost of one element, or of one window for Shuffle) but for Filter, IgnoreErrors and Generator,
+  // which read forward, from the start to go back; text is read forward once. InvalidArgument: a negative position.
   virtual absl::Status Seek(int64_t position) = 0;
 
   // The number of elements, where it can be known without reading elements (Idx opens its files, so this may block), or once an end
@@ -79,7 +81,8 @@ class DatasetRecipe {
 
 // A recipe for a stream of Nests; nothing is opened until it is iterated. Copyable, immutable, thread-safe. Errors, also those of arguments
 // (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
-// NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time.
+// NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time. What a function of the program
+// throws is Unknown.
 //
 // Files of records are names, globs (wildcards in the last part of a path) or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files
 // of any format may be gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is read.
@@ -107,8 +110,14 @@ class Dataset {
   // InvalidArgument: nullopt before a given size.
   static Dataset Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
 
-  Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn) const;  // order is kept
+  // Calls `fn` for up to `parallel_calls` elements at once, on the environment's executor; without one, or with 1, where the element is asked for. The order is
+  // kept. Reads ahead by as many.
+  Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn, int64_t parallel_calls = 1) const;
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
+  // Passes over up to `limit` elements of a pass that are DataLoss or InvalidArgument (bad lines and records, errors of `parse` and Map), the first of them
+  // with a word each in the log, and their number at the end. The one after that is the error, as are all of other codes; a file that cannot be decompressed is
+  // one at each try. Stands best right behind what it is for. Read forward, as Filter; each iterator counts what it reads.
+  Dataset IgnoreErrors(int64_t limit) const;
   // Permutes within windows of so many elements, by a permutation that depends on seed and window number alone. Unlike tf.data's sliding
   // buffer, any position can be sought. Holds a window in memory.
   Dataset Shuffle(int64_t window, uint64_t seed) const;

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <iostream>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/testing/sim_executor.h"
 #include "data/stacking.h"
 #include "data/testing/seek_suite.h"
 #include "gmock/gmock.h"
@@ -256,6 +259,8 @@ TEST(ElementSpecTest, TellsTypesAndShapesByPath) {
 TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
   const std::vector<std::pair<Dataset, std::string>> cases = {
       {Count(3).Batch(0), "Batch of 0"},
+      {Count(3).IgnoreErrors(-1), "IgnoreErrors(-1)"},
+      {Count(3).Map([](const Nest& element) { return element; }, 0), "0 parallel_calls"},
       {Count(3).Shuffle(0, 1), "windows of 0"},
       {Count(3).Repeat(-2), "Repeat(-2)"},
       {Count(3).Shard(2, 2), "Shard(2, 2)"},
@@ -471,6 +476,149 @@ TEST(PrefetchTest, AnIteratorMayGoWhileItsReaderRuns) {
   ThreadPoolExecutor executor(2);
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(Count(1000).Prefetch(100).Iterate({nullptr, &executor})->Next().ok());
   executor.Stop();
+}
+
+// ---- Map with several calls at once
+
+TEST(ParallelMapTest, CallsRunAtOnceAndTheOrderIsKept) {
+  Mutex mu;
+  CondVar changed;
+  int inside = 0;
+  const Dataset met = Count(40).Map(
+      [&](const Nest& element) -> absl::StatusOr<Nest> {
+        MutexLock lock(mu);
+        if (ValueOf(element) < 4) {  // the first four wait for each other
+          ++inside;
+          changed.NotifyAll();
+          changed.Wait(mu, [&] { return inside >= 4; });
+        }
+        return X(10 * ValueOf(element));
+      },
+      /*parallel_calls=*/4);
+  ThreadPoolExecutor executor(1);
+  const auto iterator = met.Iterate({nullptr, &executor});
+  EXPECT_EQ(iterator->size(), 40);
+  const std::vector<Nest> mapped = Collect(*iterator);
+  ASSERT_EQ(mapped.size(), 40u);
+  for (size_t i = 0; i < mapped.size(); ++i) EXPECT_EQ(ValueOf(mapped[i]), static_cast<int64_t>(10 * i));
+  executor.Stop();
+}
+
+TEST(ParallelMapTest, ErrorsComeInTheirPlaceAndOneCanGoOnBehindThem) {
+  const Dataset failing = Count(6).Map(
+      [](const Nest& element) -> absl::StatusOr<Nest> {
+        if (ValueOf(element) == 1) return absl::AbortedError("not this one");
+        return element;
+      },
+      3);
+  ThreadPoolExecutor executor(1);
+  const auto iterator = failing.Iterate({nullptr, &executor});
+  EXPECT_TRUE(iterator->Next().ok());
+  EXPECT_EQ(iterator->Next().status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(iterator->Next().status().code(), absl::StatusCode::kAborted);
+  ASSERT_TRUE(iterator->Seek(2).ok());
+  EXPECT_EQ(ValueOf(**iterator->Next()), 2);
+  EXPECT_EQ(Collect(*iterator).size(), 3u);
+  EXPECT_FALSE(iterator->Next()->has_value());
+  executor.Stop();
+}
+
+TEST(ParallelMapTest, AnyPositionCanBeSoughtAlsoWithoutAnExecutorOrWithAStoppedOne) {
+  const Dataset mapped = Count(50).Map([](const Nest& element) -> absl::StatusOr<Nest> { return X(ValueOf(element) + 1); }, 4);
+  ThreadPoolExecutor executor(2), stopped(1);
+  stopped.Stop();
+  for (Executor* each : {static_cast<Executor*>(&executor), static_cast<Executor*>(&stopped), static_cast<Executor*>(nullptr)})
+    ExpectEveryPositionCanBeSought(mapped, 5, {nullptr, each});
+  executor.Stop();
+}
+
+TEST(ThrowingTest, WhatAFunctionOfTheProgramThrowsIsAnErrorAlsoOnAnotherThread) {
+  const auto throwing = [](const Nest&) -> absl::StatusOr<Nest> { throw std::runtime_error("thrown by the program"); };
+  const auto throwing_filter = [](const Nest&) -> absl::StatusOr<bool> { throw std::runtime_error("thrown by the program"); };
+  const auto throwing_generator = [](int64_t) -> absl::StatusOr<std::optional<Nest>> { throw std::runtime_error("thrown by the program"); };
+  ThreadPoolExecutor executor(2);
+  for (const Dataset& dataset :
+       {Count(3).Map(throwing), Count(3).Map(throwing, 2), Count(3).Filter(throwing_filter), Dataset::Generator(throwing_generator, 2)}) {
+    const absl::Status status = dataset.Prefetch(2).Iterate({nullptr, &executor})->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
+    EXPECT_THAT(status.message(), HasSubstr("threw: thrown by the program"));
+  }
+  executor.Stop();
+}
+
+// ---- IgnoreErrors, and words in the log
+
+// What is logged while it lives.
+class LogCapture {
+ public:
+  LogCapture() : before_(SetLogSink([this](const LogEntry& entry) { texts_.push_back(entry.text); })) {}
+  ~LogCapture() { SetLogSink(before_); }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::vector<std::string> texts_;
+  LogSink before_;
+};
+
+// Of 0, 1, ... those that can be divided by 3 are bad.
+Dataset BadThirds(int64_t n, absl::Status error) {
+  return Count(n).Map([error](const Nest& element) -> absl::StatusOr<Nest> {
+    if (ValueOf(element) % 3 == 0) return error;
+    return element;
+  });
+}
+
+TEST(IgnoreErrorsTest, PassesOverBadElementsUpToItsLimitAndTellsThem) {
+  const LogCapture log;
+  EXPECT_THAT(Values(BadThirds(7, absl::DataLossError("a.csv: line 3: bad")).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
+  EXPECT_THAT(
+      log.texts(),
+      ElementsAre("data: passed over bad element 1 (3 are allowed): a.csv: line 3: bad", "data: passed over bad element 2 (3 are allowed): a.csv: line 3: bad",
+                  "data: passed over bad element 3 (3 are allowed): a.csv: line 3: bad", "data: 3 bad elements were passed over in a pass of 7"));
+}
+
+TEST(IgnoreErrorsTest, TheOneAboveTheLimitIsTheError) {
+  const LogCapture log;
+  const auto iterator = BadThirds(7, absl::InvalidArgumentError("bad")).IgnoreErrors(2).Iterate();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(iterator->Next().ok());
+  EXPECT_EQ(iterator->Next().status(), absl::InvalidArgumentError("more than the 2 bad elements that are allowed: bad"));
+  EXPECT_FALSE(BadThirds(7, absl::DataLossError("bad")).IgnoreErrors(0).Iterate()->Next().ok());
+}
+
+TEST(IgnoreErrorsTest, ErrorsThatAreNoBadDataComeOut) {
+  for (const absl::Status& error : {absl::NotFoundError("no file"), absl::UnavailableError("the disk is away"), absl::InternalError("?")})
+    EXPECT_EQ(FirstError(BadThirds(7, error).IgnoreErrors(9)), error);
+}
+
+TEST(IgnoreErrorsTest, AnyPositionCanBeSoughtAndNothingIsToldTwice) {
+  const LogCapture log;
+  ExpectEveryPositionCanBeSought(BadThirds(30, absl::DataLossError("bad")).IgnoreErrors(10), 6);
+  const size_t told = log.texts().size();
+  const auto iterator = BadThirds(30, absl::DataLossError("bad")).IgnoreErrors(10).Iterate();
+  for (int pass = 0; pass < 2; ++pass) {
+    Collect(*iterator);
+    ASSERT_TRUE(iterator->Seek(0).ok());
+  }
+  EXPECT_EQ(log.texts().size(), told + 11);
+}
+
+TEST(ProgressTest, AnElementThatIsLongInComingIsToldOfEveryTenSeconds) {
+  SimClock clock;
+  const Dataset slow = Count(25).Map([&clock](const Nest& element) -> absl::StatusOr<Nest> {
+    clock.Advance(absl::Seconds(1));
+    return element;
+  });
+  const DataEnvironment environment{nullptr, nullptr, &clock};
+  const LogCapture log;
+  const Dataset last = slow.Filter([](const Nest& element) -> absl::StatusOr<bool> { return ValueOf(element) == 24; });
+  EXPECT_EQ(ValueOf(**last.Iterate(environment)->Next()), 24);
+  EXPECT_THAT(log.texts(), ElementsAre("data: on the way to element 0 Filter has looked at 10 and kept 0 in 10s",
+                                       "data: on the way to element 0 Filter has looked at 20 and kept 0 in 20s"));
+  EXPECT_TRUE(slow.Shuffle(15, 1).Iterate(environment)->Next().ok());
+  EXPECT_EQ(log.texts().back(), "data: Shuffle has read 10 elements of its window of 15 in 10s");
+  const size_t told = log.texts().size();
+  EXPECT_EQ(Collect(*slow.Iterate(environment)).size(), 25u);
+  EXPECT_EQ(log.texts().size(), told) << "elements that come one by one are told of by nobody";
 }
 
 // ---- InputContext and data sources

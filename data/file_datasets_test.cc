@@ -238,6 +238,18 @@ TEST_F(FileDatasetsTest, ABadTfRecordIsAnErrorWithItsNumberAndPlaceAndTheNextCan
   EXPECT_THAT(Shown(records.Skip(2)), ElementsAre("0.5 3 -> 3"));
 }
 
+TEST_F(FileDatasetsTest, BadLinesAndRecordsCanBePassedOver) {
+  Write("a.csv", "1,2,3\n4,five,6\n7,8,9\n10\n");
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY).IgnoreErrors(2)), ElementsAre("1 2 -> 3", "7 8 -> 9"));
+  std::string file = TfRecords(1, 3);
+  file[file.size() / 3 + 20] ^= 1;
+  Write("a", file);
+  EXPECT_THAT(Shown(Dataset::TfRecord("a", ParseXAndY).IgnoreErrors(1)), ElementsAre("0.5 1 -> 1", "0.5 3 -> 3"));
+  Write("a", file.substr(0, file.size() - 1));
+  Write("b", TfRecords(4, 1));
+  EXPECT_THAT(Shown(Dataset::TfRecord("[ab]", ParseXAndY).IgnoreErrors(2)), ElementsAre("0.5 1 -> 1", "0.5 4 -> 4"));
+}
+
 TEST_F(FileDatasetsTest, AnErrorOfParsingSaysOfWhichRecord) {
   Write("a", TfRecords(1, 2));
   const Dataset records = Dataset::TfRecord("a", [](absl::string_view record) { return ParseExample(record, {{"z", DType::kInt64}}); });
@@ -390,14 +402,16 @@ TEST_F(FileDatasetsTest, AnyBytesEndInElementsOrInAnError) {
   constexpr uint64_t kSeed = 5;
   std::cout << "seed " << kSeed << "\n";
   Random random(kSeed);
-  const std::vector<std::string> good = {"x,x2,y\r\n1,2,3\n\"4\",5,6\n", "1 3:4 5:6\n# c\n0 qid:1 2:3\n", Zlib("1,2,3\n4,5,6\n"),
-                                         Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6})};
+  const std::vector<std::string> good = {
+      "x,x2,y\r\n1,2,3\n\"4\",5,6\n", "1 3:4 5:6\n# c\n0 qid:1 2:3\n", Zlib("1,2,3\n4,5,6\n"), Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6}), TfRecords(1, 2),
+      std::string(39, '\t') + "\n"};
   for (int round = 0; round < 1000; ++round) {
     std::string bytes = good[random.Below(good.size())];
     for (uint64_t change = random.Below(3); change > 0; --change) bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
     bytes.resize(random.Below(bytes.size() + 1));
     Write("any", bytes);
-    for (const Dataset& dataset : {Dataset::Csv("any", kXAndY), Dataset::Libsvm("any"), Dataset::Idx("any", "any")}) {
+    const Dataset records = Dataset::TfRecord("any", [](absl::string_view record) { return Nest(std::string(record)); });
+    for (const Dataset& dataset : {Dataset::Csv("any", kXAndY), Dataset::Libsvm("any"), Dataset::Idx("any", "any"), Dataset::CriteoTsv("any"), records}) {
       const auto iterator = dataset.Iterate(environment_);
       for (size_t count = 0;; ++count) {
         ASSERT_LE(count, 1000u);

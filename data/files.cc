@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "data/progress.h"
 #include "data/recipes.h"
 #include "formats/inflate.h"
 
@@ -63,6 +65,25 @@ absl::StatusOr<std::vector<std::string>> Matches(FileSystem& files, absl::string
   return names;
 }
 
+// As FileSystem::ReadFile, in pieces, so that a person can be told.
+absl::StatusOr<std::string> ReadWhole(FileSystem& files, const Clock& clock, const std::string& name) {
+  constexpr size_t kLeastPiece = size_t{64} << 10, kMostPiece = size_t{16} << 20;
+  ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, files.OpenSequential(name));
+  const absl::StatusOr<FileInfo> info = files.Stat(name);
+  const size_t size = info.ok() ? info->size_bytes : 0;  // a guess: a pipe says 0, and a file may grow
+  std::string bytes;
+  Progress progress(clock);
+  while (true) {
+    const size_t had = bytes.size();
+    const size_t piece = std::clamp(had < size ? size - had + 1 : 0, kLeastPiece, kMostPiece);
+    bytes.resize(had + piece);
+    ASSIGN_OR_RETURN(const size_t got, file->Read(absl::MakeSpan(&bytes[had], piece)));
+    bytes.resize(had + got);
+    if (got < piece) return bytes;
+    progress.Tick([&] { return absl::StrCat("read ", bytes.size() >> 20, " of ", size >> 20, " MiB of ", name); });
+  }
+}
+
 }  // namespace
 
 FileSystem& FilesOf(const DataEnvironment& environment) { return environment.files == nullptr ? FileSystem::Real() : *environment.files; }
@@ -74,8 +95,8 @@ absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::st
   return std::vector<std::string>{std::string(pattern)};
 }
 
-absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name, const IsPlain& is_plain) {
-  ASSIGN_OR_RETURN(std::string bytes, files.ReadFile(name));
+absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock, const std::string& name, const IsPlain& is_plain) {
+  ASSIGN_OR_RETURN(std::string bytes, ReadWhole(files, clock, name));
   if (is_plain != nullptr && is_plain(bytes)) return bytes;
   absl::StatusOr<std::string> content = Inflate(std::move(bytes), kMaxBytes);
   if (!content.ok()) return WithContext(content.status(), name);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "data/dataset.h"
 
@@ -22,10 +23,10 @@ FileSystem& FilesOf(const DataEnvironment& environment);
 // NotFound: no file matches. InvalidArgument: an empty pattern, name@0, a wildcard in a directory's name. Blocks.
 absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::string_view pattern);
 
-// The content of a file, decompressed unless `is_plain` says of its bytes that they are no compressed ones. Blocks. Errors begin with the name: the file
-// system's, and those of Inflate (formats/inflate.h); ResourceExhausted past 16 GiB.
+// The content of a file, which a slow disk tells of in the log, decompressed unless `is_plain` says of its bytes that they are no compressed ones. Blocks.
+// Errors begin with the name: the file system's, and those of Inflate (formats/inflate.h); ResourceExhausted past 16 GiB.
 using IsPlain = std::function<bool(absl::string_view bytes)>;
-absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const std::string& name, const IsPlain& is_plain = nullptr);
+absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock, const std::string& name, const IsPlain& is_plain = nullptr);
 
 }  // namespace divvy::data_internal
 

@@ -72,9 +72,13 @@ Recipe CriteoRecipe(std::string files);
 using ParseRecord = std::function<absl::StatusOr<Nest>(absl::string_view record)>;
 Recipe TfRecordRecipe(std::string files, ParseRecord parse);
 
+// map.cc
+using MapFn = std::function<absl::StatusOr<Nest>(const Nest&)>;
+Recipe MapRecipe(Recipe source, MapFn fn, int64_t parallel_calls);
+
 // transforms.cc. `source` is the recipe of the dataset the method is called on.
-Recipe MapRecipe(Recipe source, std::function<absl::StatusOr<Nest>(const Nest&)> fn);
 Recipe FilterRecipe(Recipe source, std::function<absl::StatusOr<bool>(const Nest&)> keep);
+Recipe IgnoreErrorsRecipe(Recipe source, int64_t limit);
 Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed);
 Recipe RepeatRecipe(Recipe source, int64_t times);
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index);

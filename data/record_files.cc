@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "data/files.h"
+#include "data/progress.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -17,7 +18,7 @@ namespace {
 class RecordFilesIterator : public PositionedIterator {
  public:
   RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
-      : files_(FilesOf(environment)), pattern_(std::move(pattern)), share_(share), reader_(std::move(reader)) {}
+      : files_(FilesOf(environment)), clock_(ClockOf(environment)), pattern_(std::move(pattern)), share_(share), reader_(std::move(reader)) {}
 
  private:
   static constexpr int64_t kMarkDistance = 256;
@@ -30,9 +31,14 @@ class RecordFilesIterator : public PositionedIterator {
     if (size_ && position >= *size_) return std::nullopt;
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(JumpTowards(position));
+    constexpr int64_t kTicksPerLook = 1024;  // a line is passed over in less time than the clock is read
+    Progress progress(clock_, kTicksPerLook);
     while (next_ < position) {
       ASSIGN_OR_RETURN(const bool skipped, SkipOne());
       if (!skipped) return std::nullopt;
+      progress.Tick([&] {
+        return absl::StrCat("on the way to record ", position, " came to ", next_, ", in ", names_[file_], ", ", file_ + 1, " of ", names_.size(), " files,");
+      });
     }
     return ReadOne();
   }
@@ -51,7 +57,7 @@ class RecordFilesIterator : public PositionedIterator {
   }
 
   absl::Status OpenFile(const std::vector<std::string>& names, size_t file) {
-    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, names[file], [this](absl::string_view bytes) { return reader_->IsPlain(bytes); }));
+    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, clock_, names[file], [this](absl::string_view bytes) { return reader_->IsPlain(bytes); }));
     TextPosition at;
     const absl::Status begun = reader_->Begin(text, at);
     if (!begun.ok()) return WithContext(begun, names[file]);
@@ -110,6 +116,7 @@ class RecordFilesIterator : public PositionedIterator {
   }
 
   FileSystem& files_;
+  const Clock& clock_;
   const std::string pattern_;
   const WorkerShare share_;  // of the files
   const std::unique_ptr<RecordReader> reader_;

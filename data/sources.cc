@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "data/files.h"
+#include "data/guarded.h"
+#include "data/progress.h"
 #include "data/recipes.h"
 #include "data/stacking.h"
 #include "formats/idx.h"
@@ -73,7 +75,7 @@ class Rows : public DatasetRecipe {
 };
 
 absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadDecompressed(FilesOf(environment), name));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadDecompressed(FilesOf(environment), ClockOf(environment), name));
   absl::StatusOr<Tensor> array = ParseIdx(bytes);
   if (!array.ok()) return WithContext(array.status(), name);
   if (array->shape().rank() == 0) return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
@@ -112,7 +114,7 @@ class GeneratorIterator : public PositionedIterator {
 
   Element Generate(int64_t index) const {
     if (size_ >= 0 && index >= size_) return std::nullopt;
-    ASSIGN_OR_RETURN(std::optional<Nest> element, element_(index));
+    ASSIGN_OR_RETURN(std::optional<Nest> element, internal::Guarded<Element>("a Generator function", [&] { return element_(index); }));
     if (!element && size_ >= 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("a generator declared with ", size_, " elements has none at ", index, ": declare -1 if the end is not known before"));

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "data/guarded.h"
 #include "data/record_files.h"
 #include "formats/tfrecord.h"
 
@@ -32,7 +33,7 @@ class TfRecordReader : public RecordReader {
     ++at.line;
     if (!record.ok()) return WithContext(record.status(), absl::StrCat("record ", start.line));
     if (!record->has_value()) return std::nullopt;
-    absl::StatusOr<Nest> element = parse_(**record);
+    absl::StatusOr<Nest> element = internal::Guarded<absl::StatusOr<Nest>>("the function that parses", [&] { return parse_(**record); });
     if (element.ok()) element = NestCodec<Nest>::Decode(*element);
     if (element.ok()) return *std::move(element);
     return WithContext(element.status(), absl::StrCat("record ", start.line, ": offset ", start.offset));

@@ -5,8 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "data/guarded.h"
+#include "data/progress.h"
 #include "data/recipes.h"
 #include "data/stacking.h"
 #include "data/transform.h"
@@ -22,51 +25,89 @@ TransformRules Same(ElementOrder elements, bool keeps_all) {
   return rules;
 }
 
-// ---- Map
-
-using MapFn = std::function<absl::StatusOr<Nest>(const Nest&)>;
-
-class MapIterator : public PositionedIterator {
- public:
-  MapIterator(Source source, MapFn fn) : source_(std::move(source)), fn_(std::move(fn)) {}
-
- private:
-  std::optional<int64_t> KnownSize() override { return source_.size(); }
-  Element At(int64_t position) override {
-    ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(position));
-    if (!element) return element;
-    ASSIGN_OR_RETURN(Nest mapped, fn_(*element));
-    RETURN_IF_ERROR(mapped.status());
-    return mapped;
-  }
-  Source source_;
-  const MapFn fn_;
-};
-
 // ---- Filter
 
 using FilterFn = std::function<absl::StatusOr<bool>(const Nest&)>;
 
 class FilterIterator : public PositionedIterator {
  public:
-  FilterIterator(Source source, FilterFn keep) : source_(std::move(source)), keep_(std::move(keep)) {}
+  FilterIterator(Source source, const DataEnvironment& environment, FilterFn keep)
+      : source_(std::move(source)), clock_(ClockOf(environment)), keep_(std::move(keep)) {}
 
  private:
   Element At(int64_t position) override {
     if (position < kept_) kept_ = source_position_ = 0;
+    Progress progress(clock_);
     while (true) {
       ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(source_position_));
       if (!element) return element;
-      ASSIGN_OR_RETURN(const bool keep, keep_(*element));
+      ASSIGN_OR_RETURN(const bool keep, internal::Guarded<absl::StatusOr<bool>>("a Filter function", [&] { return keep_(*element); }));
       ++source_position_;
       if (keep && kept_++ == position) return element;
+      progress.Tick([&] { return absl::StrCat("on the way to element ", position, " Filter has looked at ", source_position_, " and kept ", kept_); });
     }
   }
 
   Source source_;
+  const Clock& clock_;
   const FilterFn keep_;
   int64_t source_position_ = 0;  // the next to be looked at
   int64_t kept_ = 0;             // how many before it were kept
+};
+
+// ---- IgnoreErrors
+
+class IgnoreErrorsIterator : public PositionedIterator {
+ public:
+  IgnoreErrorsIterator(Source source, const DataEnvironment& environment, int64_t limit)
+      : source_(std::move(source)), clock_(ClockOf(environment)), limit_(limit) {}
+
+ private:
+  Element At(int64_t position) override {
+    if (position < given_) given_ = source_position_ = ignored_ = 0;
+    Progress progress(clock_);
+    while (true) {
+      Element element = source_.At(source_position_);
+      if (element.ok()) {
+        if (!element->has_value()) return AtEnd();
+        ++source_position_;
+        if (given_++ == position) return element;
+      } else {
+        RETURN_IF_ERROR(Ignore(element.status()));
+      }
+      progress.Tick([&] { return absl::StrCat("on the way to element ", position, " IgnoreErrors has read ", source_position_); });
+    }
+  }
+
+  // OK: the bad element was passed over.
+  absl::Status Ignore(const absl::Status& error) {
+    const bool of_an_element = error.code() == absl::StatusCode::kDataLoss || error.code() == absl::StatusCode::kInvalidArgument;
+    if (!of_an_element) return error;
+    if (ignored_ == limit_) return WithContext(error, absl::StrCat("more than the ", limit_, " bad elements that are allowed"));
+    ++ignored_;
+    if (source_position_ >= told_up_to_) {
+      constexpr int64_t kTold = 10;  // one by one
+      if (ignored_ <= kTold) DIVVY_LOG(WARNING) << "data: passed over bad element " << ignored_ << " (" << limit_ << " are allowed): " << error.message();
+      told_up_to_ = source_position_ + 1;
+    }
+    ++source_position_;
+    return absl::OkStatus();
+  }
+
+  Element AtEnd() {
+    if (ignored_ > 0 && !end_told_) DIVVY_LOG(WARNING) << "data: " << ignored_ << " bad elements were passed over in a pass of " << source_position_;
+    end_told_ = true;
+    return std::nullopt;
+  }
+
+  Source source_;
+  const Clock& clock_;
+  const int64_t limit_;
+  int64_t source_position_ = 0;  // the next to be read
+  int64_t given_ = 0;            // how many before it were good
+  int64_t ignored_ = 0;          // and how many were not
+  int64_t told_up_to_ = 0;       // of those before this position a person was told
+  bool end_told_ = false;
 };
 
 // ---- Shard, HoldOut, Take, Skip
@@ -110,7 +151,7 @@ int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) { return size
 
 class RepeatIterator : public PositionedIterator {
  public:
-  RepeatIterator(Source source, int64_t times) : source_(std::move(source)), times_(times) {}
+  RepeatIterator(Source source, const DataEnvironment& environment, int64_t times) : source_(std::move(source)), clock_(ClockOf(environment)), times_(times) {}
 
  private:
   Element At(int64_t position) override {
@@ -134,14 +175,17 @@ class RepeatIterator : public PositionedIterator {
 
   absl::Status MeasurePass() {
     pass_ = source_.size();
+    Progress progress(clock_);
     for (int64_t position = 0; !pass_; ++position) {
       ASSIGN_OR_RETURN(const std::optional<Nest> element, source_.At(position));
       if (!element) pass_ = position;
+      progress.Tick([&] { return absl::StrCat("Repeat has counted ", position + 1, " elements of a pass"); });
     }
     return absl::OkStatus();
   }
 
   Source source_;
+  const Clock& clock_;
   const int64_t times_;  // -1: for ever
   std::optional<int64_t> pass_;
 };
@@ -150,7 +194,8 @@ class RepeatIterator : public PositionedIterator {
 
 class ShuffleIterator : public PositionedIterator {
  public:
-  ShuffleIterator(Source source, int64_t window, uint64_t seed) : source_(std::move(source)), window_(window), seed_(seed) {}
+  ShuffleIterator(Source source, const DataEnvironment& environment, int64_t window, uint64_t seed)
+      : source_(std::move(source)), clock_(ClockOf(environment)), window_(window), seed_(seed) {}
 
  private:
   Element At(int64_t position) override {
@@ -167,10 +212,12 @@ class ShuffleIterator : public PositionedIterator {
     if (loaded_ == number) return absl::OkStatus();
     loaded_.reset();
     elements_.clear();
+    Progress progress(clock_);
     for (int64_t place = 0; place < window_; ++place) {
       ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(number * window_ + place));
       if (!element) break;
       elements_.push_back(*std::move(element));
+      progress.Tick([&] { return absl::StrCat("Shuffle has read ", place + 1, " elements of its window of ", window_); });
     }
     Permute(MixSeeds(seed_, static_cast<uint64_t>(number)));
     loaded_ = number;
@@ -184,6 +231,7 @@ class ShuffleIterator : public PositionedIterator {
   }
 
   Source source_;
+  const Clock& clock_;
   const int64_t window_;
   const uint64_t seed_;
   std::optional<int64_t> loaded_;  // number of the window in elements_
@@ -235,14 +283,12 @@ TransformRules Batching(int64_t size, bool drop_remainder) {
 
 }  // namespace
 
-Recipe MapRecipe(Recipe source, MapFn fn) {
-  TransformRules rules;
-  rules.keeps_all = true;
-  return MakeTransform<MapIterator>(std::move(source), rules, std::move(fn));
-}
-
 Recipe FilterRecipe(Recipe source, FilterFn keep) {
   return MakeTransform<FilterIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
+}
+
+Recipe IgnoreErrorsRecipe(Recipe source, int64_t limit) {
+  return MakeTransform<IgnoreErrorsIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/true), limit);
 }
 
 Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed) {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "strategy/guarded.h"
+#include "data/guarded.h"
 
 namespace divvy::internal {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/mutex.h"
 #include "cluster/error.h"
-#include "strategy/guarded.h"
+#include "data/guarded.h"
 
 namespace divvy {
 namespace {

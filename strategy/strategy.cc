@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "strategy/guarded.h"
+#include "data/guarded.h"
 #include "strategy/rendezvous.h"
 #include "strategy/replica_context.h"
 

@@ -127,6 +127,13 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
 }
 const DataSource kNumbers("test/numbers", Numbers);
 const DataSource kNumbersForEach("test/numbers_for_each", Numbers, InputOptions{AutoShardPolicy::kOff});
+const DataSource kNumbersInParts("test/numbers_in_parts", Numbers, InputOptions{AutoShardPolicy::kData});
+
+absl::StatusOr<Dataset> GlobalNumbers(const InputContext& input, int64_t n) {
+  ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
+  return Strategy::Current().DistributeDataset(numbers);
+}
+const DataSource kGlobalNumbers("test/global_numbers", GlobalNumbers);
 
 absl::StatusOr<Dataset> BrokenData(const InputContext& input) { return absl::DataLossError("the file is broken"); }
 const DataSource kBrokenData("test/broken", BrokenData);
@@ -370,6 +377,23 @@ TEST_F(CoordinatorTest, WithPolicyOffEveryWorkerSeesEverything) {
   const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbersForEach(30));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(metrics->at("x").count(), 60);
+}
+
+TEST_F(CoordinatorTest, WithPolicyDataEachWorkerSeesItsPart) {
+  Start(1, 2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbersInParts(31));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 31);
+  EXPECT_EQ(metrics->at("x").value(), 15);
+  EXPECT_EQ(coordinator().step(), 6 + 5);
+}
+
+TEST_F(CoordinatorTest, ADistributedDatasetIsVisitedOnceInGlobalBatches) {
+  Start(1, 2, /*replicas=*/2);
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kGlobalNumbers(31));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 31);
+  EXPECT_EQ(coordinator().step(), 11);
 }
 
 TEST_F(CoordinatorTest, AnEmptyDatasetIsAnEpochWithoutSteps) {

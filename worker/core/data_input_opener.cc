@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "data/dataset.h"
-#include "strategy/guarded.h"
+#include "data/guarded.h"
 #include "strategy/strategy.h"
 
 namespace divvy {

@@ -1,6 +1,6 @@
 // Where exceptions of a program's functions become errors: the one place with `try`.
-#ifndef DIVVY_STRATEGY_GUARDED_H_
-#define DIVVY_STRATEGY_GUARDED_H_
+#ifndef DIVVY_DATA_GUARDED_H_
+#define DIVVY_DATA_GUARDED_H_
 
 #include <exception>
 
@@ -25,4 +25,4 @@ Result Guarded(absl::string_view what, Function&& fn) {
 
 }  // namespace divvy::internal
 
-#endif  // DIVVY_STRATEGY_GUARDED_H_
+#endif  // DIVVY_DATA_GUARDED_H_

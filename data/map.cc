@@ -1,0 +1,123 @@
+// Map, with one or several calls at once. The source is read by the iterator alone, one element after another; the function runs on the environment's executor;
+// elements are given in the source's order.
+#include <deque>
+#include <utility>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "data/guarded.h"
+#include "data/transform.h"
+
+namespace divvy::data_internal {
+namespace {
+
+Element Apply(const MapFn& fn, const Nest& element) {
+  ASSIGN_OR_RETURN(Nest mapped, internal::Guarded<absl::StatusOr<Nest>>("a Map function", [&] { return fn(element); }));
+  RETURN_IF_ERROR(mapped.status());
+  return mapped;
+}
+
+bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
+
+// One call of the function, shared by the iterator and the task that makes it.
+class Call {
+ public:
+  explicit Call(Nest input) : input_(std::move(input)) {}
+
+  // Makes the call, if nobody has begun it.
+  void Make(const MapFn& fn) {
+    {
+      MutexLock lock(mu_);
+      if (begun_) return;
+      begun_ = true;
+    }
+    Element result = Apply(fn, input_);
+    MutexLock lock(mu_);
+    result_ = std::move(result);
+    made_.NotifyAll();
+  }
+
+  // The result. A call that nobody has begun is made here: so an executor that drops its tasks stops nobody.
+  Element Result(const MapFn& fn) {
+    Make(fn);
+    MutexLock lock(mu_);
+    made_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return result_.has_value(); });
+    return *result_;
+  }
+
+ private:
+  const Nest input_;
+  Mutex mu_;
+  CondVar made_;
+  bool begun_ DIVVY_GUARDED_BY(mu_) = false;
+  std::optional<Element> result_ DIVVY_GUARDED_BY(mu_);
+};
+
+class MapIterator : public PositionedIterator {
+ public:
+  MapIterator(Source source, const DataEnvironment& environment, std::shared_ptr<const MapFn> fn, int64_t parallel_calls)
+      : source_(std::move(source)),
+        fn_(std::move(fn)),
+        executor_(environment.executor),
+        at_once_(executor_ == nullptr ? 1 : static_cast<size_t>(parallel_calls)) {}
+
+ private:
+  Element At(int64_t position) override {
+    if (at_once_ == 1) return MapHere(position);
+    GoTo(position);
+    BeginCalls();
+    return calls_.empty() ? *end_ : calls_.front()->Result(*fn_);
+  }
+
+  std::optional<int64_t> KnownSize() override { return source_.size(); }
+
+  Element MapHere(int64_t position) {
+    ASSIGN_OR_RETURN(const std::optional<Nest> element, source_.At(position));
+    if (!element) return std::nullopt;
+    return Apply(*fn_, *element);
+  }
+
+  // Makes `position` that of the first call. Calls that are passed over end by themselves.
+  void GoTo(int64_t position) {
+    const int64_t passed_over = position - first_;
+    if (passed_over >= 0 && passed_over <= static_cast<int64_t>(calls_.size())) {
+      calls_.erase(calls_.begin(), calls_.begin() + passed_over);
+    } else {
+      calls_.clear();
+      end_.reset();
+    }
+    first_ = position;
+  }
+
+  // An end or an error of the source is kept behind the calls until another position is asked for.
+  void BeginCalls() {
+    while (!end_ && calls_.size() < at_once_) {
+      Element element = source_.At(first_ + static_cast<int64_t>(calls_.size()));
+      if (!IsElement(element)) {
+        end_ = std::move(element);
+        return;
+      }
+      calls_.push_back(std::make_shared<Call>(**std::move(element)));
+      executor_->PostBlocking("map", [call = calls_.back(), fn = fn_] { call->Make(*fn); });
+    }
+  }
+
+  Source source_;
+  const std::shared_ptr<const MapFn> fn_;
+  Executor* const executor_;
+  const size_t at_once_;
+  std::deque<std::shared_ptr<Call>> calls_;  // of the elements first_, first_ + 1, ...
+  int64_t first_ = 0;
+  std::optional<Element> end_;  // what the source gave behind them, if it is no element
+};
+
+}  // namespace
+
+Recipe MapRecipe(Recipe source, MapFn fn, int64_t parallel_calls) {
+  TransformRules rules;
+  rules.keeps_all = true;
+  return MakeTransform<MapIterator>(std::move(source), rules, std::make_shared<const MapFn>(std::move(fn)), parallel_calls);
+}
+
+}  // namespace divvy::data_internal
