@@ -142,7 +142,7 @@ class Window {
 
 // Makes the call and waits for its answer.
 template <typename Reply, typename Request>
-absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, Callback<Reply>), Request request) {
+absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, ResultCallback<Reply>), Request request) {
   absl::StatusOr<Reply> answer = absl::UnknownError("");
   Window window(1);
   window.Enter();

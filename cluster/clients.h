@@ -17,20 +17,20 @@
 namespace divvy {
 
 template <typename Reply>
-using Callback = std::function<void(absl::StatusOr<Reply>)>;
+using ResultCallback = std::function<void(absl::StatusOr<Reply>)>;
 
 // A parameter server at one address. Pull and Commit have no deadline of their own but the progress of their stream: a broken stream answers Unavailable.
 class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
-  virtual void Attach(PsAttachRequest request, Callback<PsAttachReply> done) = 0;
-  virtual void Load(LoadRequest request, Callback<LoadReply> done) = 0;
-  virtual void Sync(SyncRequest request, Callback<SyncReply> done) = 0;
-  virtual void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) = 0;
-  virtual void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) = 0;
-  virtual void Pull(PullRequest request, Callback<PullReply> done) = 0;
-  virtual void Commit(CommitRequest request, Callback<CommitReply> done) = 0;
-  virtual void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) = 0;
+  virtual void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) = 0;
+  virtual void Load(LoadRequest request, ResultCallback<LoadReply> done) = 0;
+  virtual void Sync(SyncRequest request, ResultCallback<SyncReply> done) = 0;
+  virtual void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) = 0;
+  virtual void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) = 0;
+  virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
+  virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
+  virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
 };
 
 // One connection of a Steps stream, from one end: carries frames out, in order. Thread-safe.
@@ -55,8 +55,8 @@ class StreamListener {
 class WorkerClient {
  public:
   virtual ~WorkerClient() = default;
-  virtual void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) = 0;
-  virtual void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) = 0;
+  virtual void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) = 0;
+  virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
   // Opens a connection of the Steps stream. `listener` is told what comes.
   virtual std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) = 0;
 };
@@ -71,7 +71,7 @@ class StepsAcceptor {
 class CoordinatorClient {
  public:
   virtual ~CoordinatorClient() = default;
-  virtual void Register(RegisterRequest request, Callback<RegisterReply> done) = 0;
+  virtual void Register(RegisterRequest request, ResultCallback<RegisterReply> done) = 0;
 };
 
 // Makes clients. Thread-safe; opens nothing: a wrong address shows in the first call.

@@ -8,13 +8,13 @@ namespace divvy {
 namespace {
 
 template <typename Reply>
-void Refuse(Executor& executor, const std::string& address, Callback<Reply> done) {
+void Refuse(Executor& executor, const std::string& address, ResultCallback<Reply> done) {
   executor.Post([done = std::move(done), address] { done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process"))); });
 }
 
 // An answer that goes through the Executor.
 template <typename Reply>
-Callback<Reply> Posted(Executor& executor, Callback<Reply> done) {
+ResultCallback<Reply> Posted(Executor& executor, ResultCallback<Reply> done) {
   return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
     executor.Post([done, reply = std::move(reply)] { done(reply); });
   };
@@ -23,18 +23,18 @@ Callback<Reply> Posted(Executor& executor, Callback<Reply> done) {
 class PsClient : public ParameterClient {
  public:
   PsClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
-  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
-  void Load(LoadRequest request, Callback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
-  void Sync(SyncRequest request, Callback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
-  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override { Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done)); }
-  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override { Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done)); }
-  void Pull(PullRequest request, Callback<PullReply> done) override { Call(&ParameterServerCore::Pull, std::move(request), std::move(done)); }
-  void Commit(CommitRequest request, Callback<CommitReply> done) override { Call(&ParameterServerCore::Commit, std::move(request), std::move(done)); }
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done)); }
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done)); }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override { Call(&ParameterServerCore::Pull, std::move(request), std::move(done)); }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override { Call(&ParameterServerCore::Commit, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
 
  private:
   template <typename Request, typename Reply>
-  void Call(void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done) {
+  void Call(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done) {
     Executor& executor = network_.executor();
     const std::shared_ptr<ParameterServerCore> core = network_.FindPs(address_);
     if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
@@ -125,8 +125,8 @@ void Pipe::Accept(std::shared_ptr<WorkerCore> core) {
 class InProcessWorkerClient : public WorkerClient {
  public:
   InProcessWorkerClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
-  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override { Call(&WorkerCore::Attach, std::move(request), std::move(done)); }
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Call(&WorkerCore::Shutdown, std::move(request), std::move(done)); }
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override { Call(&WorkerCore::Attach, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Call(&WorkerCore::Shutdown, std::move(request), std::move(done)); }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
     auto pipe = std::make_shared<Pipe>(network_.executor(), std::move(listener));
     if (std::shared_ptr<WorkerCore> core = network_.FindWorker(address_)) {
@@ -139,7 +139,7 @@ class InProcessWorkerClient : public WorkerClient {
 
  private:
   template <typename Request, typename Reply>
-  void Call(void (WorkerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done) {
+  void Call(void (WorkerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done) {
     Executor& executor = network_.executor();
     const std::shared_ptr<WorkerCore> core = network_.FindWorker(address_);
     if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
@@ -157,7 +157,7 @@ class InProcessWorkerClient : public WorkerClient {
 class InProcessNetwork::ToCoordinator : public CoordinatorClient {
  public:
   explicit ToCoordinator(InProcessNetwork& network) : network_(network) {}
-  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     Executor& executor = network_.executor();
     const std::shared_ptr<CoordinatorCore> core = network_.FindCoordinator();
     if (core == nullptr) return Refuse<RegisterReply>(executor, "embedded:chief/0", std::move(done));

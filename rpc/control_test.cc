@@ -86,7 +86,7 @@ class Promise {
 // Answers as it was told, or keeps the call open.
 class FakeCoordinator {
  public:
-  void Register(RegisterRequest request, Callback<RegisterReply> done) {
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
     const std::optional<absl::StatusOr<RegisterReply>> answer = AnswerOrKeep(done);
     events.Add(absl::StrCat("Register ", request.index));
     if (answer) done(*answer);
@@ -96,7 +96,7 @@ class FakeCoordinator {
     answer_ = std::move(answer);
   }
   // The call that is open.
-  Callback<RegisterReply> Take() {
+  ResultCallback<RegisterReply> Take() {
     events.Await(1);
     MutexLock lock(mu_);
     return std::exchange(open_, nullptr);
@@ -105,7 +105,7 @@ class FakeCoordinator {
   Events events;
 
  private:
-  std::optional<absl::StatusOr<RegisterReply>> AnswerOrKeep(const Callback<RegisterReply>& done) {
+  std::optional<absl::StatusOr<RegisterReply>> AnswerOrKeep(const ResultCallback<RegisterReply>& done) {
     MutexLock lock(mu_);
     if (!answer_) open_ = done;
     return answer_;
@@ -113,7 +113,7 @@ class FakeCoordinator {
 
   Mutex mu_;
   std::optional<absl::StatusOr<RegisterReply>> answer_ DIVVY_GUARDED_BY(mu_);
-  Callback<RegisterReply> open_ DIVVY_GUARDED_BY(mu_);
+  ResultCallback<RegisterReply> open_ DIVVY_GUARDED_BY(mu_);
 };
 
 class CoordinatorService : public v1::Coordinator::CallbackService {
@@ -309,8 +309,8 @@ TEST_F(ControlTest, ADeadlineThatPassesNamesTheTaskAndALateAnswerHarmsNobody) {
   Answer answer;
   const std::shared_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(Channel());
   CallUnary(Environment(), stub, &v1::Coordinator::StubInterface::async_interface::Register, RegisterWorker(0), absl::Milliseconds(300),
-            Callback<RegisterReply>([&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); }));
-  const Callback<RegisterReply> late = coordinator()->Take();
+            ResultCallback<RegisterReply>([&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); }));
+  const ResultCallback<RegisterReply> late = coordinator()->Take();
   EXPECT_EQ(answer.Get().status(), absl::DeadlineExceededError(absl::StrCat(address(), " has not answered in time")));
   late(RegisterReply());
 }
@@ -336,7 +336,7 @@ TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {
 TEST_F(ControlTest, ClosingCancelsWhatIsOpenAndWhatComesAfter) {
   Serve();
   Answer& open = Register();
-  const Callback<RegisterReply> late = coordinator()->Take();
+  const ResultCallback<RegisterReply> late = coordinator()->Take();
   open_->CancelAndWait();
   EXPECT_EQ(open.Get().status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(Register().Get().status().code(), absl::StatusCode::kCancelled);
@@ -418,7 +418,7 @@ TEST_F(ControlTest, AHealthPortAnswersProbesAndNothingElse) {
 TEST_F(ControlTest, ADrainLetsTheCallsUnderWayEnd) {
   Serve();
   Answer& answer = Register();
-  const Callback<RegisterReply> done = coordinator()->Take();
+  const ResultCallback<RegisterReply> done = coordinator()->Take();
   Promise<bool> drained;
   executor_.PostBlocking("drain", [&] {
     server_->Shutdown(kPatience);
@@ -434,7 +434,7 @@ TEST_F(ControlTest, ADrainLetsTheCallsUnderWayEnd) {
 TEST_F(ControlTest, ADrainCancelsWhatTakesTooLong) {
   Serve();
   Answer& answer = Register();
-  const Callback<RegisterReply> done = coordinator()->Take();
+  const ResultCallback<RegisterReply> done = coordinator()->Take();
   executor_.PostBlocking("answer", [&answer, done] {
     EXPECT_FALSE(answer.Get().ok());
     done(RegisterReply());

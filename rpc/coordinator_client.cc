@@ -12,7 +12,7 @@ class RpcCoordinatorClient : public CoordinatorClient {
   RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel)
       : environment_(std::move(environment)), stub_(v1::Coordinator::NewStub(channel)) {}
 
-  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(done));
   }
 

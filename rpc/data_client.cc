@@ -40,7 +40,7 @@ const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const Commi
 template <typename Request, typename Reply>
 class TypedExchange : public Exchange {
  public:
-  TypedExchange(Request request, Callback<Reply> done) : request_(std::move(request)), done_(std::move(done)) {}
+  TypedExchange(Request request, ResultCallback<Reply> done) : request_(std::move(request)), done_(std::move(done)) {}
 
   wire::OutgoingTransfer ToSend(uint64_t id) const override { return wire::ToTransfer(id, request_); }
 
@@ -73,7 +73,7 @@ class TypedExchange : public Exchange {
   }
 
   const Request request_;
-  Callback<Reply> done_;
+  ResultCallback<Reply> done_;
   wire::PayloadFiller filler_;
   std::optional<absl::StatusOr<Reply>> reply_;
 };
@@ -275,11 +275,11 @@ void DataClient::Submit(std::shared_ptr<DataStream>& stream, const char* method,
   if (!stream->Submit(exchange)) exchange->Answer(executor_, absl::CancelledError("the client is closed"));
 }
 
-void DataClient::Pull(PullRequest request, Callback<PullReply> done) {
+void DataClient::Pull(PullRequest request, ResultCallback<PullReply> done) {
   Submit(pulls_, "/divvy.v1.ParameterServerData/Pull", std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request), std::move(done)));
 }
 
-void DataClient::Commit(CommitRequest request, Callback<CommitReply> done) {
+void DataClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   Submit(commits_, "/divvy.v1.ParameterServerData/Commit", std::make_unique<TypedExchange<CommitRequest, CommitReply>>(std::move(request), std::move(done)));
 }
 

@@ -36,8 +36,8 @@ class DataClient {
   static std::shared_ptr<DataClient> Create(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
   ~DataClient();
 
-  void Pull(PullRequest request, Callback<PullReply> done);
-  void Commit(CommitRequest request, Callback<CommitReply> done);
+  void Pull(PullRequest request, ResultCallback<PullReply> done);
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done);
 
  private:
   DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);

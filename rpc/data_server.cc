@@ -33,8 +33,8 @@ const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullR
 const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
 constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
-void Ask(DataHandler& handler, PullRequest request, Callback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
-void Ask(DataHandler& handler, CommitRequest request, Callback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
+void Ask(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
+void Ask(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
 
 // One stream: header, memory, payload, question, answer.
 template <typename Request, typename Reply>

@@ -20,8 +20,8 @@ namespace divvy {
 class DataHandler {
  public:
   virtual ~DataHandler() = default;
-  virtual void Pull(PullRequest request, Callback<PullReply> done) = 0;
-  virtual void Commit(CommitRequest request, Callback<CommitReply> done) = 0;
+  virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
+  virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
   // Memory for the payload of a request, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not;
   // what waits then is not granted any more.
   virtual uint64_t Reserve(int64_t bytes, std::function<void(absl::Status)> granted) = 0;

@@ -79,7 +79,7 @@ class FakeHandler : public DataHandler {
   template <typename Request, typename Reply>
   struct Asked {
     Request request;
-    Callback<Reply> done;
+    ResultCallback<Reply> done;
   };
   struct Reservation {
     uint64_t ticket = 0;
@@ -87,8 +87,8 @@ class FakeHandler : public DataHandler {
     std::function<void(absl::Status)> granted;
   };
 
-  void Pull(PullRequest request, Callback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
-  void Commit(CommitRequest request, Callback<CommitReply> done) override {
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     if (commits_at_once) return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
     commits.Add({std::move(request), std::move(done)});
   }

@@ -233,7 +233,7 @@ class LogKeeper {
 };
 
 struct FakeCoordinator {
-  void Register(RegisterRequest request, Callback<RegisterReply> done) { done(RegisterReply{JobId(7), Epoch(3), std::nullopt}); }
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) { done(RegisterReply{JobId(7), Epoch(3), std::nullopt}); }
 };
 
 class Service : public v1::Coordinator::CallbackService {

@@ -40,13 +40,13 @@ struct CallEnvironment {
 template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
 void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,
                void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*, std::function<void(grpc::Status)>), const Request& request,
-               absl::Duration deadline, Callback<Reply> done) {
+               absl::Duration deadline, ResultCallback<Reply> done) {
   struct Call {
     grpc::ClientContext context;
     ProtoRequest request;
     ProtoReply reply;
     std::shared_ptr<Stub> stub;
-    Callback<Reply> done;
+    ResultCallback<Reply> done;
   };
   auto call = std::make_shared<Call>();
   call->request = wire::ToProto(request);

@@ -46,7 +46,7 @@ absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::st
 //   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
 template <typename Core, typename Request, typename Reply, typename ProtoRequest, typename ProtoReply>
 grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context, const Late<Core>& late_core,
-                                      void (Core::*method)(Request, Callback<Reply>), const ProtoRequest& proto_request, ProtoReply& proto_reply) {
+                                      void (Core::*method)(Request, ResultCallback<Reply>), const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
   const auto refuse = [&](const absl::Status& status) {

@@ -14,10 +14,10 @@ class RpcWorkerClient : public WorkerClient {
   RpcWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel)
       : environment_(std::move(environment)), stub_(v1::Worker::NewStub(channel)) {}
 
-  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override {
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     CallUnary(environment_, stub_, &Async::Attach, request, kAttachDeadline, std::move(done));
   }
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     CallUnary(environment_, stub_, &Async::Shutdown, request, kCallDeadline, std::move(done));
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {

@@ -26,7 +26,7 @@
 namespace divvy {
 
 // Looks at a loop of steps while it runs: called on the thread that waits in RunEpoch or RunUntil, each report interval (--report_every, 5 s), with what was
-// merged since the last call (empty: no step finished). False: it has seen enough, and is not called again in this loop.
+// merged since the last call (empty: no step finished). False: the loop makes no more steps and returns what was merged when those in flight have ended.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
@@ -115,7 +115,8 @@ class Coordinator {
   virtual absl::StatusOr<bool> Done() = 0;
 
   // The loops most programs want: keep every worker busy, merge and report the metrics, draw progress; return what was merged. Block. RunEpoch is one pass over
-  // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed. The end of one worker's data is not an error here.
+  // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed; it begins where the last RunUntil
+  // over the same data stopped, if none over other data came between (a RunEpoch may). The end of one worker's data is not an error here.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data, const std::decay_t<Args>&... args) {
     return RunEpoch(LoopObserver(), step, data, args...);
@@ -126,7 +127,7 @@ class Coordinator {
                                    const std::decay_t<Args>&... args) {
     return RunUntil(LoopObserver(), last_step, step, data, args...);
   }
-  // The same with somebody who looks on.
+  // The same with somebody who looks on. A RunEpoch that was ended early does not count as an epoch.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(LoopObserver observer, const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data,
                                    const std::decay_t<Args>&... args) {

@@ -22,7 +22,7 @@ class TrainingRun {
   // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch ("loss", "accuracy", ...); and of the last validation as
   // "validation/loss" ... Empty before the first step.
   const std::map<std::string, double>& metrics() const { return metrics_; }
-  // Ends Fit, which returns OK, when the callbacks that are being called have returned; in the middle of an epoch, when its steps are done.
+  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the middle of an epoch, the steps in flight are still finished.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
   // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for callbacks.
   Coordinator& coordinator() { return coordinator_; }
@@ -39,9 +39,9 @@ class TrainingRun {
 };
 
 // Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with it.
-class TrainingCallback {
+class Callback {
  public:
-  virtual ~TrainingCallback() = default;
+  virtual ~Callback() = default;
   virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }  // before the first step of each Fit: forget what was seen
   virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }    // every --report_every, while the steps of an epoch run
   virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation
@@ -51,7 +51,7 @@ class TrainingCallback {
 // or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. As Keras' EarlyStopping, without restoring the best weights.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
-class EarlyStopping : public TrainingCallback {
+class EarlyStopping : public Callback {
  public:
   // Fit gives InvalidArgument: a metric that is not there at the end of an epoch (the message lists those that are), patience < 0, or min_delta < 0 or no
   // number.

@@ -437,7 +437,7 @@ TEST_F(TrainerTest, ANullCallbackIsRefused) {
 }
 
 // Writes down what it is called for, and stops or fails where it is told to.
-struct Recorder : TrainingCallback {
+struct Recorder : Callback {
   absl::Status OnFitBegin(TrainingRun& run) override { return Saw("begin", run); }
   absl::Status OnReport(TrainingRun& run) override { return Saw("report", run); }
   absl::Status OnEpochEnd(TrainingRun& run) override { return Saw("end", run); }

@@ -38,11 +38,11 @@ void Append(absl::string_view prefix, const Metrics& metrics, std::map<std::stri
   for (const auto& [name, metric] : metrics) values[absl::StrCat(prefix, name)] = metric.value();
 }
 
-using Event = absl::Status (TrainingCallback::*)(TrainingRun&);
+using Event = absl::Status (Callback::*)(TrainingRun&);
 
 // All of them, also where one has stopped the run: each sees the epoch's end.
 absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
-  for (const std::shared_ptr<TrainingCallback>& callback : options.callbacks) RETURN_IF_ERROR(((*callback).*event)(run));
+  for (const std::shared_ptr<Callback>& callback : options.callbacks) RETURN_IF_ERROR(((*callback).*event)(run));
   return absl::OkStatus();
 }
 
@@ -68,7 +68,7 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
     observer = [&](const Metrics& recent) {
       if (!told.ok() || run.stopped()) return false;
       Append("", recent, run.metrics_);
-      told = Tell(options, &TrainingCallback::OnReport, run);
+      told = Tell(options, &Callback::OnReport, run);
       return told.ok() && !run.stopped();
     };
   }
@@ -97,7 +97,7 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
     RETURN_IF_ERROR(coordinator_.Report(kValidation, coordinator_.step(), validated));
   }
   run.epoch_ = ++epochs_;
-  return Tell(options, &TrainingCallback::OnEpochEnd, run);
+  return Tell(options, &Callback::OnEpochEnd, run);
 }
 
 absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data, const FitOptions& options) {
@@ -105,7 +105,7 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   RETURN_IF_ERROR(CreateVariables());
   coordinator_.SetGoal(options.epochs);
   TrainingRun run(coordinator_, epochs_);
-  RETURN_IF_ERROR(Tell(options, &TrainingCallback::OnFitBegin, run));
+  RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));
   for (int epoch = 0; epoch < options.epochs && !run.stopped(); ++epoch) RETURN_IF_ERROR(FitEpoch(data, options, run));
   if (run.stopped()) DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
   return run.metrics_;

@@ -21,10 +21,10 @@ namespace divvy {
 
 struct FitOptions {
   int epochs = 1;
-  // None: each record once (the source is leased), partial batches included. Given: each epoch begins a pass of its own.
+  // None: each record once (the source is leased), partial batches included. Given: the next epoch goes on where this one stopped, pass after pass.
   std::optional<int64_t> steps_per_epoch = {};
   std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
-  std::vector<std::shared_ptr<TrainingCallback>> callbacks = {};
+  std::vector<std::shared_ptr<Callback>> callbacks = {};
   std::optional<double> clip_norm = {};  // of the gradient of a worker's whole step
 };
 

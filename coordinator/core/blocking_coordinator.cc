@@ -136,7 +136,7 @@ absl::Status DirectVariableStore::SendInitialValue(const VariableSpec& spec, uin
 absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
   std::vector<VariableRead> reads;
   for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
-  auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](Callback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
+  auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
   RETURN_IF_ERROR(values.status());
   const std::shared_ptr<const Layout> layout = core_->layout();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -209,7 +209,7 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
 
 absl::StatusOr<bool> BlockingCoordinator::Done() {
   RETURN_IF_ERROR(TakeLateError());
-  return WaitFor<absl::StatusOr<bool>>([&](Callback<bool> done) { core_->Done(std::move(done)); });
+  return WaitFor<absl::StatusOr<bool>>([&](ResultCallback<bool> done) { core_->Done(std::move(done)); });
 }
 
 absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(const BoundDataSource& source) {
@@ -235,6 +235,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   request.source_args = loop.data.args();
   request.leased = options.policy == AutoShardPolicy::kLease;
   request.last_step = loop.last_step;
+  request.token = ++last_run_;
   if (sink_ != nullptr) sink_->OnLoopBegin(*core_->layout());
   auto merged = std::make_shared<LoopMetrics>();
   const auto merge = [merged, sink = sink_](const Nest& value) {
@@ -245,8 +246,8 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   auto done = std::make_shared<Completion<absl::Status>>();
   core_->Run(request, merge, [done](absl::Status status) { done->Set(std::move(status)); });
   std::optional<absl::Status> status;
-  for (bool observed = loop.observer != nullptr; !(status = done->Wait(observed ? report_every_ : absl::InfiniteDuration()));) {
-    observed = loop.observer(merged->TakeRecent());
+  while (!(status = done->Wait(loop.observer ? report_every_ : absl::InfiniteDuration()))) {
+    if (!loop.observer(merged->TakeRecent())) core_->StopRun(request.token);
   }
   if (sink_ != nullptr) sink_->OnLoopEnd();
   RETURN_IF_ERROR(*status);

@@ -2,6 +2,7 @@
 #ifndef DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
 #define DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -66,6 +67,7 @@ class BlockingCoordinator : public Coordinator {
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
   const absl::Duration report_every_;
+  std::atomic<uint64_t> last_run_{0};   // tokens of loops
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);

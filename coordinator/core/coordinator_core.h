@@ -79,7 +79,9 @@ struct RunRequest {
   std::string source;                     // of the data
   Nest source_args;
   bool leased = true;
-  std::optional<int64_t> last_step;       // go on, pass after pass, until so many training steps are finished
+  std::optional<int64_t> last_step;       // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
+                                          // source stopped, if no other came between
+  uint64_t token = 0;                     // what StopRun calls it: the caller's choice
 };
 
 // What a coordinator is doing, for the live line and status pages.
@@ -117,7 +119,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Where a task is. Answers `over` from the end of the job on. Refusals, each with its fix: VERSION_MISMATCH; CLUSTER_MISMATCH (its TF_CONFIG contradicts ours,
   // or there is no such ps index); DUPLICATE_TASK: the process that has this job and index has answered since, so it lives. NOT_READY, ask again: that is not
   // known yet, or this coordinator is about to end. A task whose former process is dead is taken over at once.
-  void Register(RegisterRequest request, Callback<RegisterReply> done);
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done);
 
   // ---- from the program: thread-safe, any number at once; `done` is called once ----
 
@@ -128,7 +130,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void CreateVariable(VariableSpec spec, StatusCallback done);
   std::shared_ptr<const Layout> layout() const;
   // The values as they stand, of all requests in one message to each ps; waits for a ps that is away. NotFound, InvalidArgument: bad requests.
-  void Read(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done);
+  void Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done);
   // Applied when `done` is called: after all that the program has seen finished, before every step dispatched later. Once, on every ps it touches.
   void Write(std::vector<StagedWrite> writes, StatusCallback done);
 
@@ -137,13 +139,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // `accepted` when the step is queued: at once, unless max_queued_steps wait, or with the error of an earlier step (then it is not queued).
   // `result` when it has finished (its value), failed, or was cancelled (Reason::kBatchCancelled).
-  void Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted);
+  void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   // When nothing is queued and nothing in flight, or the error of a step.
   void Join(StatusCallback done);
   // Whether nothing is queued or in flight; or the error of a step, after its batch has been cancelled.
-  void Done(Callback<bool> done);
+  void Done(ResultCallback<bool> done);
   // Runs the loop. `value` is called for each finished step, in the order of finishing, the last before `done`.
   void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
+  // The loop makes no more steps: it is done when those in flight have ended, and does not count as an epoch. One that is over already stays so.
+  void StopRun(uint64_t token);
 
   // An iterator over the data, from its beginning, on every worker; a worker that comes back makes it again. REQUIRES: CheckArgs(args) is OK.
   ResourceId MakeIterator(std::string source, Nest args, bool leased);
@@ -245,7 +249,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
     StepRequest request;
     std::vector<ResourceId> iterators;
-    Callback<Nest> result;
+    ResultCallback<Nest> result;
     std::shared_ptr<RunState> run;                // null: scheduled by the program
     EntryId id;                                   // 0 before the first dispatch
     std::optional<int64_t> ordinal;
@@ -277,6 +281,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     int64_t outstanding = 0;                      // steps made and not yet closed
     int64_t finished_in_pass = 0;
     bool stopped = false;                         // makes no more steps
+  };
+  // Where a loop with last_step stopped in its data. One is kept, for each holds an iterator on every worker.
+  struct PausedPass {
+    std::string source;
+    Nest args;
+    ResourceId iterator;
+    int64_t finished = 0;
   };
   struct FenceWait {
     int worker = 0;
@@ -310,7 +321,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     PullPlan plan;
     std::map<int, PullRequest> requests;          // by ps; those not yet answered
     std::map<int, PullReply> replies;
-    Callback<std::vector<Tensor>> done;
+    ResultCallback<std::vector<Tensor>> done;
   };
 
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row);
@@ -400,6 +411,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void CompleteWaiters() DIVVY_REQUIRES(mu_);
   void CompleteRuns() DIVVY_REQUIRES(mu_);
   void BeginPass(RunState& run) DIVVY_REQUIRES(mu_);
+  bool ResumePass(RunState& run) DIVVY_REQUIRES(mu_);
+  void EndPass(const RunState& run) DIVVY_REQUIRES(mu_);
   bool Idle() const DIVVY_REQUIRES(mu_);
   // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and returns true. `again` repeats the call, should another raise it.
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
@@ -482,12 +495,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<Raiser> raisers_ DIVVY_GUARDED_BY(mu_);
   struct WaitingSchedule {
     StepRequest request;
-    Callback<Nest> result;
+    ResultCallback<Nest> result;
     StatusCallback accepted;
   };
   std::deque<WaitingSchedule> waiting_schedules_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> joins_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<RunState>> runs_ DIVVY_GUARDED_BY(mu_);
+  std::optional<PausedPass> paused_pass_ DIVVY_GUARDED_BY(mu_);
 
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;

@@ -27,7 +27,7 @@ class FakePs : public ParameterClient {
 
  public:
   FakePs(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
-  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override {
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     PsAttachReply reply;
     reply.incarnation = Incarnation(incarnation);
     reply.max_commit_bytes = max_commit_bytes;
@@ -43,8 +43,8 @@ class FakePs : public ParameterClient {
     if (refused.ok()) return Answer("Attach", std::move(done), reply);
     executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
-  void Load(LoadRequest request, Callback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
-  void Sync(SyncRequest request, Callback<SyncReply> done) override {
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;
     reply.draining = draining;
@@ -55,17 +55,17 @@ class FakePs : public ParameterClient {
     horizon = request.horizon;
     Answer("", std::move(done), reply);
   }
-  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override {
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     created = std::move(request.shards);
     Answer("CreateShards", std::move(done), LayoutReply());
   }
-  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override { Answer("DeleteShards", std::move(done), LayoutReply()); }
-  void Pull(PullRequest request, Callback<PullReply> done) override { Answer("Pull", std::move(done), PullReply()); }
-  void Commit(CommitRequest request, Callback<CommitReply> done) override {
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override { Answer("DeleteShards", std::move(done), LayoutReply()); }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override { Answer("Pull", std::move(done), PullReply()); }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     commits.push_back(request.entry);
     Answer("Commit", std::move(done), CommitReply());
   }
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override { Answer("Shutdown", std::move(done), ShutdownReply()); }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Answer("Shutdown", std::move(done), ShutdownReply()); }
 
   uint64_t incarnation = 100 + index_;
   int64_t max_commit_bytes = 0;
@@ -82,7 +82,7 @@ class FakePs : public ParameterClient {
 
  private:
   template <typename Reply>
-  void Answer(const std::string& call, Callback<Reply> done, Reply reply) {
+  void Answer(const std::string& call, ResultCallback<Reply> done, Reply reply) {
     if (!call.empty()) log_.push_back(absl::StrCat("ps ", index_, " ", call));
     absl::Status status = down;
     if (status.ok() && refuses.count(call) > 0) status = refuses[call];
@@ -94,7 +94,7 @@ class FakePs : public ParameterClient {
 class FakeWorker : public WorkerClient, public std::enable_shared_from_this<FakeWorker> {
  public:
   FakeWorker(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
-  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override {
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     session = request.fence.session;
     flags = request.program_flags;
     if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
@@ -102,7 +102,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     dispatched.clear();
     executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_)] { done(WorkerAttachReply{incarnation, 1, 1}); });
   }
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
     executor_.Post([done] { done(ShutdownReply()); });
   }

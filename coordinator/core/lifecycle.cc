@@ -247,7 +247,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 // ---- who registers ----
 
-void CoordinatorCore::Register(RegisterRequest request, Callback<RegisterReply> done) {
+void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
   if (!over_) {

@@ -57,7 +57,7 @@ absl::Status CoordinatorCore::CheckArgs(const Nest& args, absl::string_view what
                                                  ": keep large data in variables, or in files that a data source reads"));
 }
 
-void CoordinatorCore::Schedule(StepRequest request, Callback<Nest> result, StatusCallback accepted) {
+void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), request, result, accepted] { self->Schedule(request, result, accepted); };
@@ -77,7 +77,7 @@ void CoordinatorCore::Join(StatusCallback done) {
   Pump();
 }
 
-void CoordinatorCore::Done(Callback<bool> done) {
+void CoordinatorCore::Done(ResultCallback<bool> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   if (RaisesInstead([done](absl::Status error) { done(error); }, [self = shared_from_this(), done] { self->Done(done); })) return;
@@ -95,8 +95,17 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
   run->request = std::move(request);
   run->value = std::move(value);
   run->done = std::move(done);
-  BeginPass(*run);
+  if (!ResumePass(*run)) BeginPass(*run);
   runs_.push_back(std::move(run));
+  Pump();
+}
+
+void CoordinatorCore::StopRun(uint64_t token) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  for (const auto& run : runs_) {
+    if (run->request.token == token) run->stopped = true;
+  }
   Pump();
 }
 
@@ -187,6 +196,25 @@ bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
 
 // The number that data is cut for: of the cluster where it names its workers, else what the indices known so far need.
 int CoordinatorCore::NumWorkers() const { return workers_.empty() ? 1 : workers_.rbegin()->first + 1; }
+
+// Goes on in the pass in which the last loop with last_step stopped; one over other data ends that pass.
+bool CoordinatorCore::ResumePass(RunState& run) {
+  if (!run.request.last_step || !paused_pass_) return false;
+  const PausedPass paused = *std::exchange(paused_pass_, std::nullopt);
+  if (paused.source != run.request.source || !BitwiseEqual(paused.args, run.request.source_args)) {
+    DropIteratorLocked(paused.iterator);
+    return false;
+  }
+  run.iterator = paused.iterator;
+  run.finished_in_pass = paused.finished;
+  return true;
+}
+
+void CoordinatorCore::EndPass(const RunState& run) {
+  if (!run.request.last_step) return DropIteratorLocked(run.iterator);
+  if (paused_pass_) DropIteratorLocked(paused_pass_->iterator);  // of a loop that ran at the same time
+  paused_pass_ = {run.request.source, run.request.source_args, run.iterator, run.finished_in_pass};
+}
 
 // Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
 bool CoordinatorCore::RunMakesMore(RunState& run) {
@@ -493,9 +521,9 @@ void CoordinatorCore::CompleteRuns() {
       ++run;
       continue;
     }
-    (*run)->stopped = true;
-    if (!(*run)->request.last_step && !(*run)->request.step.read_only) ++epochs_;
-    DropIteratorLocked((*run)->iterator);
+    const bool whole = !std::exchange((*run)->stopped, true);
+    if (whole && !(*run)->request.last_step && !(*run)->request.step.read_only) ++epochs_;
+    EndPass(**run);
     outbox_.Add([done = std::move((*run)->done)] { done(absl::OkStatus()); });
     run = runs_.erase(run);
   }

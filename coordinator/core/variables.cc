@@ -286,7 +286,7 @@ void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int p
 
 // ---- direct reads ----
 
-void CoordinatorCore::Read(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) {
+void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   absl::Status refused = job_error_;

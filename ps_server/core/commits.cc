@@ -10,7 +10,7 @@
 
 namespace divvy {
 
-void ParameterServerCore::Commit(CommitRequest request, Callback<CommitReply> done) {
+void ParameterServerCore::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   std::shared_ptr<const ShardTable> shards;
   {
     CoreLock lock(mu_, outbox_);

@@ -98,35 +98,35 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // Obeys `fence.epoch` if it is higher: no session may commit, READY becomes FROZEN. Answers when no apply of an older epoch is running; what waits for a
   // shard then is refused at its turn. So the reply is the last word of all older epochs. A newer Attach meanwhile: STALE_EPOCH.
-  void Attach(PsAttachRequest request, Callback<PsAttachReply> done);
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done);
 
   // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all; INVALID if the state is not of the expected lineage and layout.
   // Then READY with the given horizon. When READY already: OK, nothing done.
-  void Load(LoadRequest request, Callback<LoadReply> done);
+  void Load(LoadRequest request, ResultCallback<LoadReply> done);
 
   // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply of a session outside the set is running, and forgets closed
   // ids before that. `applied` tells those of the query that are applied and remembered. Session 0 is always in the set.
-  void Sync(SyncRequest request, Callback<SyncReply> done);
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done);
 
   // Makes all shards or none; their first values are computed by block tasks. A slot's variable exists or is made by the same request. MEMORY_LIMIT: they do
   // not fit, nothing was made. INVALID: another spec under the same key, an initializer that is not EvaluatedPerRow, fields that contradict, or a variable
   // that was deleted.
-  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done);
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done);
   // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running one ends unseen.
-  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done);
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
   // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard.
-  void Pull(PullRequest request, Callback<PullReply> done);
+  void Pull(PullRequest request, ResultCallback<PullReply> done);
 
   // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn has come (the check that counts):
   //   prelude and READY; SESSION_FENCED: session not in the set; STEP_CLOSED: the horizon closes the entry; applied already: OK, duplicate; being applied or
   //   waiting: answered when that is settled, as a duplicate; INVALID: no entry or no participants; UNKNOWN_SHARD and BAD_COMMIT (commit_plan.h).
   // It then waits for its turn at every shard it writes. Commits queue at all their shards in one step, so all shards see commits in one order and none waits
   // in a circle.
-  void Commit(CommitRequest request, Callback<CommitReply> done);
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done);
 
   // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
 
   // The process was asked to end (SIGTERM): tells the coordinator in the next Sync reply (waits for one at most drain_notice), then ends as by a Shutdown, with
   // 143. What it holds is lost with it.
@@ -145,7 +145,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   template <typename Request, typename Reply>
   struct HeldCall {
     Request request;
-    Callback<Reply> done;
+    ResultCallback<Reply> done;
   };
   using HeldAttach = HeldCall<PsAttachRequest, PsAttachReply>;
   using HeldSync = HeldCall<SyncRequest, SyncReply>;
@@ -164,7 +164,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void Heard() DIVVY_REQUIRES(mu_);
   absl::Status Refusal(Reason reason, absl::string_view why, EntryId entry = EntryId()) const DIVVY_REQUIRES(mu_);
   template <typename Reply, typename Result>
-  void Answer(const Callback<Reply>& done, Result reply) DIVVY_REQUIRES(mu_) {
+  void Answer(const ResultCallback<Reply>& done, Result reply) DIVVY_REQUIRES(mu_) {
     outbox_.Add([done, reply = absl::StatusOr<Reply>(std::move(reply))]() mutable { done(std::move(reply)); });
   }
 

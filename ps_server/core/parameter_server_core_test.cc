@@ -33,7 +33,7 @@ template <typename Reply>
 using AnswersOf = std::shared_ptr<Answers<Reply>>;
 
 template <typename Reply>
-Callback<Reply> Into(const AnswersOf<Reply>& answers) {
+ResultCallback<Reply> Into(const AnswersOf<Reply>& answers) {
   return [answers](absl::StatusOr<Reply> reply) { answers->all.push_back(std::move(reply)); };
 }
 
@@ -109,7 +109,7 @@ class Server {
   AnswersOf<ShutdownReply> SendShutdown(int code) { return Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence(), code}); }
 
   template <typename Reply, typename Request>
-  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request) {
+  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request) {
     auto answers = std::make_shared<Answers<Reply>>();
     ((*core).*method)(std::move(request), Into<Reply>(answers));
     return answers;
@@ -794,7 +794,7 @@ TEST(KilledTest, TheLastHandleGoneNothingRunsAndNobodyIsAnswered) {
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(SimExecutor*& executor) : executor_(executor) {}
-  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     seen.push_back(std::move(request));
     executor_->Post([done = std::move(done), over = over] { done(RegisterReply{kJob, Epoch(1), over}); });
   }

@@ -17,7 +17,7 @@ namespace divvy {
 
 struct ParameterServerCore::CommitRun {
   CommitRequest request;   // without its parts: the plan has them
-  Callback<CommitReply> done;
+  ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
   enum class State : uint8_t { kQueued, kRunning, kSettled } state = State::kQueued;   // under the core's lock
 };
@@ -28,7 +28,7 @@ struct ParameterServerCore::ReadRun {
     bool being_written = false;
   };
   Fence fence;
-  Callback<PullReply> done;
+  ResultCallback<PullReply> done;
   ReadPlan plan;
   std::vector<Seen> at_start;   // of each part
 };

@@ -9,7 +9,7 @@ namespace divvy {
 
 // ---- CreateShards ------------------------------------------------------------------------------------------------------------------------------------
 
-void ParameterServerCore::CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) {
+void ParameterServerCore::CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   EnterCreate({std::move(request), std::move(done)});
 }
@@ -142,7 +142,7 @@ void ParameterServerCore::SetLayout(uint64_t version, uint64_t hash) {
 
 // ---- DeleteShards ------------------------------------------------------------------------------------------------------------------------------------
 
-void ParameterServerCore::DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) {
+void ParameterServerCore::DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, Ready());
   if (!status.ok()) return Answer(done, std::move(status));
@@ -163,7 +163,7 @@ void ParameterServerCore::DeleteShards(DeleteShardsRequest request, Callback<Lay
 
 // ---- Pull --------------------------------------------------------------------------------------------------------------------------------------------
 
-void ParameterServerCore::Pull(PullRequest request, Callback<PullReply> done) {
+void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> done) {
   std::shared_ptr<const ShardTable> shards;
   {
     CoreLock lock(mu_, outbox_);

@@ -12,12 +12,12 @@ absl::Status Starting() { return MakeError(Reason::kNotReady, "the parameter ser
 
 }  // namespace
 
-void PsDataHandler::Pull(PullRequest request, Callback<PullReply> done) {
+void PsDataHandler::Pull(PullRequest request, ResultCallback<PullReply> done) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
   core == nullptr ? done(Starting()) : core->Pull(std::move(request), std::move(done));
 }
 
-void PsDataHandler::Commit(CommitRequest request, Callback<CommitReply> done) {
+void PsDataHandler::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
   core == nullptr ? done(Starting()) : core->Commit(std::move(request), std::move(done));
 }

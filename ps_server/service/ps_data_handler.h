@@ -18,8 +18,8 @@ class PsDataHandler : public DataHandler {
   // REQUIRES: both outlive the server.
   PsDataHandler(const Late<ParameterServerCore>& core, CommitBudget& budget) : core_(core), budget_(budget) {}
 
-  void Pull(PullRequest request, Callback<PullReply> done) override;
-  void Commit(CommitRequest request, Callback<CommitReply> done) override;
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override;
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
   CommitBudget::Ticket Reserve(int64_t bytes, std::function<void(absl::Status)> granted) override { return budget_.Reserve(bytes, std::move(granted)); }
   void Release(CommitBudget::Ticket ticket) override { budget_.Release(ticket); }
 

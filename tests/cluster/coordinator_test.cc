@@ -94,6 +94,12 @@ absl::StatusOr<int64_t> ReadsItsOwnAdd(WorkerContext& worker) {
 }
 const Step kReadsItsOwnAdd("test/reads_its_own_add", ReadsItsOwnAdd);
 
+absl::StatusOr<Metrics> CountsBatches(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
+  return Metrics{{"batches", Metric::Mean(1, batch.size())}};
+}
+const Step kCountsBatches("test/counts_batches", CountsBatches, StepKind::kReadOnly);
+
 absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
   int64_t sum = 0, examples = 0;
@@ -370,6 +376,22 @@ TEST_F(CoordinatorTest, RunUntilGoesOnPassAfterPass) {
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(coordinator().step(), 25);
   EXPECT_EQ(metrics->at("x").count(), 75);
+}
+
+TEST_F(CoordinatorTest, RunUntilGoesOnWhereTheLastOneStopped) {
+  Start(1, 2);
+  ASSERT_TRUE(coordinator().RunUntil(4, kCountsExamples, kNumbers(30)).ok());
+  ASSERT_TRUE(coordinator().RunEpoch(kCountsBatches, kNumbers(30)).ok());   // as a validation
+  ASSERT_TRUE(coordinator().RunUntil(10, kCountsExamples, kNumbers(30)).ok());
+  EXPECT_EQ(Counter(), 435) << "each element once";
+  ASSERT_TRUE(coordinator().RunUntil(20, kCountsExamples, kNumbers(30)).ok());
+  EXPECT_EQ(Counter(), 2 * 435) << "the next pass";
+  ASSERT_TRUE(coordinator().RunUntil(25, kCountsExamples, kNumbers(30)).ok());
+  ASSERT_TRUE(coordinator().RunUntil(26, kCountsExamples, kNumbers(3)).ok());
+  EXPECT_EQ(coordinator().step(), 26);
+  const int64_t before = Counter();
+  ASSERT_TRUE(coordinator().RunUntil(36, kCountsExamples, kNumbers(30)).ok());
+  EXPECT_EQ(Counter(), before + 435) << "other data came between: a pass from the beginning";
 }
 
 TEST_F(CoordinatorTest, WithPolicyOffEveryWorkerSeesEverything) {

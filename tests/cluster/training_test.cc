@@ -130,31 +130,39 @@ TEST_F(TrainingTest, TheLearningRateScaleIsAFactorOfEveryStepFromThenOn) {
   EXPECT_EQ(biases[2], 0);
 }
 
-struct CountsReports : TrainingCallback {
+struct StopsAtTheFirstReport : Callback {
   absl::Status OnReport(TrainingRun& run) override {
     ++reports;
     steps = run.step();
-    if (reports == 3) run.Stop("seen enough");
+    run.Stop("seen enough");
     return absl::OkStatus();
   }
-  int reports = 0;
+  absl::Status OnEpochEnd(TrainingRun&) override {
+    ++ends;
+    return absl::OkStatus();
+  }
+  int reports = 0, ends = 0;
   int64_t steps = 0;
 };
 
-TEST_F(TrainingTest, ACallbackSeesReportsUntilItStopsTheFit) {
+TEST_F(TrainingTest, ACallbackMayEndAnEpochInItsMiddleAndTheNextFitIsWhole) {
   Start(1, 2, 1);
-  const auto counts = std::make_shared<CountsReports>();
+  const auto stops = std::make_shared<StopsAtTheFirstReport>();
   FitOptions options;
-  options.epochs = 1000;  // so many that three report intervals pass
-  options.callbacks = {counts};
-  const auto values = trainer_->Fit(kRecords(2000), options);
+  options.callbacks = {stops};
+  const auto values = trainer_->Fit(kRecords(700'000), options);
   ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_EQ(counts->reports, 3);
-  EXPECT_LE(counts->steps, coordinator().step());
-  EXPECT_LT(coordinator().epoch(), 1000);
+  EXPECT_EQ(stops->reports, 1);
+  EXPECT_EQ(stops->ends, 0);
+  EXPECT_LT(coordinator().step(), 100'000);
+  EXPECT_LE(stops->steps, coordinator().step());
+  EXPECT_EQ(coordinator().epoch(), 0);
+  const int64_t before = coordinator().step();
   const auto whole = trainer_->Fit(kRecords(70));
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->at("square"), MeanSquare(70));
+  EXPECT_EQ(coordinator().step(), before + 10);
+  EXPECT_EQ(coordinator().epoch(), 1);
 }
 
 }  // namespace

@@ -40,31 +40,31 @@ class Cluster;
 class SimPsClient : public ParameterClient {
  public:
   SimPsClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(PsAttachRequest request, Callback<PsAttachReply> done) override {
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
   }
-  void Load(LoadRequest request, Callback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
-  void Sync(SyncRequest request, Callback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
-  void CreateShards(CreateShardsRequest request, Callback<LayoutReply> done) override {
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));
   }
-  void DeleteShards(DeleteShardsRequest request, Callback<LayoutReply> done) override {
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
   }
-  void Pull(PullRequest request, Callback<PullReply> done) override {
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
     Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress);
   }
-  void Commit(CommitRequest request, Callback<CommitReply> done) override;
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override {
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done));
   }
 
  private:
   template <typename Request, typename Reply>
-  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done,
+  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
             absl::Duration deadline = kUnaryDeadline);
   Cluster& cluster_;
-  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, Callback<CommitReply> answer);
+  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer);
   const std::shared_ptr<Node> from_;
   const std::string to_;
 };
@@ -72,8 +72,8 @@ class SimPsClient : public ParameterClient {
 class SimWorkerClient : public WorkerClient {
  public:
   SimWorkerClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) override;
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) override;
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override;
 
  private:
@@ -85,7 +85,7 @@ class SimWorkerClient : public WorkerClient {
 class SimCoordinatorClient : public CoordinatorClient {
  public:
   SimCoordinatorClient(Cluster& cluster, std::shared_ptr<Node> from) : cluster_(cluster), from_(std::move(from)) {}
-  void Register(RegisterRequest request, Callback<RegisterReply> done) override;
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override;
 
  private:
   Cluster& cluster_;
@@ -239,12 +239,12 @@ class Cluster {
 // ---- clients ----
 
 template <typename Request, typename Reply>
-void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, Callback<Reply>), Request request, Callback<Reply> done,
+void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
                        absl::Duration deadline) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   cluster_.network().Call<Reply>(
       from_, to_, deadline,
-      [cluster = &cluster_, method, request, line](Node& node, Callback<Reply> answer) {  // this client may be gone by then
+      [cluster = &cluster_, method, request, line](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
         cluster->Trace(line);
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
         ((*core).*method)(request, [cluster, line, answer](absl::StatusOr<Reply> reply) {
@@ -255,12 +255,12 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
       std::move(done));
 }
 
-void SimPsClient::Commit(CommitRequest request, Callback<CommitReply> done) {
+void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   cluster_.network().Call<CommitReply>(
       from_, to_, kStreamProgress,
-      [cluster = &cluster_, request, line](Node& node, Callback<CommitReply> answer) {
+      [cluster = &cluster_, request, line](Node& node, ResultCallback<CommitReply> answer) {
         cluster->Trace(line);
         // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
         const SessionId session = request.fence.session;
@@ -277,7 +277,7 @@ void SimPsClient::Commit(CommitRequest request, Callback<CommitReply> done) {
 
 // As a data stream brings it: the header, a reservation, then the payload. A stream that breaks, or that nothing comes on, gives its reservation back; what was
 // under way on it may still arrive, late.
-void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, Callback<CommitReply> answer) {
+void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
   const std::shared_ptr<CommitBudget> budget = node.commit_budget;
   if (budget == nullptr) return core->Commit(request, std::move(answer));
@@ -300,21 +300,21 @@ void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitReques
   executor->PostAfter(kStreamProgress, give_back);
 }
 
-void SimWorkerClient::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
+void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
   cluster_.network().Call<WorkerAttachReply>(
       from_, to_, kUnaryDeadline,
-      [cluster = &cluster_, request, line](Node& node, Callback<WorkerAttachReply> answer) {
+      [cluster = &cluster_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
         cluster->Trace(line);
         std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
       },
       std::move(done));
 }
 
-void SimWorkerClient::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
+void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   cluster_.network().Call<ShutdownReply>(
       from_, to_, kUnaryDeadline,
-      [request](Node& node, Callback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); }, std::move(done));
+      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); }, std::move(done));
 }
 
 // Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
@@ -349,10 +349,10 @@ std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shar
   });
 }
 
-void SimCoordinatorClient::Register(RegisterRequest request, Callback<RegisterReply> done) {
+void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   cluster_.network().Call<RegisterReply>(
       from_, cluster_.chief_address(), kUnaryDeadline,
-      [request](Node& node, Callback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
+      [request](Node& node, ResultCallback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
       std::move(done));
 }
 

@@ -82,8 +82,8 @@ class Network {
 
   // A request from `from` to `to`: `deliver` runs there with a way to answer. `done` runs at `from` once, by `deadline` at the latest.
   template <typename Reply>
-  void Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, Callback<Reply>)> deliver,
-            Callback<Reply> done);
+  void Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, ResultCallback<Reply>)> deliver,
+            ResultCallback<Reply> done);
 
   // A connection of a Steps stream, opened by the coordinator at `from`.
   std::shared_ptr<StreamConnection<ToWorker>> Open(const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
@@ -106,16 +106,16 @@ class Network {
 };
 
 template <typename Reply>
-void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, Callback<Reply>)> deliver,
-                   Callback<Reply> done) {
+void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, ResultCallback<Reply>)> deliver,
+                   ResultCallback<Reply> done) {
   struct Pending {
-    Callback<Reply> done;
+    ResultCallback<Reply> done;
   };
   auto pending = std::make_shared<Pending>(Pending{std::move(done)});
   const auto answer = [from, pending](absl::StatusOr<Reply> reply) {
     from->executor->Post([pending, reply = std::move(reply)]() mutable {
       if (pending->done == nullptr) return;
-      const Callback<Reply> done = std::exchange(pending->done, nullptr);
+      const ResultCallback<Reply> done = std::exchange(pending->done, nullptr);
       done(std::move(reply));
     });
   };

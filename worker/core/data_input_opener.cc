@@ -112,7 +112,7 @@ class DataInputOpener::Cursor {
   std::optional<int64_t> position_ = 0;        // of iterator_, where known; its reader's
 };
 
-void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, Callback<std::optional<int64_t>> done) {
+void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) {
   const auto cursor = std::make_shared<Cursor>(resource.iterator);
   {
     MutexLock lock(mu_);

@@ -24,7 +24,7 @@ class DataInputOpener : public InputOpener {
   explicit DataInputOpener(Executor& executor) : executor_(executor) {}
 
   // The context of a leased source is the same on every worker but for worker_index; of another its seed is made from the resource's and the index.
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, Callback<std::optional<int64_t>> done) override;
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
   void Close(ResourceId iterator) override;
 
   // Up to `count` elements of the iterator: those from position `first` on, sought where they do not follow what was read last, or (without `first`) the next

@@ -50,7 +50,7 @@ class StepTransaction {
   // A ps that cannot be reached is waited for; it never fails the step.
   // NotFound: no such variable (near names). InvalidArgument: an id outside the variable. FailedPrecondition: the step has staged a gradient for it, whose
   // effect only the ps knows; or the step is over. Cancelled: the step was cancelled or its worker's session ended; return soon.
-  virtual void Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) = 0;
+  virtual void Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) = 0;
 
   // Adds the writes, in this order, to the step's commit: all, or (with an error) none. All that a parameter server could refuse is refused here.
   // NotFound: no such variable (near names). InvalidArgument: dtype, shape, an id out of range, no optimizer, or (where numerics are checked) a value that is
@@ -80,7 +80,7 @@ class InputOpener {
 
   // Makes the iterator `resource.iterator` of this worker, which steps may name from now on (they wait for it). `done` is called once, perhaps before Open
   // returns: with the number of elements of a whole pass where known, or with the error that every step using it will meet too.
-  virtual void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, Callback<std::optional<int64_t>> done) = 0;
+  virtual void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) = 0;
 
   // Forgets the iterator; unknown ones: nothing happens. Steps that use it fail with Reason::kInputAborted. It may be opened anew.
   virtual void Close(ResourceId iterator) = 0;

@@ -65,7 +65,7 @@ absl::Status WorkerTransaction::CheckPull(const std::vector<VariableRead>& reads
   return absl::OkStatus();
 }
 
-void WorkerTransaction::Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) {
+void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
   CoreLock lock(mu_, outbox_);
   if (absl::Status refused = CheckPull(reads); !refused.ok()) {
     outbox_.Add([done = std::move(done), refused] { done(refused); });

@@ -67,7 +67,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
 
   std::shared_ptr<const Layout> layout() const override { return options_.layout; }
-  void Pull(std::vector<VariableRead> reads, Callback<std::vector<Tensor>> done) override;
+  void Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) override;
   absl::Status Stage(std::vector<StagedWrite> writes) override;
   bool cancelled() const override;
 
@@ -87,7 +87,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     std::vector<std::vector<StagedWrite>> own;   // of each read: the writes it must see
     std::vector<Tensor> base;
     size_t missing = 0;
-    Callback<std::vector<Tensor>> done;
+    ResultCallback<std::vector<Tensor>> done;
   };
   struct Place {   // where a value goes
     uint64_t waiter = 0;

@@ -194,7 +194,7 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
   return MakeError(Reason::kSessionFenced, absl::StrCat("session ", request.fence.session.value(), " of worker ", options_.index, " has ended"));
 }
 
-void WorkerCore::Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done) {
+void WorkerCore::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1};
   absl::Status refused = CheckAttach(request);
@@ -249,7 +249,7 @@ void WorkerCore::SessionOver(const absl::Status& why) {
   RegisterIfWanted();
 }
 
-void WorkerCore::Shutdown(ShutdownRequest request, Callback<ShutdownReply> done) {
+void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status refused = over_ || shutdown_code_ ? absl::OkStatus() : CheckFence(request.fence, CallKind::kOther);
   outbox_.Add([done = std::move(done), refused] {

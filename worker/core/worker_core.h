@@ -101,9 +101,9 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   // Begins the session `request.fence.session`. What an older one left is dropped: steps, commits under way (they are fenced at every ps before this is
   // sent), iterators. The same request again changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where the session
   // is older than the newest, or was ended here.
-  void Attach(WorkerAttachRequest request, Callback<WorkerAttachReply> done);
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
   // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then calls on_exit. Answered at once.
-  void Shutdown(ShutdownRequest request, Callback<ShutdownReply> done);
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
   // A connection of the Steps stream. It belongs to the session that its first frame names; one of a session that is not alive is closed.
   std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override;
 

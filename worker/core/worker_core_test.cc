@@ -41,7 +41,7 @@ StagedWrite Gradient(std::string variable, const std::vector<float>& values, std
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(Executor& executor) : executor_(executor) {}
-  void Register(RegisterRequest request, Callback<RegisterReply> done) override {
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     last = request;
     ++calls;
     executor_.Post([this, done = std::move(done)] { done(answer); });

@@ -68,26 +68,26 @@ class FakePs : public ParameterClient {
     return applied_;
   }
 
-  void Pull(PullRequest request, Callback<PullReply> done) override {
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
     {
       MutexLock lock(mu_);
       pulls_.push_back(request);
     }
     Answer([this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
   }
-  void Commit(CommitRequest request, Callback<CommitReply> done) override {
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     {
       MutexLock lock(mu_);
       commits_.push_back(request);
     }
     Answer([this, request = std::move(request), done = std::move(done)] { DoCommit(request, done); });
   }
-  void Attach(PsAttachRequest, Callback<PsAttachReply>) override {}
-  void Load(LoadRequest, Callback<LoadReply>) override {}
-  void Sync(SyncRequest, Callback<SyncReply>) override {}
-  void CreateShards(CreateShardsRequest, Callback<LayoutReply>) override {}
-  void DeleteShards(DeleteShardsRequest, Callback<LayoutReply>) override {}
-  void Shutdown(ShutdownRequest, Callback<ShutdownReply>) override {}
+  void Attach(PsAttachRequest, ResultCallback<PsAttachReply>) override {}
+  void Load(LoadRequest, ResultCallback<LoadReply>) override {}
+  void Sync(SyncRequest, ResultCallback<SyncReply>) override {}
+  void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply>) override {}
+  void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply>) override {}
+  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply>) override {}
 
  private:
   void Answer(Task task) {
@@ -103,7 +103,7 @@ class FakePs : public ParameterClient {
     return answer;
   }
 
-  void DoPull(const PullRequest& request, const Callback<PullReply>& done) {
+  void DoPull(const PullRequest& request, const ResultCallback<PullReply>& done) {
     PullReply reply;
     absl::Status refused;
     {
@@ -126,7 +126,7 @@ class FakePs : public ParameterClient {
     return *Tensor::Copy<float>(Shape{static_cast<int64_t>(rows.size()), width}, values);
   }
 
-  void DoCommit(const CommitRequest& request, const Callback<CommitReply>& done) {
+  void DoCommit(const CommitRequest& request, const ResultCallback<CommitReply>& done) {
     CommitReply reply;
     absl::Status refused;
     {

@@ -104,7 +104,7 @@ void ScriptedInputOpener::Define(std::string name, Source source) {
   sources_[std::move(name)] = std::move(source);
 }
 
-void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, Callback<std::optional<int64_t>> done) {
+void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, ResultCallback<std::optional<int64_t>> done) {
   Source source{std::nullopt, absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")), absl::ZeroDuration()};
   {
     MutexLock lock(mu_);

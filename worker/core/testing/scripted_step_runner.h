@@ -80,7 +80,7 @@ class ScriptedInputOpener : public InputOpener {
   void Define(std::string name, Source source);
 
   // A source that is not defined is NotFound.
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, Callback<std::optional<int64_t>> done) override;
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
   void Close(ResourceId iterator) override;
 
   std::map<ResourceId, MakeResource> open() const;   // those opened and not closed
