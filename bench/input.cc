@@ -1,0 +1,101 @@
+// bazel run -c opt //bench:input [-- DIRECTORY]
+// Records per second of each reader, beside reading the bytes of its file. Writes a file for each format into DIRECTORY (default: the working directory), and
+// removes it again.
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file_system.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "bench/rounds.h"
+#include "data/dataset.h"
+#include "formats/example.h"
+#include "formats/tfrecord.h"
+
+namespace divvy::bench {
+namespace {
+
+constexpr int64_t kRecords = 20'000;
+constexpr int kRounds = 5;
+
+void ReadAll(const Dataset& dataset) {
+  const auto iterator = dataset.Iterate();
+  int64_t records = 0;
+  while (true) {
+    const auto element = iterator->Next();
+    DIVVY_CHECK(element.ok());
+    if (!element->has_value()) break;
+    ++records;
+  }
+  DIVVY_CHECK(records == kRecords);
+}
+
+// `make_record(random)` as often as there are records, in a file that `read` makes a dataset of.
+template <typename MakeRecord, typename Read>
+void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record, const Read& read) {
+  Random random(1);
+  std::string bytes;
+  for (int64_t i = 0; i < kRecords; ++i) bytes += make_record(random);
+  const std::string file = absl::StrCat(directory, "/bench_input.", name);
+  DIVVY_CHECK(FileSystem::Real().ReplaceFile(file, bytes).ok());
+  const Dataset dataset = read(file);
+  Print(Compare({name, [&] { ReadAll(dataset); }},
+                {absl::StrCat("reading its ", bytes.size() >> 20, " MiB"), [&] { DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok()); }}, kRecords, kRounds),
+        {"M records/s", 1e6});
+  DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
+}
+
+template <typename Make>
+std::string Joined(int count, absl::string_view separator, const Make& make) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < count; ++i) parts.push_back(make(i));
+  return absl::StrJoin(parts, separator);
+}
+
+void Texts(const std::string& directory) {
+  const auto csv = [](Random& random) { return Joined(40, ",", [&](int) { return absl::StrCat(random.Below(1000)); }) + "\n"; };
+  Reader("csv", directory, csv, [](const std::string& file) { return Dataset::Csv(file, {{"x", DType::kFloat32, 0, /*width=*/40}}); });
+  const auto libsvm = [](Random& random) {
+    return absl::StrCat("1 ", Joined(20, " ", [&](int i) { return absl::StrCat(i * 100 + random.Below(100), ":0.5"); }), "\n");
+  };
+  Reader("libsvm", directory, libsvm, [](const std::string& file) { return Dataset::Libsvm(file); });
+  const auto criteo = [](Random& random) {
+    return absl::StrCat(
+        "1\t", Joined(39, "\t", [&](int i) { return i < 13 ? absl::StrCat(random.Below(1000)) : absl::StrCat(absl::Hex(random.Below(1 << 30))); }), "\n");
+  };
+  Reader("criteo", directory, criteo, [](const std::string& file) { return Dataset::CriteoTsv(file); });
+}
+
+void Records(const std::string& directory) {
+  const auto example = [](Random& random) {
+    std::vector<float> dense(13);
+    std::vector<int64_t> ids(26);
+    for (float& value : dense) value = static_cast<float>(random.Uniform());
+    for (int64_t& id : ids) id = static_cast<int64_t>(random.Below(1 << 30));
+    std::string file;
+    AppendTfRecord(WriteExample({{"dense", dense}, {"ids", ids}}), file);
+    return file;
+  };
+  Reader("tfrecord, its bytes", directory, example,
+         [](const std::string& file) { return Dataset::TfRecord(file, [](absl::string_view record) { return Nest(std::string(record)); }); });
+  Reader("tfrecord, ParseExample", directory, example, [](const std::string& file) {
+    return Dataset::TfRecord(file, [](absl::string_view record) {
+      return ParseExample(record, {{"dense", DType::kFloat32, {13}}, {"ids", DType::kInt64, {26}}});
+    });
+  });
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+int main(int argc, char** argv) {
+  const std::string directory = argc > 1 ? argv[1] : ".";
+  divvy::bench::Texts(directory);
+  divvy::bench::Records(directory);
+  divvy::bench::PrintPeakMemory();
+}
