@@ -51,6 +51,17 @@ LogLimit& Limit() {
   return *limit;
 }
 
+bool IsPlaintext(const grpc::AuthContext& peer) { return Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext; }
+
+std::optional<PeerRole> RoleOfPeer(const grpc::AuthContext& peer) { return ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME)); }
+
+absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what) {
+  const std::string who = peer ? peer->text() : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
+  const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not ", what, ": check which certificate the task was given"));
+  if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
+  return refusal;
+}
+
 }  // namespace
 
 std::optional<PeerRole> ParseRoleUri(absl::string_view uri) {
@@ -68,13 +79,18 @@ bool MayCall(absl::string_view role, absl::string_view method) {
 }
 
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method) {
-  if (Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext) return absl::OkStatus();
-  const std::optional<PeerRole> role = ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME));
+  if (IsPlaintext(peer)) return absl::OkStatus();
+  const std::optional<PeerRole> role = RoleOfPeer(peer);
   if (role && MayCall(role->role, method)) return absl::OkStatus();
-  const std::string who = role ? absl::StrCat(role->role, " ", role->index) : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
-  const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not call ", method, ": check which certificate the task was given"));
-  if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
-  return refusal;
+  return Refuse(role, absl::StrCat("call ", method));
+}
+
+absl::Status AuthorizeRequest(const grpc::AuthContext& peer, const RegisterRequest& request) {
+  if (IsPlaintext(peer)) return absl::OkStatus();
+  const PeerRole claimed{std::string(JobNameText(request.job)), absl::StrCat(request.index)};
+  const std::optional<PeerRole> role = RoleOfPeer(peer);
+  if (role && *role == claimed) return absl::OkStatus();
+  return Refuse(role, absl::StrCat("register as ", claimed.text()));
 }
 
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session) {

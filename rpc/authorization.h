@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "cluster/ids.h"
+#include "cluster/messages.h"
 #include "grpcpp/security/auth_context.h"
 
 namespace divvy {
@@ -17,7 +18,10 @@ namespace divvy {
 struct PeerRole {
   std::string role;
   std::string index;
+
+  std::string text() const { return role + " " + index; }  // "worker 1"
 };
+inline bool operator==(const PeerRole& a, const PeerRole& b) { return a.role == b.role && a.index == b.index; }
 // nullopt: not such a URI.
 std::optional<PeerRole> ParseRoleUri(absl::string_view uri);
 
@@ -32,6 +36,14 @@ absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
 // What a fence claims, beside that: session 0 is never fenced, so the chief alone may speak in it. OK for every other session; whose it is, the fence says.
 // Errors as above. Thread-safe.
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session);
+
+// Whether a peer that may make the call may make this request. A task speaks for itself alone: Register must name the role and the index of the certificate,
+// else a stolen or mistaken one could put its address in the place of another task. NOT_AUTHORIZED, as above. What other requests name is not the caller.
+absl::Status AuthorizeRequest(const grpc::AuthContext& peer, const RegisterRequest& request);
+template <typename Request>
+absl::Status AuthorizeRequest(const grpc::AuthContext&, const Request&) {
+  return absl::OkStatus();
+}
 
 }  // namespace divvy
 

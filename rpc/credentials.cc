@@ -13,7 +13,6 @@
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
-#include "rpc/authorization.h"
 #include "rpc/openssl.h"
 
 namespace divvy {
@@ -59,6 +58,36 @@ std::optional<PeerRole> RoleOf(const X509* certificate) {
   return uris.size() == 1 ? ParseRoleUri(uris[0]) : std::nullopt;
 }
 
+// `owner` may be null: any role will do.
+void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner, std::vector<std::string>& problems) {
+  const std::optional<PeerRole> role = RoleOf(certificate);
+  if (!role) {
+    problems.push_back(absl::StrCat("--tls_cert=", files.cert, " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
+  } else if (owner != nullptr && !(*role == *owner)) {
+    problems.push_back(
+        absl::StrCat("--tls_cert=", files.cert, " is the certificate of ", role->text(), ", and this task is ", owner->text(), ": give it its own"));
+  }
+}
+
+absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
+  std::vector<std::string> problems;
+  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
+  const ssl::Key key = ssl::ReadKey(OpenFile(files.key).get());
+  if (chain.empty()) {
+    problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
+  } else {
+    CheckRole(files, chain[0].get(), owner, problems);
+  }
+  if (key == nullptr) problems.push_back(absl::StrCat("--tls_key=", files.key, ": cannot read a PEM private key without password from it"));
+  if (!chain.empty() && key != nullptr && X509_check_private_key(chain[0].get(), key.get()) != 1) {
+    problems.push_back(absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
+  }
+  CheckSigned(files, chain, problems);
+  ERR_clear_error();
+  if (problems.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
+}
+
 // ---- whom a client believes --------------------------------------------------------------------------------------------------------------------------------
 
 class RoleVerifier : public tls::ExternalCertificateVerifier {
@@ -69,7 +98,10 @@ class RoleVerifier : public tls::ExternalCertificateVerifier {
       const std::optional<PeerRole> peer = ParseRoleUri(absl::string_view(uri.data(), uri.size()));
       if (peer && (role_.empty() || peer->role == role_)) return true;
     }
-    *sync_status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, absl::StrCat("the server's certificate is not that of a ", role_));
+    const std::string fault = role_.empty() ? "has no role" : absl::StrCat("is not that of a ", role_);
+    *sync_status =
+        grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                     absl::StrCat("the server's certificate ", fault, ": check which certificate the task there was given (divvyctl certs makes some)"));
     return true;
   }
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
@@ -94,24 +126,9 @@ bool IsLoopbackV4(absl::string_view host) {
 
 }  // namespace
 
-absl::Status CheckTlsFiles(const TlsFiles& files) {
-  std::vector<std::string> problems;
-  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
-  const ssl::Key key = ssl::ReadKey(OpenFile(files.key).get());
-  if (chain.empty()) {
-    problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
-  } else if (!RoleOf(chain[0].get())) {
-    problems.push_back(absl::StrCat("--tls_cert=", files.cert, " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
-  }
-  if (key == nullptr) problems.push_back(absl::StrCat("--tls_key=", files.key, ": cannot read a PEM private key without password from it"));
-  if (!chain.empty() && key != nullptr && X509_check_private_key(chain[0].get(), key.get()) != 1) {
-    problems.push_back(absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
-  }
-  CheckSigned(files, chain, problems);
-  ERR_clear_error();
-  if (problems.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
-}
+absl::Status CheckTlsFiles(const TlsFiles& files) { return CheckFiles(files, nullptr); }
+
+absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner) { return CheckFiles(files, &owner); }
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files) {
   if (!files) return grpc::InsecureServerCredentials();

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
+#include "rpc/authorization.h"
 
 namespace divvy {
 
@@ -24,6 +25,8 @@ struct TlsFiles {
 // What is wrong with the files, all at once: missing, not PEM, a key of another certificate, a certificate that has expired or is not yet valid, or one that
 // `ca` has not signed. FailedPrecondition, naming the file and the fix. Reads files; to be asked at start.
 absl::Status CheckTlsFiles(const TlsFiles& files);
+// The same for the task `owner`, whose certificate must be its own: another one would be refused by every peer, again and again.
+absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner);
 
 // Mutual TLS: the peer's certificate is asked for and checked against `ca`. No files: plaintext.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files);

@@ -22,6 +22,7 @@
 #include "rpc/coordinator_client.h"
 #include "rpc/credentials.h"
 #include "rpc/server.h"
+#include "rpc/task_server.h"
 #include "rpc/unary_handler.h"
 
 namespace divvy {
@@ -187,6 +188,51 @@ TEST(CheckTlsFilesTest, RefusesACertificateWithoutARole) {
   EXPECT_THAT(CheckTlsFiles(pki.Files("web", pki.Issue("https://example.com/x"))).message(), HasSubstr("names no role"));
 }
 
+TEST(CheckTlsFilesTest, RefusesTheCertificateOfAnotherTask) {
+  Pki pki("another");
+  const TlsFiles files = pki.Role("ps");
+  EXPECT_TRUE(CheckTlsFiles(files, {"ps", "0"}).ok());
+  EXPECT_EQ(CheckTlsFiles(files, {"worker", "0"}).message(),
+            absl::StrCat("--tls_cert=", files.cert, " is the certificate of ps 0, and this task is worker 0: give it its own"));
+  EXPECT_EQ(CheckTlsFiles(files, {"ps", "1"}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// ---- what a task is asked before it starts -----------------------------------------------------------------------------------------------------------------
+
+TaskOptions SparseWorker(const std::string& coordinator, const std::string& bind) {
+  TaskOptions options;
+  options.job = JobName::kWorker;
+  options.index = 3;
+  options.cluster.task_type = "worker";
+  options.cluster.task_index = 3;
+  options.cluster.coordinator_address = coordinator;
+  options.bind_address = bind;
+  return options;
+}
+
+TEST(CheckSecurityTest, ATaskMustHaveACertificateOfItsOwn) {
+  Pki pki("own");
+  TaskOptions options = SparseWorker("host:2222", "worker-3:2222");
+  options.tls = pki.Role("ps");
+  EXPECT_THAT(CheckSecurity(options).message(), HasSubstr("is the certificate of ps 0, and this task is worker 3"));
+  options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
+  EXPECT_TRUE(CheckSecurity(options).ok()) << CheckSecurity(options);
+}
+
+TEST(CheckSecurityTest, ATaskThatTheClusterDoesNotListMustListenWhereTheCoordinatorCanDialIt) {
+  Pki pki("dial");
+  for (const char* bind : {"0.0.0.0:2222", "[::]:2222", ":2222", "127.0.0.1:2222", "localhost:0", ""}) {
+    TaskOptions options = SparseWorker("host:2222", bind);
+    options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
+    const absl::Status refused = CheckSecurity(options);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << bind;
+    EXPECT_THAT(refused.message(), HasSubstr("the coordinator at host:2222 cannot dial")) << bind;
+    EXPECT_THAT(refused.message(), HasSubstr("--bind_address=HOST:PORT")) << bind;
+  }
+  EXPECT_TRUE(CheckSecurity(SparseWorker("127.0.0.1:2222", "")).ok());
+  EXPECT_TRUE(CheckSecurity(SparseWorker("127.0.0.1:2222", "localhost:0")).ok());
+}
+
 TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {
   Pki pki("names");
   for (const char* host : {"", "a,DNS:b", "a b", "a\nb", "a;b"}) {
@@ -320,6 +366,16 @@ TEST_F(TlsTest, ACertificateWithoutARoleMayCallNothing) {
   EXPECT_THAT(status.message(), HasSubstr("a certificate without a role"));
 }
 
+TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {
+  Serve(pki_.Role("chief"));
+  const absl::Status other_index = Register(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")));
+  EXPECT_EQ(ReasonOf(other_index), Reason::kNotAuthorized) << other_index;
+  EXPECT_EQ(other_index.message(), "worker 1 may not register as worker 0: check which certificate the task was given");
+  const absl::Status other_role = Register(pki_.Role("ps"));
+  EXPECT_EQ(other_role.message(), "ps 0 may not register as worker 0: check which certificate the task was given");
+  EXPECT_TRUE(log_.Await("ps 0 may not register as worker 0"));
+}
+
 constexpr char kClosed[] = "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca or has expired";
 
 TEST_F(TlsTest, PlaintextIsRefusedAndToldSoOnBothSides) {
@@ -366,7 +422,10 @@ TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotBelieved) {
 TEST_F(TlsTest, AServerOfAnotherRoleIsNotBelieved) {
   Serve(pki_.Role("ps"));
   const absl::Status status = Register(pki_.Role("worker"));
-  EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(), ": the server's certificate is not that of a chief"));
+  EXPECT_EQ(status.message(),
+            absl::StrCat("cannot reach ", address(),
+                         ": the server's certificate is not that of a chief: check which certificate the task there was given (divvyctl certs "
+                         "makes some)"));
 }
 
 TEST_F(TlsTest, AServerWithoutTlsIsNotBelieved) {

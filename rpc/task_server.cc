@@ -19,11 +19,25 @@ std::vector<std::string> AddressesOf(const TaskOptions& options) {
   return addresses;
 }
 
+// Every address of the machine: to be listened on, not to be dialled.
+bool IsWildcard(absl::string_view address) {
+  const absl::string_view host = HostOf(address);
+  return host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
+}
+
+// A task that the cluster does not list is known to others by what it registers: the address that it listens on.
+absl::Status CheckOthersCanDial(const TaskOptions& options) {
+  const std::string chief = CoordinatorAddress(options.cluster), bind = BindAddress(options);
+  if (options.job == JobName::kChief || chief.empty() || !OwnAddress(options.cluster).empty()) return absl::OkStatus();
+  if (!IsWildcard(bind) && (!IsLoopback(bind) || IsLoopback(chief))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the cluster does not list ", options.name(), ", so it registers the address that it listens on, and the coordinator at ", chief, " cannot dial ", bind,
+      ": give --bind_address=HOST:PORT with a name or an address of this machine that it can, ", "or list the task in TF_CONFIG"));
+}
+
 }  // namespace
 
-std::string TaskOptions::name() const {
-  return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index);
-}
+std::string TaskOptions::name() const { return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index); }
 
 std::string BindAddress(const TaskOptions& options) {
   if (!options.bind_address.empty()) return options.bind_address;
@@ -40,7 +54,9 @@ absl::Status CheckSecurity(const TaskOptions& options) {
   if (BindAddress(options).rfind(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--bind_address is \"", options.bind_address, "\", wanted host:port; port 0 takes a free one"));
   }
-  return options.tls ? CheckTlsFiles(*options.tls) : CheckPlaintext(AddressesOf(options));
+  RETURN_IF_ERROR(CheckOthersCanDial(options));
+  if (!options.tls) return CheckPlaintext(AddressesOf(options));
+  return CheckTlsFiles(*options.tls, {std::string(JobNameText(options.job)), absl::StrCat(options.index)});
 }
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,

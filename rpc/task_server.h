@@ -25,11 +25,11 @@ struct TaskOptions {
   ClusterConfig cluster;
   JobName job = JobName::kNone;
   int index = 0;
-  std::string bind_address;                       // where to listen; port 0: a free one. "": as BindAddress says
-  std::optional<TlsFiles> tls;                    // none: everything on loopback
-  int64_t rpc_memory_bytes = int64_t{1} << 30;    // ServerOptions::memory_bytes
+  std::string bind_address;                     // where to listen; port 0: a free one. "": as BindAddress says
+  std::optional<TlsFiles> tls;                  // none: everything on loopback
+  int64_t rpc_memory_bytes = int64_t{1} << 30;  // ServerOptions::memory_bytes
 
-  std::string name() const;   // "worker 1"
+  std::string name() const;  // "worker 1"
 };
 
 // Where a task listens that was not told: at its own address in the cluster if that is on loopback, else at its port on every address of the machine (the name
@@ -39,8 +39,9 @@ std::string BindAddress(const TaskOptions& options);
 // The cluster as a program asks for it.
 std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster);
 
-// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an address that cannot be listened on, plaintext where an address of
-// the cluster is not on loopback, or certificates that cannot be used.
+// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an address that cannot be listened on, or one that the coordinator
+// could not dial (a task that the cluster does not list registers where it listens), plaintext where an address of the cluster is not on loopback, or
+// certificates that cannot be used or are those of another task.
 absl::Status CheckSecurity(const TaskOptions& options);
 
 // The server of a task, with the admin service. Thread-safe.

@@ -56,6 +56,7 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
   if (const absl::Status checked = CheckUnaryCall(*context, name); !checked.ok()) return refuse(checked);
   absl::StatusOr<Request> request = wire::FromProto(proto_request);
   if (!request.ok()) return refuse(request.status());
+  if (const absl::Status authorized = AuthorizeRequest(*context->auth_context(), *request); !authorized.ok()) return refuse(authorized);
   const std::shared_ptr<Core> core = late_core.Get();
   if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
   ((*core).*method)(*std::move(request), [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
