@@ -2,8 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/terminal.h"
-#include "grpc/support/time.h"
 #include "proto/health.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/status.h"
+#include "rpc/time.h"
 
 namespace divvy {
 namespace {
@@ -17,24 +19,23 @@ int Say(int code, absl::string_view text) {
   return code;
 }
 
-gpr_timespec In(absl::Duration duration) { return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(duration), GPR_TIMESPAN)); }
-
 }  // namespace
 
 int CheckHealth(const HealthOptions& options) {
-  const std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel(options.address, options.credentials);
-  if (!channel->WaitForConnected(In(options.connect_timeout))) {
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, options.credentials);
+  if (!channel->WaitForConnected(GrpcDeadline(options.connect_timeout))) {
     return Say(kNoConnection, absl::StrCat("cannot reach ", options.address, " within ", absl::FormatDuration(options.connect_timeout)));
   }
   grpc::ClientContext context;
-  context.set_deadline(In(options.rpc_timeout));
+  context.set_deadline(GrpcDeadline(options.rpc_timeout));
   health::HealthCheckRequest request;
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = health::Health::NewStub(channel)->Check(&context, request, &response);
   const std::string who = options.service.empty() ? options.address : absl::StrCat(options.service, " at ", options.address);
-  if (!status.ok()) return Say(kCallFailed, absl::StrCat(who, ": ", status.error_message()));
-  if (response.status() != health::HealthCheckResponse::SERVING) return Say(kNotServing, absl::StrCat(who, ": ", health::HealthCheckResponse::ServingStatus_Name(response.status())));
+  if (!status.ok()) return Say(kCallFailed, absl::StrCat(who, ": ", FromGrpc(status, options.address).message()));
+  if (response.status() != health::HealthCheckResponse::SERVING)
+    return Say(kNotServing, absl::StrCat(who, ": ", health::HealthCheckResponse::ServingStatus_Name(response.status())));
   return Say(kServing, absl::StrCat(who, ": SERVING"));
 }
 

@@ -8,8 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "base/mutex.h"
 #include "google/protobuf/util/json_util.h"
-#include "grpc/support/time.h"
 #include "proto/divvy.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/status.h"
+#include "rpc/time.h"
 
 namespace divvy {
 namespace {
@@ -19,19 +21,19 @@ struct Answer {
   grpc::ClientContext context;
   v1::GetStatusRequest request;
   v1::TaskStatus reply;
-  grpc::Status status;
+  absl::Status status;
 };
 
 // All answers, once each has come or has run out of time.
 class Survey {
  public:
   explicit Survey(const StatusOptions& options) {
-    const gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN));
+    const gpr_timespec deadline = GrpcDeadline(options.timeout);
     for (const std::string& address : options.addresses) {
       auto answer = std::make_unique<Answer>();
       answer->address = address;
       answer->context.set_deadline(deadline);
-      stubs_.push_back(v1::Admin::NewStub(grpc::CreateChannel(address, options.credentials)));
+      stubs_.push_back(v1::Admin::NewStub(MakeChannel(address, options.credentials)));
       answers_.push_back(std::move(answer));
     }
   }
@@ -46,7 +48,7 @@ class Survey {
  private:
   void Ask(v1::Admin::Stub& stub, Answer& answer) {
     stub.async()->GetStatus(&answer.context, &answer.request, &answer.reply, [this, &answer](grpc::Status status) {
-      answer.status = std::move(status);
+      answer.status = FromGrpc(status, answer.address);
       MutexLock lock(mu_);
       ++answered_;
       changed_.NotifyAll();
@@ -91,7 +93,7 @@ std::string Figures(const v1::TaskStatus& status) {
 
 void PrintRow(const Answer& answer) {
   if (!answer.status.ok()) {
-    absl::PrintF("%-10s %-24s %-10s %s\n", "?", answer.address, "no answer", answer.status.error_message());
+    absl::PrintF("%-10s %-24s %-10s %s\n", "?", answer.address, "no answer", answer.status.message());
     return;
   }
   const v1::TaskStatus& status = answer.reply;
@@ -109,10 +111,10 @@ std::string ToJson(const google::protobuf::Message& message) {
   return google::protobuf::util::MessageToJsonString(message, &json, options).ok() ? json : "{}";
 }
 
-v1::Status ErrorOf(const grpc::Status& status) {
+v1::Status ErrorOf(const absl::Status& status) {
   v1::Status error;
-  error.set_code(status.error_code());
-  error.set_message(status.error_message());
+  error.set_code(static_cast<int>(status.code()));
+  error.set_message(std::string(status.message()));
   return error;
 }
 
