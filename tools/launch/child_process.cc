@@ -114,6 +114,9 @@ void Install(int from, int to) {
   _exit(kCannotExec);
 }
 
+// More than a pipe holds, so that one Read after the end takes all that is left; not for ever, for a child may write as fast as it is read.
+constexpr size_t kMostOfOneRead = 256 << 10;
+
 // The errno of the child's exec; 0 once it has succeeded, which closes the pipe.
 int ReadFailure(int pipe) {
   int error = 0;
@@ -164,10 +167,13 @@ ChildProcess::~ChildProcess() {
 bool ChildProcess::Read(std::string& text) {
   if (!output_) return false;
   char buffer[16384];
+  size_t taken = 0;
   for (;;) {
+    if (taken >= kMostOfOneRead) return true;
     const ssize_t got = read(output_.get(), buffer, sizeof(buffer));
     if (got > 0) {
       text.append(buffer, static_cast<size_t>(got));
+      taken += static_cast<size_t>(got);
     } else if (got < 0 && errno == EAGAIN) {
       return true;
     } else if (got == 0 || errno != EINTR) {  // a terminal that nobody has open any more reads as EIO

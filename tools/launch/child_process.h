@@ -50,7 +50,8 @@ class ChildProcess {
   // Polls readable once the child has ended; -1 after Reap has said how.
   int exit_event() const { return exit_event_.get(); }
 
-  // Adds to `text` what the child has written and nobody has read; never blocks. False: that was the end.
+  // Adds to `text` what the child has written and nobody has read, up to about 256 KiB (output() then still polls readable); never blocks. False: that was the
+  // end.
   bool Read(std::string& text);
   // How the child ended; nullopt if it has not. Then kills what it has left behind in its process group. Never blocks.
   std::optional<ExitStatus> Reap();

@@ -230,6 +230,18 @@ TEST_F(SupervisorTest, AProgramThatCannotBeStartedIsAMissingInput) {
   EXPECT_EQ(supervisor_->exit_code(), 66);
 }
 
+TEST_F(SupervisorTest, WhatHasNotBeenStartedBeforeTheDrainIsNotStartedInIt) {
+  Begin();
+  EXPECT_TRUE(supervisor_->starts());
+  supervisor_->OnCannotStart(kPs, kStart);
+  EXPECT_FALSE(supervisor_->starts());
+  for (const int task : {kFirstWorker, kSecondWorker}) EXPECT_TRUE(supervisor_->OnCannotStart(task, kStart).empty());
+  EXPECT_FALSE(supervisor_->over());
+  Exit(kChief, {143, 0});
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 66);
+}
+
 TEST_F(SupervisorTest, ChaosKillsAWorkerAtItsPeriodTheSameOneForTheSameSeed) {
   SupervisorOptions options;
   options.chaos = absl::Seconds(4);

@@ -146,6 +146,7 @@ class Launcher {
   }
 
   void Start(int task) {
+    if (!supervisor_.starts()) return Do(supervisor_.OnCannotStart(task, Now()));
     ChildOptions child;
     child.command = options_.command;
     child.environment["TF_CONFIG"] = tasks_.TfConfig(task);

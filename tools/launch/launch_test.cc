@@ -1,5 +1,6 @@
 // The launcher with real processes: fake_task plays the program.
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -95,6 +96,18 @@ TEST_F(ChildProcessTest, MoreOutputThanAPipeHoldsArrivesWhole) {
   Start({"sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x"});
   Exit();
   EXPECT_EQ(processes_.output("child").size(), 1000000u);
+}
+
+TEST_F(ChildProcessTest, AChildThatWritesForEverIsReadInPortions) {
+  auto child = ChildProcess::Start({{"/bin/sh", "-c", "yes"}, {}, ChildOutput::kPipe});
+  ASSERT_TRUE(child.ok()) << child.status();
+  for (int i = 0; i < 20; ++i) {
+    std::string text;
+    pollfd event{(*child)->output(), POLLIN, 0};
+    ASSERT_EQ(poll(&event, 1, -1), 1);
+    ASSERT_TRUE((*child)->Read(text));
+    ASSERT_LE(text.size(), 300'000u);
+  }
 }
 
 TEST_F(ChildProcessTest, SetsTheEnvironmentBesidesWhatIsThere) {

@@ -51,13 +51,16 @@ class Supervisor {
   Actions Begin(absl::Duration now);
   // A task that was started has ended.
   Actions OnExit(int task, ExitStatus status, absl::Duration now);
-  // A task could not be started: none of its kind ever will be. The caller says why.
+  // A task could not be started, so the others are drained; or, with starts() false meanwhile, it was not tried. The caller says why.
   Actions OnCannotStart(int task, absl::Duration now);
   // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to all, the second kills.
   Actions OnSignal(int signal, absl::Duration now);
   // `deadline()` has passed.
   Actions OnTimer(absl::Duration now);
 
+  // Whether tasks are still to be started. A kStart that was asked for before this turned false is not to be carried out, but answered by OnCannotStart: what
+  // was signalled to the tasks meanwhile has not reached this one.
+  bool starts() const { return phase_ == Phase::kRunning; }
   // When OnTimer is to be called at the latest; infinite if never.
   absl::Duration deadline() const;
   // Whether every task is over, and none will be started again.
