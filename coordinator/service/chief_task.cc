@@ -36,6 +36,7 @@ absl::Status ChiefTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (!strategy.problem.ok()) problems.push_back(std::string(strategy.problem.message()));
   if (NumParameterServers(task.cluster) < 1) problems.push_back("the cluster names no parameter servers: list them under cluster.ps, or give --num_ps");
+  if (replicas_per_worker < 1) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 1"));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
@@ -47,12 +48,12 @@ ChiefTask::~ChiefTask() {
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
-  core_.Set(nullptr);   // before what it uses
+  core_.Set(nullptr);  // before what it uses
 }
 
 absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
+  RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
   std::unique_ptr<ChiefTask> task(new ChiefTask(options));
   RETURN_IF_ERROR(task->OpenStore());
   task->FillInCluster();
@@ -77,7 +78,7 @@ void ChiefTask::FillInCluster() {
   CoordinatorOptions& core = options_.core;
   core.incarnation = Incarnation(EntropySeed());
   core.cluster = tasks;
-  core.ps_addresses.assign(NumParameterServers(cluster), "");   // those that the cluster does not name are learnt by Register
+  core.ps_addresses.assign(NumParameterServers(cluster), "");  // those that the cluster does not name are learnt by Register
   if (const auto ps = tasks.find("ps"); ps != tasks.end()) {
     for (const auto& [index, address] : ps->second) {
       if (index < static_cast<int>(core.ps_addresses.size())) core.ps_addresses[index] = address;
