@@ -21,6 +21,8 @@
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
 #include "rpc/credentials.h"
+#include "rpc/data_client.h"
+#include "rpc/data_server.h"
 #include "rpc/server.h"
 #include "rpc/task_server.h"
 #include "rpc/unary_handler.h"
@@ -319,12 +321,13 @@ class TlsTest : public testing::Test {
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
 
-  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials));
+  // The status that `call` is answered with; blocks.
+  template <typename Reply, typename Call>
+  static absl::Status Answered(Call call) {
     Mutex mu;
     CondVar came;
     std::optional<absl::Status> status;
-    client->Register(ARequest(), [&](absl::StatusOr<RegisterReply> reply) {
+    call([&](absl::StatusOr<Reply> reply) {
       MutexLock lock(mu);
       status = reply.status();
       came.NotifyAll();
@@ -332,6 +335,10 @@ class TlsTest : public testing::Test {
     MutexLock lock(mu);
     came.Wait(mu, [&] { return status.has_value(); });
     return *status;
+  }
+  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials));
+    return Answered<RegisterReply>([&](auto done) { client->Register(ARequest(), std::move(done)); });
   }
   absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
 
@@ -342,6 +349,58 @@ class TlsTest : public testing::Test {
   Service service_;
   std::unique_ptr<Server> server_;
 };
+
+// Takes everything.
+class WillingHandler : public DataHandler {
+ public:
+  void Pull(PullRequest, Callback<PullReply> done) override { done(PullReply()); }
+  void Commit(CommitRequest, Callback<CommitReply> done) override { done(CommitReply{false, 1, {}}); }
+  uint64_t Reserve(int64_t, std::function<void(absl::Status)> granted) override {
+    granted(absl::OkStatus());
+    return 1;
+  }
+  void Release(uint64_t) override {}
+};
+
+class DataTlsTest : public TlsTest {
+ protected:
+  DataTlsTest() : data_(handler_) {
+    auto server = Server::Start(Options(pki_.Role("ps")), {}, &data_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~DataTlsTest() override { server_ = nullptr; }
+
+  // What the parameter server says of a pull and of a commit, by a task of this role, that claims this session.
+  std::vector<absl::Status> Speak(const std::string& role, SessionId session) {
+    const auto client = DataClient::Create(MakeChannel(address(), MakeChannelCredentials(pki_.Role(role), "ps")), executor_, {});
+    const Fence fence{JobId(1), Epoch(1), Incarnation(1), session, Incarnation(1)};
+    CommitRequest commit;
+    commit.fence = fence;
+    commit.entry = EntryId(1);
+    return {Answered<PullReply>([&](auto done) {
+              client->Pull({fence, {}}, std::move(done));
+            }),
+            Answered<CommitReply>([&](auto done) { client->Commit(std::move(commit), std::move(done)); })};
+  }
+
+  WillingHandler handler_;
+  DataServer data_;
+};
+
+TEST_F(DataTlsTest, ASessionIsForEveryTaskThatPullsAndCommits) {
+  for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("chief", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(DataTlsTest, TheSessionThatIsNeverFencedIsTheChiefsAlone) {
+  for (const absl::Status& status : Speak("chief", kCoordinatorSession)) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("worker", kCoordinatorSession)) {
+    EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized) << status;
+    EXPECT_THAT(status.message(), HasSubstr("worker 0 may not call ParameterServerData."));
+    EXPECT_THAT(status.message(), HasSubstr(" in session 0: check which certificate the task was given"));
+  }
+}
 
 TEST_F(TlsTest, ATaskWithTheRightRoleIsServed) {
   Serve(pki_.Role("chief"));
