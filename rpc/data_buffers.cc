@@ -44,19 +44,21 @@ std::string TakeFront(std::vector<absl::string_view>& pieces, size_t size) {
 }  // namespace
 
 void OutgoingMessages::Drop(uint64_t request_id) {
-  const auto found = std::find_if(transfers_.begin(), transfers_.end(), [=](const wire::MessageCutter& cutter) { return cutter.request_id() == request_id; });
-  if (found == transfers_.end()) return;
-  std::deque<wire::MessageCutter> kept;
-  for (wire::MessageCutter& cutter : transfers_) {
-    if (cutter.request_id() != request_id) kept.push_back(std::move(cutter));
+  const auto is_it = [=](const Transfer& transfer) { return transfer.cutter.request_id() == request_id; };
+  if (std::none_of(transfers_.begin(), transfers_.end(), is_it)) return;
+  std::deque<Transfer> kept;
+  for (Transfer& transfer : transfers_) {
+    if (!is_it(transfer)) kept.push_back(std::move(transfer));
   }
   transfers_ = std::move(kept);
 }
 
 OutgoingMessages::Message OutgoingMessages::Next() {
-  wire::MessageCutter& cutter = transfers_.front();
-  Message message{ToBuffer(cutter.Next()), cutter.done()};
-  if (message.last) transfers_.pop_front();
+  Transfer& transfer = transfers_.front();
+  Message message{ToBuffer(transfer.cutter.Next()), nullptr};
+  if (!transfer.cutter.done()) return message;
+  message.sent = std::move(transfer.sent);
+  transfers_.pop_front();
   return message;
 }
 

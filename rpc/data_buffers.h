@@ -3,6 +3,7 @@
 #define DIVVY_RPC_DATA_BUFFERS_H_
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -18,7 +19,10 @@ namespace divvy {
 // Not thread-safe.
 class OutgoingMessages {
  public:
-  void Add(wire::OutgoingTransfer transfer) { transfers_.emplace_back(std::move(transfer)); }
+  // `sent` comes out with the last message; it is dropped with a transfer that is dropped.
+  void Add(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr) {
+    transfers_.push_back({wire::MessageCutter(std::move(transfer)), std::move(sent)});
+  }
   // What has not been sent of the transfer is not sent any more.
   void Drop(uint64_t request_id);
   void Clear() { transfers_.clear(); }
@@ -26,13 +30,17 @@ class OutgoingMessages {
 
   struct Message {
     grpc::ByteBuffer bytes;
-    bool last = false;  // of its transfer
+    std::function<void()> sent;  // of its transfer; null: there is more of it, or nobody wants to know
   };
   // REQUIRES: not empty().
   Message Next();
 
  private:
-  std::deque<wire::MessageCutter> transfers_;  // none is done
+  struct Transfer {
+    wire::MessageCutter cutter;  // not done
+    std::function<void()> sent;
+  };
+  std::deque<Transfer> transfers_;
 };
 
 // A message taken apart. The payload lies in `slices`, which hold it.

@@ -45,6 +45,12 @@ void DataCall::Do(std::function<void()> effect) {
   outbox_.Drain();
 }
 
+void DataCall::DoAfter(absl::Duration delay, std::function<void()> effect) {
+  host_.executor.PostAfter(delay, [weak = weak_from_this(), effect = std::move(effect)] {
+    if (const auto call = weak.lock()) call->Do(effect);
+  });
+}
+
 // gone_ comes for calls that were accepted, and only for them.
 void DataCall::OnAccepted(bool ok) {
   if (!ok) return;
@@ -85,9 +91,9 @@ void DataCall::OnRead(bool ok) {
   if (!taken.ok()) End(taken);
 }
 
-void DataCall::Send(wire::OutgoingTransfer transfer) {
+void DataCall::Send(wire::OutgoingTransfer transfer, std::function<void()> sent) {
   if (over_) return;
-  outgoing_.Add(std::move(transfer));
+  outgoing_.Add(std::move(transfer), std::move(sent));
   WriteOn();
 }
 
@@ -95,17 +101,18 @@ void DataCall::WriteOn() {
   if (writing_ || outgoing_.empty()) return;
   OutgoingMessages::Message message = outgoing_.Next();
   writing_ = true;
-  last_of_transfer_ = message.last;
+  sent_ = std::move(message.sent);
   ++operations_;
   stream_.Write(message.bytes, const_cast<Event*>(&written_));
 }
 
 void DataCall::OnWritten(bool ok) {
   writing_ = false;
+  const std::function<void()> sent = std::exchange(sent_, nullptr);
   if (over_) return FinishNow();
   if (!ok) return End(absl::OkStatus());
   watch_->Heard();
-  if (last_of_transfer_) receiver_->OnSent();
+  if (sent != nullptr) sent();
   WriteOn();
 }
 

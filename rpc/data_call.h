@@ -27,8 +27,6 @@ class MessageReceiver {
   virtual bool WantsMessage() const = 0;
   // Whether the peer has begun something that it must go on with.
   virtual bool OwesPayload() const = 0;
-  // A transfer given to Send is with gRPC as a whole.
-  virtual void OnSent() = 0;
   // The stream is over: the last call.
   virtual void OnOver() = 0;
 };
@@ -61,8 +59,11 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
 
   // Runs `effect` after those before it; soon, or within this call. REQUIRES: the caller holds the call (a weak handle, locked), or is an effect itself.
   void Do(std::function<void()> effect);
-  // For effects: sends after what is being sent; ends the stream after the message that is being written.
-  void Send(wire::OutgoingTransfer transfer);
+  // The same after a while; not at all if the call has gone by then.
+  void DoAfter(absl::Duration delay, std::function<void()> effect);
+  // For effects: sends after what is being sent; `sent` is an effect: the transfer is with gRPC as a whole. It is dropped where the stream ends before.
+  void Send(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr);
+  // Ends the stream after the message that is being written.
   void End(const absl::Status& status);
 
  private:
@@ -94,7 +95,8 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
 
   // Touched by effects alone.
   int operations_ = 0;
-  bool reading_ = false, writing_ = false, over_ = false, is_gone_ = false, last_of_transfer_ = false;
+  bool reading_ = false, writing_ = false, over_ = false, is_gone_ = false;
+  std::function<void()> sent_;  // after the message that is being written
   absl::Status end_;
   grpc::ByteBuffer incoming_;
   OutgoingMessages outgoing_;

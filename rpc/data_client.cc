@@ -154,6 +154,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     // Exchanges are taken out by the reactions to what is read alone, one at a time, and OnDone comes after the last of them.
     Exchange* const exchange = Find(message.header.request_id());
     if (exchange == nullptr) return DoesNotFit("nobody asked for it");
+    if (message.header.has_waiting()) return absl::OkStatus();  // it has been heard, that was all
     ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
     if (whole) TakeOut(message.header.request_id())->Answer(executor_, absl::OkStatus());
     return absl::OkStatus();

@@ -16,7 +16,7 @@ namespace divvy {
 
 struct DataClientOptions {
   std::string address = "the parameter server";  // of the task that is called, for the texts of failures
-  absl::Duration silence = absl::Seconds(10);    // something is owed and nothing moves for so long: the stream is broken
+  absl::Duration silence = absl::Seconds(10);    // something is owed, nothing moves and the server does not say that it waits: the stream is broken
   int outstanding = 2;                           // transfers under way on a stream; others wait for their turn
   // Where its streams count as open calls: CancelAndWait there, and the executor may go. Null: it has its own, and its destructor does that.
   std::shared_ptr<OpenCalls> open;

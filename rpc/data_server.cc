@@ -24,7 +24,8 @@ struct DataEnvironment {
 
 namespace {
 
-constexpr int kOutstanding = 2;  // transfers that a stream has taken and not answered
+constexpr int kOutstanding = 2;       // transfers that a stream has taken and not answered
+constexpr int kWaitingInSilence = 4;  // how often a peer is told that its request waits, in the time after which it would give the stream up
 
 absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", why)); }
 
@@ -57,7 +58,6 @@ class Receiver : public MessageReceiver {
   }
   bool WantsMessage() const override { return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding; }
   bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
-  void OnSent() override { --outstanding_; }
   void OnOver() override { Release(); }
 
  private:
@@ -82,6 +82,7 @@ class Receiver : public MessageReceiver {
       if (const auto call = weak.lock()) call->Do([this, id, status] { OnGrantedLater(id, status); });
     };
     arriving_->ticket = environment_->handler.Reserve(*bytes, granted);
+    SayThatItWaits();
     return absl::OkStatus();
   }
 
@@ -112,7 +113,7 @@ class Receiver : public MessageReceiver {
   void Complete(std::unique_ptr<Arriving> whole) {
     const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, ticket = whole->ticket](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
-      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply)] { call_.Send(wire::ToTransfer(id, reply)); });
+      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply)] { Answer(id, reply); });
       if (ticket != 0) environment->handler.Release(ticket);
       environment->answers.Leave();
     };
@@ -123,8 +124,23 @@ class Receiver : public MessageReceiver {
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
     Release();
-    call_.Send(wire::ToTransfer(refused_, absl::StatusOr<Reply>(why)));
+    Answer(refused_, why);
     return absl::OkStatus();
+  }
+
+  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply) {
+    call_.Send(wire::ToTransfer(id, reply), [this] { --outstanding_; });
+  }
+
+  // While a request waits for memory nothing moves that its sender could see: tells it, again and again, that it has its place in the queue.
+  void SayThatItWaits() {
+    if (std::exchange(says_that_it_waits_, true)) return;
+    call_.DoAfter(environment_->options.silence / kWaitingInSilence, [this] {
+      says_that_it_waits_ = false;
+      if (arriving_ == nullptr || arriving_->granted) return;
+      call_.Send(wire::ToWaiting(arriving_->id));
+      SayThatItWaits();
+    });
   }
 
   void Release() {
@@ -137,6 +153,7 @@ class Receiver : public MessageReceiver {
   std::unique_ptr<Arriving> arriving_;
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
+  bool says_that_it_waits_ = false;  // or will look soon whether something waits
 };
 
 constexpr absl::string_view kService = "/divvy.v1.ParameterServerData/";

@@ -30,13 +30,14 @@ class DataHandler {
 
 struct DataServerOptions {
   int threads = 0;                             // each with a completion queue of its own; 0: one for each core
-  absl::Duration silence = absl::Seconds(10);  // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken
+  absl::Duration silence = absl::Seconds(10);  // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken. A peer that
+                                               // waits is told so four times as often: its own patience must not be much shorter
 };
 
 struct DataEnvironment;
 
 // A stream takes its transfers one after another and answers them in any order. It reads no further while two of them are not answered, or while the payload of
-// one has no memory yet: HTTP/2 then holds the sender, and memory is bounded by what is reserved.
+// one has no memory yet: HTTP/2 then holds the sender, who is told that it waits, and memory is bounded by what is reserved.
 //
 //   refused by the handler, too large, or makes no sense   the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
 //   session 0, of another role than the chief              the same, with NOT_AUTHORIZED

@@ -391,6 +391,30 @@ TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
   EXPECT_EQ(handler_.released.Take(), behind.ticket);
 }
 
+TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
+  handler_.grants_at_once = false;
+  DataServerOptions server;
+  server.silence = absl::Seconds(1);
+  Serve(0, server);
+  DataClientOptions patient, options;
+  options.silence = absl::Seconds(1);
+  patient.silence = 3 * options.silence;
+  client_ = DataClient::Create(channel_, executor_, options);
+  const auto answer = SendCommit(CommitOf(1, {Filled(5 << 20)}));
+  const auto reserved = handler_.reservations.Take();
+  // Three silences later, as another client finds that is never answered.
+  const auto other = DataClient::Create(channel_, executor_, patient);
+  const auto silent = MakeShared<absl::StatusOr<PullReply>>();
+  other->Pull({kFence, {}}, [silent](absl::StatusOr<PullReply> reply) { silent->Add(std::move(reply)); });
+  EXPECT_THAT(std::string(silent->Take().status().message()), HasSubstr("nothing has moved"));
+  EXPECT_EQ(answer->size(), 0u);
+  EXPECT_EQ(handler_.released.size(), 0u);
+  EXPECT_EQ(handler_.reservations.size(), 0u);  // nor has it asked again
+  reserved.granted(absl::OkStatus());
+  handler_.commits.Take().done(CommitReply{false, 1, {1}});
+  EXPECT_TRUE(answer->Take().ok());
+}
+
 TEST_F(DataTest, TheRowsOfAPullAreReservedToo) {
   handler_.grants_at_once = false;
   const auto answer = SendPull({kFence, {{{VariableId(1), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}});
@@ -557,6 +581,15 @@ class RawStream {
     call_->Read(message, &call_);
     return Await();
   }
+  // The next message; empty: there is none.
+  std::string ReadBytes() {
+    grpc::ByteBuffer message;
+    std::vector<grpc::Slice> slices;
+    std::string bytes;
+    if (!Read(&message) || !message.Dump(&slices).ok()) return bytes;
+    for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    return bytes;
+  }
   // Reads until nothing comes any more.
   grpc::Status Finish() {
     grpc::ByteBuffer message;
@@ -675,6 +708,23 @@ TEST_F(DataTest, PayloadMayComeInAnyPieces) {
   grpc::ByteBuffer reply;
   EXPECT_TRUE(stream.Read(&reply));
   EXPECT_GT(reply.Length(), 4u);
+}
+
+TEST_F(DataTest, WhoWaitsForMemoryIsToldSoAgainAndAgainUntilItHasIt) {
+  handler_.grants_at_once = false;
+  DataServerOptions options;
+  options.silence = absl::Milliseconds(80);
+  Serve(0, options);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(7, 1)) + "abcd"));
+  const auto reserved = handler_.reservations.Take();
+  const std::string waiting = Front(wire::ToWaiting(7).header);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(stream.ReadBytes(), waiting);
+  reserved.granted(absl::OkStatus());
+  handler_.commits.Take().done(CommitReply{false, 1, {1}});
+  std::string bytes = stream.ReadBytes();
+  while (bytes == waiting) bytes = stream.ReadBytes();  // what was on its way
+  EXPECT_EQ(bytes, Front(wire::ToTransfer(7, absl::StatusOr<CommitReply>(CommitReply{false, 1, {1}})).header));
 }
 
 TEST_F(DataTest, ASizeThatCannotBeIsRefusedBeforeMemoryIsTaken) {

@@ -164,6 +164,13 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitRepl
   return transfer;
 }
 
+OutgoingTransfer ToWaiting(uint64_t request_id) {
+  OutgoingTransfer transfer;
+  transfer.header.set_request_id(request_id);
+  transfer.header.mutable_waiting();
+  return transfer;
+}
+
 MessageCutter::MessageCutter(OutgoingTransfer transfer, int64_t message_bytes)
     : request_id_(transfer.header.request_id()),
       message_bytes_(message_bytes),

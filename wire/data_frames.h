@@ -28,6 +28,8 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<PullReply>& reply);
 OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitReply>& reply);
+// Not the answer yet: the request waits for memory.
+OutgoingTransfer ToWaiting(uint64_t request_id);
 
 // Of the payload of one message: 1 to 4 MiB move at the speed of the wire, 64 KiB cost 40 % of it.
 constexpr int64_t kMessageBytes = int64_t{2} << 20;
