@@ -181,12 +181,15 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
 }
 
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
+  std::map<VariableId, size_t> whole;   // which target; a shard is asked for whole once
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);
     if (read.ids) {
       AddRows(variable, *read.ids);
-    } else {
+    } else if (const auto [before, is_first] = whole.try_emplace(variable.id, targets_.size()); is_first) {
       AddWhole(variable);
+    } else {
+      targets_.push_back(Target(targets_[before->second]));
     }
   }
 }

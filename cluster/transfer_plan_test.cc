@@ -183,6 +183,18 @@ TEST(PullPlanTest, AWholeVariableInOneShardIsNotCopied) {
   EXPECT_EQ((*plan.Assemble(replies))[0].data(), sent.data());
 }
 
+TEST(PullPlanTest, AVariableThatIsReadWholeTwiceIsAskedForOnce) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 2, 2, {0}));
+  const PullPlan plan(*layout, {VariableRead{"w", std::nullopt}, VariableRead{"w", std::nullopt}});
+  ASSERT_EQ(plan.parts().at(0).size(), 1u);
+  std::map<int, PullReply> replies;
+  replies[0].parts.push_back({Matrix(2, 2, {0, 1, 2, 3}), 1, false});
+  const std::vector<Tensor> values = *plan.Assemble(replies);
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(Flat(values[0]), Values({0, 1, 2, 3}));
+  EXPECT_EQ(Flat(values[1]), Values({0, 1, 2, 3}));
+}
+
 // ---- against a model ---------------------------------------------------------------------------------------------------------------------------------
 
 // The trivial model: every variable is one array; a cluster: the same, cut into shards. What a plan does to the shards must be what the write does to the array.

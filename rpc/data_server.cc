@@ -1,5 +1,6 @@
 #include "rpc/data_server.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,28 @@ struct DataEnvironment {
 
 namespace {
 
+// Memory that a stream has, or waits for. Gives it back when it goes. Not thread-safe.
+class Reservation {
+ public:
+  Reservation(std::shared_ptr<DataEnvironment> environment, DataMemory of) : environment_(std::move(environment)), of_(of) {}
+  Reservation(const Reservation&) = delete;
+  ~Reservation() { Release(); }
+
+  // REQUIRES: called once, the handler is there, and `granted` uses the reservation only after this has returned.
+  void Reserve(int64_t bytes, std::function<void(absl::Status)> granted) { ticket_ = environment_->handler.Reserve(of_, bytes, std::move(granted)); }
+  void Release() {
+    const uint64_t ticket = std::exchange(ticket_, 0);
+    if (ticket == 0 || !environment_->answers.Enter()) return;
+    environment_->handler.Release(of_, ticket);
+    environment_->answers.Leave();
+  }
+
+ private:
+  const std::shared_ptr<DataEnvironment> environment_;
+  const DataMemory of_;
+  uint64_t ticket_ = 0;
+};
+
 constexpr int kOutstanding = 2;       // transfers that a stream has taken and not answered
 constexpr int kWaitingInSilence = 4;  // how often a peer is told that its request waits, in the time after which it would give the stream up
 
@@ -34,10 +57,13 @@ const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullR
 const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
 constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
-void Ask(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
-void Ask(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
+void HandOn(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
+void HandOn(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
 
-// One stream: header, memory, payload, question, answer.
+int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) { return handler.ReplyBytes(request); }
+int64_t ReplyBytes(DataHandler&, const CommitRequest&) { return 0; }
+
+// One stream: header, memory, payload, memory for the answer, question, answer.
 template <typename Request, typename Reply>
 class Receiver : public MessageReceiver {
  public:
@@ -58,32 +84,43 @@ class Receiver : public MessageReceiver {
   }
   bool WantsMessage() const override { return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding; }
   bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
-  void OnOver() override { Release(); }
+  void OnOver() override {
+    arriving_ = nullptr;
+    waiting_.clear();
+  }
 
  private:
   struct Arriving {
-    Arriving(uint64_t id, IncomingMessage first) : id(id), first(std::move(first)) {}
+    Arriving(uint64_t id, IncomingMessage first, const std::shared_ptr<DataEnvironment>& environment)
+        : id(id),
+          first(std::move(first)),
+          memory(std::make_shared<Reservation>(environment, DataMemory::kRequest)),
+          reply_memory(std::make_shared<Reservation>(environment, DataMemory::kReply)) {}
     const uint64_t id;
     IncomingMessage first;  // until there is memory for what it announces
-    uint64_t ticket = 0;    // 0: nothing was reserved
+    const std::shared_ptr<Reservation> memory, reply_memory;
     bool granted = false;
     Request request;
     wire::PayloadFiller filler;
   };
 
   absl::Status Begin(IncomingMessage first) {
-    arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first));
+    arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first), environment_);
     const auto& header = *HeaderOf(arriving_->first.header, Request());
     if (const absl::Status allowed = MaySpeakFor(SessionId(header.fence().session())); !allowed.ok()) return Refuse(allowed);
     const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(header);
     if (!bytes.ok()) return Refuse(bytes.status());
     if (*bytes == 0) return OnGranted(absl::OkStatus());
-    const auto granted = [weak = call_.weak_from_this(), this, id = arriving_->id](const absl::Status& status) {
-      if (const auto call = weak.lock()) call->Do([this, id, status] { OnGrantedLater(id, status); });
-    };
-    arriving_->ticket = environment_->handler.Reserve(*bytes, granted);
-    SayThatItWaits();
+    Reserve(*arriving_->memory, *bytes, [this, id = arriving_->id](const absl::Status& status) { OnGrantedLater(id, status); });
     return absl::OkStatus();
+  }
+
+  // `granted` is an effect, and comes after this one.
+  void Reserve(Reservation& memory, int64_t bytes, std::function<void(const absl::Status&)> granted) {
+    memory.Reserve(bytes, [weak = call_.weak_from_this(), granted = std::move(granted)](const absl::Status& status) {
+      if (const auto call = weak.lock()) call->Do([granted, status] { granted(status); });
+    });
+    SayThatItWaits();
   }
 
   absl::Status MaySpeakFor(SessionId session) const { return AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), session); }
@@ -111,25 +148,51 @@ class Receiver : public MessageReceiver {
   }
 
   void Complete(std::unique_ptr<Arriving> whole) {
-    const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, ticket = whole->ticket](absl::StatusOr<Reply> reply) {
+    const int64_t bytes = ReplyBytes(environment_->handler, whole->request);
+    if (bytes == 0) return Ask(std::move(whole));
+    const uint64_t id = whole->id;
+    Reservation& memory = *whole->reply_memory;
+    waiting_[id] = std::move(whole);
+    Reserve(memory, bytes, [this, id](const absl::Status& status) { OnReplyGranted(id, status); });
+  }
+
+  // The stream may have ended since.
+  void OnReplyGranted(uint64_t id, const absl::Status& status) {
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;
+    std::unique_ptr<Arriving> whole = std::move(found->second);
+    waiting_.erase(found);
+    status.ok() ? Ask(std::move(whole)) : Answer(id, status, nullptr);
+  }
+
+  void Ask(std::unique_ptr<Arriving> whole) {
+    const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, memory = whole->memory,
+                       reply_memory = whole->reply_memory](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
-      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply)] { Answer(id, reply); });
-      if (ticket != 0) environment->handler.Release(ticket);
+      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply), reply_memory] { Answer(id, reply, reply_memory); });
+      memory->Release();
       environment->answers.Leave();
     };
-    Ask(environment_->handler, std::move(whole->request), done);
+    HandOn(environment_->handler, std::move(whole->request), done);
   }
 
   // The stream goes on; payload that is still on its way is dropped.
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
-    Release();
-    Answer(refused_, why);
+    arriving_ = nullptr;
+    Answer(refused_, why, nullptr);
     return absl::OkStatus();
   }
 
-  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply) {
-    call_.Send(wire::ToTransfer(id, reply), [this] { --outstanding_; });
+  // Holds the reply's memory until it is sent.
+  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply, std::shared_ptr<Reservation> memory) {
+    call_.Send(wire::ToTransfer(id, reply), [this, memory = std::move(memory)] { --outstanding_; });
+  }
+
+  // A request that waits for memory, its own or its reply's. 0: none does.
+  uint64_t WhoWaits() const {
+    if (!waiting_.empty()) return waiting_.begin()->first;
+    return arriving_ != nullptr && !arriving_->granted ? arriving_->id : 0;
   }
 
   // While a request waits for memory nothing moves that its sender could see: tells it, again and again, that it has its place in the queue.
@@ -137,20 +200,16 @@ class Receiver : public MessageReceiver {
     if (std::exchange(says_that_it_waits_, true)) return;
     call_.DoAfter(environment_->options.silence / kWaitingInSilence, [this] {
       says_that_it_waits_ = false;
-      if (arriving_ == nullptr || arriving_->granted) return;
-      call_.Send(wire::ToWaiting(arriving_->id));
+      if (WhoWaits() == 0) return;
+      call_.Send(wire::ToWaiting(WhoWaits()));
       SayThatItWaits();
     });
-  }
-
-  void Release() {
-    if (arriving_ != nullptr && arriving_->ticket != 0) environment_->handler.Release(arriving_->ticket);
-    arriving_ = nullptr;
   }
 
   DataCall& call_;
   const std::shared_ptr<DataEnvironment> environment_;
   std::unique_ptr<Arriving> arriving_;
+  std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;  // have arrived, and wait for memory for their answer
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
   bool says_that_it_waits_ = false;  // or will look soon whether something waits

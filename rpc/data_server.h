@@ -16,16 +16,24 @@
 
 namespace divvy {
 
+// What memory is for; each has a queue of its own.
+enum class DataMemory : uint8_t {
+  kRequest,  // payload that arrives
+  kReply,    // payload that is made and sent
+};
+
 // Whom the streams serve. Thread-safe, no method blocks; `done` and `granted` are called once, or dropped where the task ends.
 class DataHandler {
  public:
   virtual ~DataHandler() = default;
   virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
   virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
-  // Memory for the payload of a request, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not;
-  // what waits then is not granted any more.
-  virtual uint64_t Reserve(int64_t bytes, std::function<void(absl::Status)> granted) = 0;
-  virtual void Release(uint64_t ticket) = 0;
+  // What the reply will take, to be reserved before Pull is called. 0: nothing, or it will be refused.
+  virtual int64_t ReplyBytes(const PullRequest& request) = 0;
+  // Memory for a payload, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not; what waits then is
+  // not granted any more.
+  virtual uint64_t Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) = 0;
+  virtual void Release(DataMemory of, uint64_t ticket) = 0;
 };
 
 struct DataServerOptions {
@@ -37,7 +45,8 @@ struct DataServerOptions {
 struct DataEnvironment;
 
 // A stream takes its transfers one after another and answers them in any order. It reads no further while two of them are not answered, or while the payload of
-// one has no memory yet: HTTP/2 then holds the sender, who is told that it waits, and memory is bounded by what is reserved.
+// one has no memory yet: HTTP/2 then holds the sender, who is told that it waits, and memory is bounded by what is reserved. A pull is handed on when there is
+// memory for its reply, which is given back when the reply is sent.
 //
 //   refused by the handler, too large, or makes no sense   the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
 //   session 0, of another role than the chief              the same, with NOT_AUTHORIZED

@@ -85,6 +85,7 @@ class FakeHandler : public DataHandler {
     uint64_t ticket = 0;
     int64_t bytes = 0;
     std::function<void(absl::Status)> granted;
+    DataMemory of = DataMemory::kRequest;
   };
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
@@ -92,18 +93,20 @@ class FakeHandler : public DataHandler {
     if (commits_at_once) return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
     commits.Add({std::move(request), std::move(done)});
   }
-  uint64_t Reserve(int64_t bytes, std::function<void(absl::Status)> granted) override {
+  int64_t ReplyBytes(const PullRequest&) override { return reply_bytes; }
+  uint64_t Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) override {
     const uint64_t ticket = Next();
     if (grants_at_once)
       granted(bytes <= limit ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
     else
-      reservations.Add({ticket, bytes, std::move(granted)});
+      reservations.Add({ticket, bytes, std::move(granted), of});
     return ticket;
   }
-  void Release(uint64_t ticket) override { released.Add(ticket); }
+  void Release(DataMemory, uint64_t ticket) override { released.Add(ticket); }
 
   std::atomic<bool> grants_at_once{true}, commits_at_once{false};
   int64_t limit = int64_t{1} << 30;
+  std::atomic<int64_t> reply_bytes{0};
   Happenings<Asked<PullRequest, PullReply>> pulls;
   Happenings<Asked<CommitRequest, CommitReply>> commits;
   Happenings<Reservation> reservations;
@@ -426,6 +429,61 @@ TEST_F(DataTest, TheRowsOfAPullAreReservedToo) {
   EXPECT_EQ(handler_.released.Take(), reserved.ticket);
 }
 
+TEST_F(DataTest, APullIsCarriedOutWhenThereIsMemoryForItsReplyWhichIsGivenBackWhenThatIsSent) {
+  handler_.grants_at_once = false;
+  handler_.reply_bytes = 12;
+  const auto answer = SendPull();
+  auto reserved = handler_.reservations.Take();
+  EXPECT_EQ(reserved.of, DataMemory::kReply);
+  EXPECT_EQ(reserved.bytes, 12);
+  EXPECT_EQ(handler_.pulls.size(), 0u);
+  reserved.granted(absl::OkStatus());
+  {
+    auto asked = handler_.pulls.Take();
+    EXPECT_EQ(handler_.released.size(), 0u);
+    asked.done(PullReply{});
+  }
+  EXPECT_TRUE(answer->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+}
+
+TEST_F(DataTest, AReplyThatHasNoMemoryIsARefusalAndTheStreamGoesOn) {
+  handler_.grants_at_once = false;
+  handler_.reply_bytes = 12;
+  const auto answer = SendPull();
+  handler_.reservations.Take().granted(absl::ResourceExhaustedError("never"));
+  EXPECT_EQ(answer->Take().status().code(), absl::StatusCode::kResourceExhausted);
+  handler_.released.Take();
+  handler_.reply_bytes = 0;
+  const auto next = SendPull();
+  handler_.pulls.Take().done(PullReply{});
+  EXPECT_TRUE(next->Take().ok());
+}
+
+TEST_F(DataTest, AStreamThatBreaksWhileAReplyWaitsForMemoryGivesItsPlaceBack) {
+  handler_.grants_at_once = false;
+  handler_.reply_bytes = 12;
+  const auto answer = SendPull();
+  auto reserved = handler_.reservations.Take();
+  client_ = nullptr;
+  EXPECT_FALSE(answer->Take().ok());
+  EXPECT_EQ(handler_.released.Take(), reserved.ticket);
+  reserved.granted(absl::OkStatus());  // too late: does nothing
+  EXPECT_EQ(handler_.pulls.size(), 0u);
+}
+
+TEST_F(DataTest, AReplyThatIsBeingMadeKeepsItsMemoryThoughItsStreamIsGone) {
+  handler_.reply_bytes = 12;
+  const auto answer = SendPull();
+  {
+    const auto asked = handler_.pulls.Take();
+    client_ = nullptr;
+    EXPECT_FALSE(answer->Take().ok());
+    Serve(0);  // the stream's end has been seen
+    EXPECT_EQ(handler_.released.size(), 0u);
+  }
+}
+
 TEST_F(DataTest, AStreamThatBreaksWhileItWaitsForMemoryGivesItsPlaceBack) {
   handler_.grants_at_once = false;
   const auto answer = SendCommit(CommitOf(1, {Filled(1 << 20)}));
@@ -725,6 +783,18 @@ TEST_F(DataTest, WhoWaitsForMemoryIsToldSoAgainAndAgainUntilItHasIt) {
   std::string bytes = stream.ReadBytes();
   while (bytes == waiting) bytes = stream.ReadBytes();  // what was on its way
   EXPECT_EQ(bytes, Front(wire::ToTransfer(7, absl::StatusOr<CommitReply>(CommitReply{false, 1, {1}})).header));
+}
+
+TEST_F(DataTest, WhoWaitsForTheMemoryOfAReplyIsToldSoToo) {
+  handler_.grants_at_once = false;
+  handler_.reply_bytes = 12;
+  DataServerOptions options;
+  options.silence = absl::Milliseconds(80);
+  Serve(0, options);
+  RawStream stream(channel_, kPull);
+  ASSERT_TRUE(stream.Write(Front(PullHeader(3))));
+  const auto reserved = handler_.reservations.Take();
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(stream.ReadBytes(), Front(wire::ToWaiting(3).header));
 }
 
 TEST_F(DataTest, ASizeThatCannotBeIsRefusedBeforeMemoryIsTaken) {

@@ -353,13 +353,14 @@ class TlsTest : public testing::Test {
 // Takes everything.
 class WillingHandler : public DataHandler {
  public:
-  void Pull(PullRequest, Callback<PullReply> done) override { done(PullReply()); }
-  void Commit(CommitRequest, Callback<CommitReply> done) override { done(CommitReply{false, 1, {}}); }
-  uint64_t Reserve(int64_t, std::function<void(absl::Status)> granted) override {
+  void Pull(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
+  void Commit(CommitRequest, ResultCallback<CommitReply> done) override { done(CommitReply{false, 1, {}}); }
+  int64_t ReplyBytes(const PullRequest&) override { return 0; }
+  uint64_t Reserve(DataMemory, int64_t, std::function<void(absl::Status)> granted) override {
     granted(absl::OkStatus());
     return 1;
   }
-  void Release(uint64_t) override {}
+  void Release(DataMemory, uint64_t) override {}
 };
 
 class DataTlsTest : public TlsTest {

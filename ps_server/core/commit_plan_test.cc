@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "optimizers/apply.h"
 #include "ps_server/core/applied_table.h"
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 #include "ps_server/core/read_plan.h"
 
 namespace divvy {
@@ -403,30 +403,30 @@ TEST(AppliedTableTest, ForgetsWhatIsClosedAndApplied) {
   EXPECT_EQ(table.Applied(query)[0].id, EntryId(9));
 }
 
-// ---- CommitBudget ------------------------------------------------------------------------------------------------------------------------------------
+// ---- MemoryBudget ------------------------------------------------------------------------------------------------------------------------------------
 
-class CommitBudgetTest : public ::testing::Test {
+class MemoryBudgetTest : public ::testing::Test {
  protected:
-  CommitBudget::Ticket Reserve(const std::string& name, int64_t bytes) {
+  MemoryBudget::Ticket Reserve(const std::string& name, int64_t bytes) {
     return budget_.Reserve(bytes, [this, name](const absl::Status& granted) {
       told_.push_back(name);
       last_ = granted;
     });
   }
   using Told = std::vector<std::string>;
-  CommitBudget budget_{100};
+  MemoryBudget budget_{100};
   Told told_;
   absl::Status last_;
 };
 
-TEST_F(CommitBudgetTest, GrantsAtOnceWhatFits) {
+TEST_F(MemoryBudgetTest, GrantsAtOnceWhatFits) {
   Reserve("a", 60);
   Reserve("b", 40);
   EXPECT_EQ(told_, (Told{"a", "b"}));
   EXPECT_EQ(budget_.free_bytes(), 0);
 }
 
-TEST_F(CommitBudgetTest, IsServedInOrderAlsoWhereALaterOneWouldFit) {
+TEST_F(MemoryBudgetTest, IsServedInOrderAlsoWhereALaterOneWouldFit) {
   const auto a = Reserve("a", 60);
   Reserve("large", 80);
   Reserve("small", 10);
@@ -437,7 +437,7 @@ TEST_F(CommitBudgetTest, IsServedInOrderAlsoWhereALaterOneWouldFit) {
   EXPECT_EQ(budget_.free_bytes(), 10);
 }
 
-TEST_F(CommitBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
+TEST_F(MemoryBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
   Reserve("a", 100);
   Reserve("b", 101);
   EXPECT_EQ(told_, (Told{"a", "b"}));
@@ -447,7 +447,24 @@ TEST_F(CommitBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
   EXPECT_EQ(ReasonOf(last_), Reason::kInvalid);
 }
 
-TEST_F(CommitBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
+TEST(MemoryBudgetOfRepliesTest, WhatIsLargerThanAllWaitsUntilItIsAlone) {
+  MemoryBudget budget(100, MemoryBudget::TooLarge::kTakesAll);
+  std::vector<std::string> told;
+  const auto reserve = [&](const std::string& name, int64_t bytes) {
+    return budget.Reserve(bytes, [&told, name](const absl::Status& granted) { told.push_back(granted.ok() ? name : "refused"); });
+  };
+  const auto first = reserve("first", 1);
+  const auto large = reserve("large", 1000);
+  reserve("behind", 1);
+  EXPECT_EQ(told, (std::vector<std::string>{"first"}));
+  budget.Release(first);
+  EXPECT_EQ(told, (std::vector<std::string>{"first", "large"}));
+  budget.Release(large);
+  EXPECT_EQ(told, (std::vector<std::string>{"first", "large", "behind"}));
+  EXPECT_EQ(budget.free_bytes(), 99);
+}
+
+TEST_F(MemoryBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
   const auto a = Reserve("a", 60);
   const auto b = Reserve("b", 80);
   Reserve("c", 40);
@@ -459,8 +476,8 @@ TEST_F(CommitBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
   EXPECT_EQ(budget_.free_bytes(), 60);
 }
 
-TEST_F(CommitBudgetTest, AGrantMayReleaseAndReserveAgain) {
-  CommitBudget::Ticket a = 0;
+TEST_F(MemoryBudgetTest, AGrantMayReleaseAndReserveAgain) {
+  MemoryBudget::Ticket a = 0;
   int rounds = 0;
   std::function<void(absl::Status)> again = [&](const absl::Status&) {
     if (++rounds < 4) budget_.Reserve(100, again);
@@ -473,15 +490,15 @@ TEST_F(CommitBudgetTest, AGrantMayReleaseAndReserveAgain) {
 }
 
 // Many threads take and give back; never more than there is.
-TEST(CommitBudgetStressTest, NeverGrantsMoreThanThereIs) {
-  CommitBudget budget(1000);
+TEST(MemoryBudgetStressTest, NeverGrantsMoreThanThereIs) {
+  MemoryBudget budget(1000);
   std::atomic<int64_t> held{0}, most{0}, grants{0};
   {
     ThreadPoolExecutor executor(4);
     for (int i = 0; i < 400; ++i) {
       executor.Post([&, i] {
         const int64_t bytes = 1 + (i * 37) % 700;
-        auto ticket = std::make_shared<std::atomic<CommitBudget::Ticket>>(0);
+        auto ticket = std::make_shared<std::atomic<MemoryBudget::Ticket>>(0);
         const auto ticket_now = budget.Reserve(bytes, [&, bytes, ticket](const absl::Status&) {
           const int64_t now = held += bytes;
           int64_t seen = most;

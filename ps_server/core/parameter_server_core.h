@@ -115,8 +115,11 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running one ends unseen.
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
-  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard.
+  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard, or a shard
+  // that is named whole twice.
   void Pull(PullRequest request, ResultCallback<PullReply> done);
+  // The memory that its reply will take, for who reserves it before asking. 0: it will be refused, or takes none.
+  int64_t PullReplyBytes(const PullRequest& request) const;
 
   // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn has come (the check that counts):
   //   prelude and READY; SESSION_FENCED: session not in the set; STEP_CLOSED: the horizon closes the entry; applied already: OK, duplicate; being applied or

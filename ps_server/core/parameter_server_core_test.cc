@@ -736,6 +736,25 @@ TEST(PullTest, RefusesUnknownShardsAndRowsOutside) {
   EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<float>({1})}}))->reason(), Reason::kInvalid);
 }
 
+TEST(PullTest, AShardIsNamedWholeOnceInARequest) {
+  Server ps;
+  ps.BeginWithRows(4);
+  const auto twice = ps.Done(ps.SendPull({{Key(1), {}}, {Key(1), {}}}));
+  EXPECT_EQ(twice->reason(), Reason::kInvalid);
+  EXPECT_NE(twice->one().status().message().find("named whole twice"), std::string::npos) << twice->one().status();
+}
+
+TEST(PullTest, TellsBeforehandWhatMemoryTheReplyTakes) {
+  Server ps;
+  ps.BeginWithRows(4);
+  const auto bytes = [&](std::vector<PullPart> parts) { return ps.core->PullReplyBytes({ps.fence(), std::move(parts)}); };
+  EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), Tensor::Vector<int64_t>({3, 0, 3})}}), (4 + 3) * 2 * 8);
+  EXPECT_EQ(bytes({}), 0);
+  EXPECT_EQ(bytes({{Key(2), {}}}), 0);
+  EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), {}}}), 0);
+  EXPECT_EQ(ps.core->PullReplyBytes({Fence(), {{Key(1), {}}}}), 0);
+}
+
 TEST(PullTest, SaysTornWhenACommitLandedMeanwhile) {
   Server ps(1, Server::SmallBlocks());
   ps.BeginWithRows(30);

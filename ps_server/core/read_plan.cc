@@ -1,6 +1,7 @@
 #include "ps_server/core/read_plan.h"
 
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,12 @@ absl::Span<const int64_t> RowsOf(const PullPart& part) {
   return absl::MakeConstSpan(part.rows->data_as<int64_t>(), static_cast<size_t>(part.rows->shape().num_elements()));
 }
 
+absl::Status Invalid(const Shard& shard, absl::string_view why) {
+  return MakeError(Reason::kInvalid, absl::StrCat("read of ", ShardText(shard.spec()), ": ", why));
+}
+
 absl::Status CheckRows(const PullPart& part, const Shard& shard) {
-  const auto invalid = [&](absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("read of ", ShardText(shard.spec()), ": ", why)); };
+  const auto invalid = [&](absl::string_view why) { return Invalid(shard, why); };
   if (!part.rows) return absl::OkStatus();
   if (shard.spec().shape.rank() == 0) return invalid("a scalar has no rows");
   if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 || part.rows->device().kind != Device::Kind::kCpu) {
@@ -27,23 +32,47 @@ absl::Status CheckRows(const PullPart& part, const Shard& shard) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<const Shard*> Find(ShardKey key, const ShardTable& shards) {
+  const auto found = shards.find(key);
+  if (found != shards.end()) return found->second.get();
+  return MakeError(Reason::kUnknownShard, absl::StrCat("no shard ", key.variable.value(), "/slot ", key.slot, "/part ", key.part, " on this parameter server"));
+}
+
+absl::Status AddBytes(const PullPart& part, const Shard& shard, int64_t& bytes) {
+  int64_t more = shard.size_bytes();
+  bool overflows = part.rows && __builtin_mul_overflow(part.rows->shape().num_elements(), shard.row_bytes(), &more);
+  overflows = overflows || __builtin_add_overflow(bytes, more, &bytes);
+  return overflows ? Invalid(shard, "more bytes are asked for than can be counted") : absl::OkStatus();
+}
+
 }  // namespace
 
+absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const ShardTable& shards) {
+  int64_t bytes = 0;
+  std::set<ShardKey> whole;
+  for (const PullPart& part : parts) {
+    ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
+    RETURN_IF_ERROR(CheckRows(part, *shard));
+    // A few bytes of a request would ask for as much memory as anybody likes.
+    if (!part.rows && !whole.insert(part.shard).second) return Invalid(*shard, "it is named whole twice; name it once");
+    RETURN_IF_ERROR(AddBytes(part, *shard, bytes));
+  }
+  return bytes;
+}
+
 absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t unit_bytes) {
+  RETURN_IF_ERROR(Bytes(parts, shards).status());
   ReadPlan plan(unit_bytes);
-  for (PullPart& part : parts) RETURN_IF_ERROR(plan.AddPart(std::move(part), shards));
+  for (PullPart& part : parts) {
+    const std::shared_ptr<Shard>& shard = shards.at(part.shard);
+    RETURN_IF_ERROR(plan.AddPart(std::move(part), shard));
+  }
   return plan;
 }
 
-absl::Status ReadPlan::AddPart(PullPart asked, const ShardTable& shards) {
-  const auto found = shards.find(asked.shard);
-  if (found == shards.end()) {
-    const ShardKey key = asked.shard;
-    return MakeError(Reason::kUnknownShard, absl::StrCat("no shard ", key.variable.value(), "/slot ", key.slot, "/part ", key.part, " on this parameter server"));
-  }
+absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard) {
   Part part;
-  part.shard = found->second;
-  RETURN_IF_ERROR(CheckRows(asked, *part.shard));
+  part.shard = std::move(shard);
   const ShardSpec& spec = part.shard->spec();
   ASSIGN_OR_RETURN(part.values, Tensor::Uninitialized(spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
   part.to = part.values.fresh_data<char>();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cluster/messages.h"
 #include "ps_server/core/block_work.h"
 #include "ps_server/core/shard.h"
@@ -18,7 +19,10 @@ namespace divvy {
 // Copies blocks out, each whole under its lock; a commit may land between two of them. Holds its shards, so a delete meanwhile does no harm.
 class ReadPlan {
  public:
-  // Errors with a Reason, naming the shard. kUnknownShard. kInvalid: rows that are not int64 [n] in host memory, or out of range. Else ResourceExhausted: no memory for the answer.
+  // The bytes of the values that are asked for: what Make takes memory for. Errors with a Reason, naming the shard. kUnknownShard. kInvalid: rows that are not
+  // int64 [n] in host memory, or out of range; a shard that is named whole twice; more bytes than can be counted.
+  static absl::StatusOr<int64_t> Bytes(absl::Span<const PullPart> parts, const ShardTable& shards);
+  // Errors as Bytes. Else ResourceExhausted: no memory for the answer.
   static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t unit_bytes);
 
   int64_t units() const { return units_.count(); }
@@ -36,7 +40,7 @@ class ReadPlan {
 
  private:
   explicit ReadPlan(int64_t unit_bytes) : units_(unit_bytes) {}
-  absl::Status AddPart(PullPart asked, const ShardTable& shards);
+  absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard);
   void CutIntoBlocks(size_t index);
   static void ReadBlock(const Part& part, int64_t block);
 

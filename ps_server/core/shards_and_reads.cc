@@ -184,6 +184,16 @@ void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> do
   });
 }
 
+int64_t ParameterServerCore::PullReplyBytes(const PullRequest& request) const {
+  std::shared_ptr<const ShardTable> shards;
+  {
+    MutexLock lock(mu_);
+    if (!CheckCall(request.fence, Ready()).ok()) return 0;
+    shards = shards_;
+  }
+  return ReadPlan::Bytes(request.parts, *shards).value_or(0);
+}
+
 bool ParameterServerCore::BeingWritten(ShardKey key) const {
   const auto queue = queues_.find(ShardKey{key.variable, 0, key.part});
   return queue != queues_.end() && running_.count(queue->second.front()) > 0;

@@ -17,6 +17,11 @@ void PsDataHandler::Pull(PullRequest request, ResultCallback<PullReply> done) {
   core == nullptr ? done(Starting()) : core->Pull(std::move(request), std::move(done));
 }
 
+int64_t PsDataHandler::ReplyBytes(const PullRequest& request) {
+  const std::shared_ptr<ParameterServerCore> core = core_.Get();
+  return core == nullptr ? 0 : core->PullReplyBytes(request);
+}
+
 void PsDataHandler::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
   core == nullptr ? done(Starting()) : core->Commit(std::move(request), std::move(done));

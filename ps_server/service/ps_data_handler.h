@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/late.h"
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "rpc/data_server.h"
 
@@ -15,17 +15,23 @@ namespace divvy {
 // Hands them to the core; a request that comes before the core is there answers NOT_READY. Thread-safe.
 class PsDataHandler : public DataHandler {
  public:
-  // REQUIRES: both outlive the server.
-  PsDataHandler(const Late<ParameterServerCore>& core, CommitBudget& budget) : core_(core), budget_(budget) {}
+  // REQUIRES: all outlive the server.
+  PsDataHandler(const Late<ParameterServerCore>& core, MemoryBudget& commits, MemoryBudget& replies) : core_(core), commits_(commits), replies_(replies) {}
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override;
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
-  CommitBudget::Ticket Reserve(int64_t bytes, std::function<void(absl::Status)> granted) override { return budget_.Reserve(bytes, std::move(granted)); }
-  void Release(CommitBudget::Ticket ticket) override { budget_.Release(ticket); }
+  int64_t ReplyBytes(const PullRequest& request) override;
+  MemoryBudget::Ticket Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) override {
+    return BudgetOf(of).Reserve(bytes, std::move(granted));
+  }
+  void Release(DataMemory of, MemoryBudget::Ticket ticket) override { BudgetOf(of).Release(ticket); }
 
  private:
+  MemoryBudget& BudgetOf(DataMemory of) { return of == DataMemory::kReply ? replies_ : commits_; }
+
   const Late<ParameterServerCore>& core_;
-  CommitBudget& budget_;
+  MemoryBudget& commits_;
+  MemoryBudget& replies_;
 };
 
 }  // namespace divvy

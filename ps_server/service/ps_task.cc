@@ -19,15 +19,17 @@ absl::Status PsTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (memory_limit_bytes < 0) problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes, ", wanted at least 1, or 0 for any"));
   if (commit_buffer_bytes < 1) problems.push_back(absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
+  if (pull_buffer_bytes < 1) problems.push_back(absl::StrCat("--pull_buffer_bytes is ", pull_buffer_bytes, ", wanted at least 1"));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 PsTask::PsTask(const PsTaskOptions& options)
     : options_(options),
       executor_(std::max(2, NumCores())),
-      budget_(options.commit_buffer_bytes),
+      commits_(options.commit_buffer_bytes),
+      replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll),
       service_(core_),
-      data_(core_, budget_),
+      data_(core_, commits_, replies_),
       data_server_(data_),
       dialer_(executor_, options.task.tls) {}
 

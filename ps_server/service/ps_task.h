@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/late.h"
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/service/ps_data_handler.h"
 #include "ps_server/service/ps_service.h"
@@ -24,6 +24,7 @@ struct PsTaskOptions {
   TaskOptions task;
   int64_t memory_limit_bytes = 0;            // of all shards together; 0: any
   int64_t commit_buffer_bytes = 256 << 20;   // of commits being received; also the largest one
+  int64_t pull_buffer_bytes = 1 << 30;       // of replies to pulls being made and sent; a larger one waits until it is alone
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -49,7 +50,7 @@ class PsTask {
   const PsTaskOptions options_;
   ParameterServerOptions core_options_;   // index and incarnation, for the status; set before the server is
   ThreadPoolExecutor executor_;
-  CommitBudget budget_;
+  MemoryBudget commits_, replies_;
   Late<ParameterServerCore> core_;
   PsService service_;
   PsDataHandler data_;

@@ -11,6 +11,7 @@
 
 ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server together; a create beyond it is refused. 0: any");
 ABSL_FLAG(int64_t, commit_buffer_bytes, int64_t{256} << 20, "of commits that a parameter server is receiving; also the largest commit there can be");
+ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30, "of replies to pulls that a parameter server makes and sends; a larger one waits until it is alone");
 
 namespace divvy {
 
@@ -20,6 +21,7 @@ int RunParameterServer(const TaskOptions& task) {
   options.task = task;
   options.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
   options.commit_buffer_bytes = absl::GetFlag(FLAGS_commit_buffer_bytes);
+  options.pull_buffer_bytes = absl::GetFlag(FLAGS_pull_buffer_bytes);
   const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
   if (!ps.ok()) return RefuseToStart(ps.status());
   DIVVY_LOG(INFO) << task.name() << " is at " << (*ps)->address() << " and waits for the coordinator";

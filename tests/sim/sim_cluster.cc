@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/coordinator_core.h"
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/sim_network.h"
 #include "worker/core/testing/scripted_step_runner.h"
@@ -279,10 +279,10 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
 // under way on it may still arrive, late.
 void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-  const std::shared_ptr<CommitBudget> budget = node.commit_budget;
+  const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
   if (budget == nullptr) return core->Commit(request, std::move(answer));
   const std::shared_ptr<NodeExecutor> executor = node.executor;
-  const auto ticket = std::make_shared<CommitBudget::Ticket>();
+  const auto ticket = std::make_shared<MemoryBudget::Ticket>();
   const auto give_back = [budget, ticket] { budget->Release(*ticket); };
   *ticket =
       budget->Reserve(PayloadBytes(request.parts), [&network = cluster.network(), core, executor, request, answer, give_back](const absl::Status& granted) {
@@ -374,7 +374,7 @@ void Cluster::StartPs(int index, const std::string& address) {
   process->ps =
       *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->ps;
-  if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<CommitBudget>(config_.commit_buffer_bytes);
+  if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<MemoryBudget>(config_.commit_buffer_bytes);
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
   if (ps_[index] == nullptr || !ps_[index]->node->executor->alive()) ps_[index] = raw;
   processes_.push_back(std::move(process));

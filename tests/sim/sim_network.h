@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/clients.h"
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 
 namespace divvy::sim {
 
@@ -56,7 +56,7 @@ struct Node {
   std::string address;
   std::shared_ptr<NodeExecutor> executor;
   std::shared_ptr<void> core;              // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
-  std::shared_ptr<CommitBudget> commit_budget;   // of a ps: commits are received under it; null: as much as one wants
+  std::shared_ptr<MemoryBudget> commit_budget;   // of a ps: commits are received under it; null: as much as one wants
 };
 
 class Network {

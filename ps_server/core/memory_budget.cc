@@ -1,4 +1,4 @@
-#include "ps_server/core/commit_budget.h"
+#include "ps_server/core/memory_budget.h"
 
 #include <algorithm>
 
@@ -7,9 +7,10 @@
 
 namespace divvy {
 
-CommitBudget::Ticket CommitBudget::Reserve(int64_t bytes, std::function<void(absl::Status)> granted) {
+MemoryBudget::Ticket MemoryBudget::Reserve(int64_t bytes, std::function<void(absl::Status)> granted) {
   CoreLock lock(mu_, outbox_);
   const Ticket ticket = next_++;
+  if (bytes > total_bytes_ && too_large_ == TooLarge::kTakesAll) bytes = total_bytes_;
   if (bytes < 0 || bytes > total_bytes_) {
     const absl::Status refusal = MakeError(Reason::kInvalid, absl::StrCat("a commit of ", bytes, " bytes is larger than all that this parameter server has for commits, ",
                                                                           total_bytes_, " bytes. Raise --commit_buffer_bytes, or give the variable more shards"));
@@ -21,7 +22,7 @@ CommitBudget::Ticket CommitBudget::Reserve(int64_t bytes, std::function<void(abs
   return ticket;
 }
 
-void CommitBudget::GrantWhatFits() {
+void MemoryBudget::GrantWhatFits() {
   while (!waiting_.empty() && waiting_.front().bytes <= free_bytes_) {
     Waiting& next = waiting_.front();
     free_bytes_ -= next.bytes;
@@ -31,7 +32,7 @@ void CommitBudget::GrantWhatFits() {
   }
 }
 
-void CommitBudget::Release(Ticket ticket) {
+void MemoryBudget::Release(Ticket ticket) {
   CoreLock lock(mu_, outbox_);
   if (const auto held = held_.find(ticket); held != held_.end()) {
     free_bytes_ += held->second;
@@ -45,12 +46,12 @@ void CommitBudget::Release(Ticket ticket) {
   GrantWhatFits();
 }
 
-int64_t CommitBudget::free_bytes() const {
+int64_t MemoryBudget::free_bytes() const {
   MutexLock lock(mu_);
   return free_bytes_;
 }
 
-size_t CommitBudget::waiting() const {
+size_t MemoryBudget::waiting() const {
   MutexLock lock(mu_);
   return waiting_.size();
 }
