@@ -64,7 +64,7 @@ class SimPsClient : public ParameterClient {
   void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
             absl::Duration deadline = kUnaryDeadline);
   Cluster& cluster_;
-  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer);
+  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
   const std::shared_ptr<Node> from_;
   const std::string to_;
 };
@@ -127,6 +127,9 @@ class Cluster {
 
   SimResult Run();
 
+  absl::Duration PayloadTime() { return network_.PayloadDelay() + config_.payload_time; }
+  void OnWaits() { ++result_.waits; }
+  void OnCommitAnswered(const absl::Status& status) { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
   void Violation(absl::string_view rule, const std::string& what) {
     if (!result_.violation.ok()) return;
     result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
@@ -258,46 +261,66 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
 void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
-  cluster_.network().Call<CommitReply>(
+  const auto count = [cluster = &cluster_, done = std::move(done)](absl::StatusOr<CommitReply> reply) {
+    cluster->OnCommitAnswered(reply.status());
+    done(std::move(reply));
+  };
+  cluster_.network().CallThatMayWait<CommitReply>(
       from_, to_, kStreamProgress,
-      [cluster = &cluster_, request, line](Node& node, ResultCallback<CommitReply> answer) {
+      [cluster = &cluster_, request, line](Node& node, ResultCallback<CommitReply> answer, const std::function<void()>& waits) {
         cluster->Trace(line);
         // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
         const SessionId session = request.fence.session;
         const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
         const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
-        ReceiveCommit(*cluster, node, request, [cluster, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
+        const auto checked = [cluster, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
           if (fenced && reply.ok() && !reply->duplicate) cluster->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
           if (!reply.ok()) cluster->Trace(absl::StrCat(line, ": ", reply.status().message()));
           answer(std::move(reply));
-        });
+        };
+        ReceiveCommit(*cluster, node, request, checked, waits);
       },
-      std::move(done));
+      count);
 }
 
-// As a data stream brings it: the header, a reservation, then the payload. A stream that breaks, or that nothing comes on, gives its reservation back; what was
-// under way on it may still arrive, late.
-void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer) {
+// While `waiting` is true: says so now and then, as long as the process lives.
+void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor, const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
+  executor->PostAfter(kStreamProgress / 4, [executor, waiting, waits] {
+    if (!*waiting) return;
+    waits();
+    SayThatItWaits(executor, waiting, waits);
+  });
+}
+
+// As a data stream brings it: the header, a reservation, then the payload. Who waits for the reservation is told so. A stream that breaks, or that nothing
+// comes on, gives its reservation back; what was under way on it may still arrive, late.
+void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
   const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
   if (budget == nullptr) return core->Commit(request, std::move(answer));
   const std::shared_ptr<NodeExecutor> executor = node.executor;
   const auto ticket = std::make_shared<MemoryBudget::Ticket>();
+  const auto waiting = std::make_shared<bool>(true);
   const auto give_back = [budget, ticket] { budget->Release(*ticket); };
-  *ticket =
-      budget->Reserve(PayloadBytes(request.parts), [&network = cluster.network(), core, executor, request, answer, give_back](const absl::Status& granted) {
-        if (!granted.ok()) return answer(granted);
-        const bool breaks = network.BreaksStream();
-        if (breaks) executor->Post(give_back);
-        if (breaks && network.PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
-        executor->PostAfter(network.PayloadDelay() * (breaks ? 500 : 1), [core, request, answer, give_back] {
-          core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
-            give_back();
-            answer(std::move(reply));
-          });
-        });
+  *ticket = budget->Reserve(PayloadBytes(request.parts), [&cluster, core, executor, request, answer, give_back, waiting](const absl::Status& granted) {
+    *waiting = false;
+    if (!granted.ok()) return answer(granted);
+    const bool breaks = cluster.network().BreaksStream();
+    if (breaks) executor->Post(give_back);
+    if (breaks && cluster.network().PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
+    executor->PostAfter(cluster.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
+      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+        give_back();
+        answer(std::move(reply));
       });
-  executor->PostAfter(kStreamProgress, give_back);
+    });
+    executor->PostAfter(kStreamProgress, give_back);
+  });
+  if (*waiting)
+    SayThatItWaits(executor, waiting, [&cluster, waits = std::move(waits)] {
+      cluster.OnWaits();
+      waits();
+    });
 }
 
 void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {

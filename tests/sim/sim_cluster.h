@@ -27,21 +27,22 @@ namespace divvy::sim {
 struct SimConfig {
   uint64_t seed = 1;
   int num_ps = 2, num_workers = 2, num_variables = 3, rounds = 4;
-  double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;   // rates of each message
-  double fault_rate = 0;                                        // of larger faults, each 10 ms of virtual time
+  double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;  // rates of each message
+  double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
-  bool kill_ps = false, restart_ps = false;                     // ends the coordinator with Unavailable
-  bool kill_coordinator = false;                                // it is started again, as after every end that is worth another start
-  bool zombie_coordinator = false;                              // now and then the killed one lives on beside its successor
-  bool lose_store = false;                                      // now and then its successor finds an empty state directory
-  bool named_job = false;                                       // --job_name: also that one begins the same job
-  bool drain = false;                                           // SIGTERM to workers, ps (with kill_ps) and coordinator
-  bool duplicates = false;                                      // a second process is started with the job and index of one that lives
-  bool learn_addresses = false;                                 // the coordinator knows no ps in advance
-  int64_t commit_buffer_bytes = 0;                              // of each ps; 0: as much as one wants
-  bool failing_steps = false;                                   // step functions fail now and then
-  bool changing_steps = false;                                  // a re-run fails, or touches other ps: may end the job
-  absl::Duration fault_time = absl::Seconds(30);                // then they stop
+  bool kill_ps = false, restart_ps = false;       // ends the coordinator with Unavailable
+  bool kill_coordinator = false;                  // it is started again, as after every end that is worth another start
+  bool zombie_coordinator = false;                // now and then the killed one lives on beside its successor
+  bool lose_store = false;                        // now and then its successor finds an empty state directory
+  bool named_job = false;                         // --job_name: also that one begins the same job
+  bool drain = false;                             // SIGTERM to workers, ps (with kill_ps) and coordinator
+  bool duplicates = false;                        // a second process is started with the job and index of one that lives
+  bool learn_addresses = false;                   // the coordinator knows no ps in advance
+  int64_t commit_buffer_bytes = 0;                // of each ps; 0: as much as one wants
+  absl::Duration payload_time;                    // what the payload of a commit takes, once there is memory for it
+  bool failing_steps = false;                     // step functions fail now and then
+  bool changing_steps = false;                    // a re-run fails, or touches other ps: may end the job
+  absl::Duration fault_time = absl::Seconds(30);  // then they stop
   bool trace = false;
 };
 
@@ -49,12 +50,14 @@ struct SimConfig {
 SimConfig ConfigOf(uint64_t seed);
 
 struct SimResult {
-  absl::Status violation;          // OK: every invariant held
+  absl::Status violation;  // OK: every invariant held
   uint64_t trace_hash = 0;
   int64_t events = 0, finished_steps = 0, failed_steps = 0, reruns = 0, faults = 0;
-  int64_t coordinators = 0;        // lives of the coordinator
-  int64_t drained = 0, refused = 0;   // processes that ended with 143 and with 78
-  bool job_lost = false;           // ended with Unavailable, as it had to
+  int64_t coordinators = 0;          // lives of the coordinator
+  int64_t drained = 0, refused = 0;  // processes that ended with 143 and with 78
+  int64_t waits = 0;                 // how often a ps said that a commit waits for memory
+  int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
+  bool job_lost = false;             // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace
 };

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_network.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace divvy::sim {
 
@@ -50,6 +51,13 @@ std::shared_ptr<Node> Network::Find(const std::string& address) const {
   return found == nodes_.end() ? nullptr : found->second;
 }
 
+void Network::WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard, std::function<void()> give_up) {
+  world_.PostAfter(silence, [this, silence, heard, give_up = std::move(give_up)] {
+    if (std::exchange(*heard, false)) return WatchSilence(silence, heard, give_up);
+    give_up();
+  });
+}
+
 absl::Duration Network::Delay() {
   absl::Duration delay = rates_.latency * (0.5 + random_.Uniform());
   if (random_.Chance(rates_.slow)) delay += rates_.slow_by * random_.Uniform();
@@ -89,7 +97,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   std::shared_ptr<Node> worker_;
   std::shared_ptr<StreamListener<FromWorker>> coordinator_side_;
   std::shared_ptr<StreamListener<ToWorker>> worker_side_;
-  absl::Duration last_to_worker_, last_to_coordinator_;   // virtual times of the last deliveries
+  absl::Duration last_to_worker_, last_to_coordinator_;  // virtual times of the last deliveries
   bool broken_ = false;
 };
 
@@ -121,7 +129,7 @@ void Wire::InOrder(const std::string& from, const std::string& to, const std::sh
   ++network_.messages_;
   if (broken_) return;
   if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
-  if (network_.CutOff(from, to)) return;   // the other side hears nothing; nobody is told
+  if (network_.CutOff(from, to)) return;  // the other side hears nothing; nobody is told
   const absl::Duration now = network_.world_.clock().Elapsed();
   last = std::max(now + network_.Delay(), last + absl::Nanoseconds(1));
   network_.world_.PostAfter(last - now, [self = shared_from_this(), node, deliver = std::move(deliver)] {
@@ -132,9 +140,8 @@ void Wire::InOrder(const std::string& from, const std::string& to, const std::sh
 void Wire::Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept) {
   worker_ = network_.Find(worker_address_);
   if (worker_ == nullptr || worker_->core == nullptr) return Break();
-  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_, [self = shared_from_this(), accept] {
-    self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self));
-  });
+  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_,
+          [self = shared_from_this(), accept] { self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self)); });
 }
 
 void Wire::ToTheWorker(StreamFrame<ToWorker> frame) {
@@ -156,9 +163,8 @@ void Wire::Break(bool by_coordinator, bool by_worker) {
   const auto late = [this] { return network_.random_.Chance(0.3) ? network_.rates_.slow_by * network_.random_.Uniform() : network_.rates_.latency; };
   const absl::Duration to_coordinator = late(), to_worker = late();
   if (!by_coordinator) {
-    network_.world_.PostAfter(to_coordinator, [self = shared_from_this()] {
-      self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); });
-    });
+    network_.world_.PostAfter(to_coordinator,
+                              [self = shared_from_this()] { self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); }); });
   }
   if (!by_worker && worker_ != nullptr) {
     network_.world_.PostAfter(to_worker, [self = shared_from_this()] {

@@ -44,10 +44,10 @@ class NodeExecutor : public Executor {
 };
 
 struct FaultRates {
-  double lose = 0, duplicate = 0;          // of each message
-  double break_stream = 0;                 // of each frame: the connection breaks there
-  double slow = 0;                         // of each message: late by up to slow_by
-  double late = 0;                         // of each request: it arrives up to 8 s later, when nobody waits for it any more
+  double lose = 0, duplicate = 0;  // of each message
+  double break_stream = 0;         // of each frame: the connection breaks there
+  double slow = 0;                 // of each message: late by up to slow_by
+  double late = 0;                 // of each request: it arrives up to 8 s later, when nobody waits for it any more
   absl::Duration latency = absl::Milliseconds(1), slow_by = absl::Milliseconds(200);
 };
 
@@ -55,8 +55,8 @@ struct FaultRates {
 struct Node {
   std::string address;
   std::shared_ptr<NodeExecutor> executor;
-  std::shared_ptr<void> core;              // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
-  std::shared_ptr<MemoryBudget> commit_budget;   // of a ps: commits are received under it; null: as much as one wants
+  std::shared_ptr<void> core;                   // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
+  std::shared_ptr<MemoryBudget> commit_budget;  // of a ps: commits are received under it; null: as much as one wants
 };
 
 class Network {
@@ -84,14 +84,21 @@ class Network {
   template <typename Reply>
   void Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, ResultCallback<Reply>)> deliver,
             ResultCallback<Reply> done);
+  // The same, but `deliver` has a way to say that the request waits, too: it is given up when nothing was heard of it for one to two `silence`.
+  template <typename Reply>
+  void CallThatMayWait(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration silence,
+                       std::function<void(Node&, ResultCallback<Reply>, std::function<void()> waits)> deliver, ResultCallback<Reply> done);
 
   // A connection of a Steps stream, opened by the coordinator at `from`.
-  std::shared_ptr<StreamConnection<ToWorker>> Open(const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
-                                                   std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)> accept);
+  std::shared_ptr<StreamConnection<ToWorker>> Open(
+      const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
+      std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)> accept);
 
  private:
   friend class Wire;
   bool CutOff(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) > 0; }
+  // Runs `give_up` when a whole `silence` has passed in which nothing was heard.
+  void WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard, std::function<void()> give_up);
   absl::Duration Delay();
   // The times at which a message sent now arrives: none if it is lost, two if it is doubled.
   std::vector<absl::Duration> Arrivals(const std::string& from, const std::string& to);
@@ -108,6 +115,13 @@ class Network {
 template <typename Reply>
 void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, ResultCallback<Reply>)> deliver,
                    ResultCallback<Reply> done) {
+  CallThatMayWait<Reply>(
+      from, to, deadline, [deliver](Node& node, ResultCallback<Reply> answer, const std::function<void()>&) { deliver(node, std::move(answer)); }, std::move(done));
+}
+
+template <typename Reply>
+void Network::CallThatMayWait(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration silence,
+                              std::function<void(Node&, ResultCallback<Reply>, std::function<void()> waits)> deliver, ResultCallback<Reply> done) {
   struct Pending {
     ResultCallback<Reply> done;
   };
@@ -119,15 +133,20 @@ void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, abs
       done(std::move(reply));
     });
   };
-  world_.PostAfter(deadline, [answer, to] { answer(absl::DeadlineExceededError(to + " did not answer")); });
+  const auto heard = std::make_shared<bool>(false);
+  WatchSilence(silence, heard, [answer, to] { answer(absl::DeadlineExceededError(to + " did not answer")); });
+  const auto waits = [this, from, to, heard] {
+    for (const absl::Duration back : Arrivals(to, from->address)) world_.PostAfter(back, [heard] { *heard = true; });
+  };
   for (const absl::Duration arrival : Arrivals(from->address, to)) {
-    world_.PostAfter(arrival, [this, from, to, deliver, answer] {
+    world_.PostAfter(arrival, [this, from, to, deliver, answer, waits] {
       const std::shared_ptr<Node> node = Find(to);
       if (node == nullptr || node->core == nullptr) return answer(absl::UnavailableError(to + ": connection refused"));
-      node->executor->Post([this, node, from, to, deliver, answer] {
-        deliver(*node, [this, from, to, answer](absl::StatusOr<Reply> reply) {
+      node->executor->Post([this, node, from, to, deliver, answer, waits] {
+        const auto reply_back = [this, from, to, answer](absl::StatusOr<Reply> reply) {
           for (const absl::Duration back : Arrivals(to, from->address)) world_.PostAfter(back, [answer, reply] { answer(reply); });
-        });
+        };
+        deliver(*node, reply_back, waits);
       });
     });
   }

@@ -137,6 +137,19 @@ TEST(SimDuplicateTest, ASecondProcessOfAnIndexIsRefusedAndTheJobGoesOn) {
   EXPECT_GT(totals.refused, 10);
 }
 
+TEST(SimMemoryTest, ACommitThatWaitsForMemoryLongerThanASilenceKeepsItsPlaceAndIsSentOnce) {
+  SimConfig config = Calm(1);
+  config.fault_rate = 0;
+  config.num_ps = 1;
+  config.num_workers = 8;
+  config.commit_buffer_bytes = 250;  // one or two at a time
+  config.payload_time = absl::Seconds(2);
+  const SimResult result = RunSimulation(config);
+  EXPECT_TRUE(result.violation.ok()) << result.violation;
+  EXPECT_GT(result.waits, 10);
+  EXPECT_EQ(result.commits_given_up, 0);
+}
+
 TEST(SimPsLossTest, APsThatComesBackEmptyEndsTheCoordinatorAndTheNextOneBeginsAnew) {
   SimConfig config = Calm(1);
   config.kill_ps = config.restart_ps = config.kill_coordinator = config.drain = true;
