@@ -581,28 +581,4 @@ ClusterExamination ExamineCluster(const ClusterConfigSources& sources) {
   return examination;
 }
 
-absl::Status CheckSameCluster(const ClusterSpec::Jobs& mine, const ClusterSpec::Jobs& theirs, absl::string_view who) {
-  std::map<std::string, std::string> my_names;  // address -> path
-  for (const auto& [job, tasks] : mine) {
-    for (const auto& [index, address] : tasks) my_names[address] = EntryPath(job, index);
-  }
-  Problems contradictions;
-  for (const auto& [job, tasks] : theirs) {
-    const auto my_job = mine.find(job);
-    for (const auto& [index, address] : tasks) {
-      const std::string path = EntryPath(job, index);
-      const bool both_know = my_job != mine.end() && my_job->second.count(index) > 0;
-      const auto my_name = my_names.find(address);
-      if (both_know && my_job->second.at(index) != address) {
-        contradictions.push_back(absl::StrCat(path, " is ", ShowText(address), " there and ", ShowText(my_job->second.at(index)), " here"));
-      } else if (!both_know && my_name != my_names.end()) {
-        contradictions.push_back(absl::StrCat(ShowText(address), " is ", path, " there and ", my_name->second, " here"));
-      }
-    }
-  }
-  if (contradictions.empty()) return absl::OkStatus();
-  return MakeError(Reason::kClusterMismatch,
-                   absl::StrCat(who, " knows another cluster: ", StatusOf(contradictions).message(), ". Give all tasks the same TF_CONFIG"));
-}
-
 }  // namespace divvy

@@ -51,7 +51,7 @@ int NumParameterServers(const ClusterConfig& config);
 std::string OwnAddress(const ClusterConfig& config);
 // Without evaluators: who works together and is dialled. Jobs without tasks are left out. It is also the ClusterView of cluster/messages.h, which is that type.
 ClusterSpec::Jobs TrainingCluster(const ClusterConfig& config);
-// Of the training cluster, whoever looks at it. Tasks that know less of the same cluster have another hash: compare with CheckSameCluster.
+// Of the training cluster, whoever looks at it. Tasks that know less of the same cluster have another hash: compare with CheckSameView (prelude.h).
 uint64_t ClusterHash(const ClusterConfig& config);
 
 // One TF_CONFIG. `{}` is the empty configuration. InvalidArgument: every problem of the text, each with its key ("cluster.worker[1]") and what to write. The
@@ -103,10 +103,6 @@ struct ClusterExamination {
   std::vector<std::string> notes;     // worth one line of INFO: keys that nobody reads, what will be waited for
 };
 ClusterExamination ExamineCluster(const ClusterConfigSources& sources);
-
-// Whether what two tasks know of the cluster agrees: what both name has one address, and no address has two names. Knowing less is fine. FailedPrecondition
-// with Reason::kClusterMismatch: the contradictions and the fix; `who` is the one whose view `theirs` is ("worker 1 (10.0.0.7:2222)").
-absl::Status CheckSameCluster(const ClusterSpec::Jobs& mine, const ClusterSpec::Jobs& theirs, absl::string_view who);
 
 }  // namespace divvy
 

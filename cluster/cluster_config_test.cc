@@ -364,22 +364,7 @@ TEST(AddressTest, EqualAddressesAreEqualTexts) {
   EXPECT_FALSE(NormalizeAddress(std::string(254, 'a') + ":1").ok());
 }
 
-// ---- what two tasks know -------------------------------------------------------------------------------------------------------------------------------
-
-TEST(SameClusterTest, KnowingLessIsFineAndAContradictionIsNot) {
-  const ClusterSpec::Jobs mine = TrainingCluster(*ParseTfConfig(kDense));
-  EXPECT_EQ(CheckSameCluster(mine, mine, "worker 1"), absl::OkStatus());
-  EXPECT_EQ(CheckSameCluster(mine, {}, "worker 1"), absl::OkStatus());
-  EXPECT_EQ(CheckSameCluster({}, mine, "worker 1"), absl::OkStatus());
-  EXPECT_EQ(CheckSameCluster(mine, {{"worker", {{7, "new:2222"}}}}, "worker 7"), absl::OkStatus());
-  const absl::Status status = CheckSameCluster(mine, {{"ps", {{0, "h9:2222"}}}, {"worker", {{5, "h1:2222"}}}}, "worker 5 (10.0.0.7:2222)");
-  EXPECT_EQ(ReasonOf(status), Reason::kClusterMismatch);
-  EXPECT_EQ(status.message(),
-            "worker 5 (10.0.0.7:2222) knows another cluster: cluster.ps[0] is \"h9:2222\" there and \"h3:2222\" here; "
-            "\"h1:2222\" is cluster.worker[5] there and cluster.worker[0] here. Give all tasks the same TF_CONFIG");
-}
-
-TEST(SameClusterTest, TheHashIsOfTheTrainingClusterWhoeverLooksAtIt) {
+TEST(ClusterHashTest, IsOfTheTrainingClusterWhoeverLooksAtIt) {
   const std::string chief = absl::StrReplaceAll(kDense, {{"\"worker\",\"index\":1", "\"chief\",\"index\":0"}});
   const std::string evaluated = absl::StrReplaceAll(kDense, {{"{\"chief\"", "{\"evaluator\":[\"e:1\"],\"chief\""}});
   const std::string moved = absl::StrReplaceAll(kDense, {{"h4", "h5"}});

@@ -5,16 +5,13 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/exit_codes.h"
 
 namespace divvy {
 namespace {
 
 constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
-constexpr char kExitCodeUrl[] = "divvy/exit_code";   // of JobHasEnded: a number in decimal; crosses no wire
-
-// Exit codes below 128 are permanent, those above worth another start (sysexits.h; Kubeflow's ExitCode policy).
-constexpr int kExitPermanent = 1, kExitCorruptData = 65, kExitNoInput = 66, kExitInternal = 70, kExitResources = 74, kExitNotAuthorized = 77;
-constexpr int kExitConfiguration = 78;
+constexpr char kExitCodeUrl[] = "divvy/exit_code";  // of JobHasEnded: a number in decimal; crosses no wire
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
 // a Cord holds in place.
@@ -59,6 +56,8 @@ ErrorDetail Decode(std::string in) {
   detail.retry_after = absl::Nanoseconds(static_cast<int64_t>(Get(in, kRetryAfterAt, 8)));
   return detail;
 }
+
+static_assert(kExitTryAgain == exit_codes::kTryAgain);
 
 struct ReasonRow {
   absl::string_view name;
@@ -155,14 +154,14 @@ std::optional<int> ExitCodeOf(Reason reason) {
     case Reason::kVersionMismatch:
     case Reason::kWrongJob:
     case Reason::kDuplicateTask:
-    case Reason::kClusterMismatch: return kExitConfiguration;
-    case Reason::kNotAuthorized: return kExitNotAuthorized;
-    case Reason::kMemoryLimit: return kExitResources;
+    case Reason::kClusterMismatch: return exit_codes::kConfiguration;
+    case Reason::kNotAuthorized: return exit_codes::kNotAuthorized;
+    case Reason::kMemoryLimit: return exit_codes::kResources;
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator:
     case Reason::kWorkerLost:
     case Reason::kPsLost: return kExitTryAgain;
-    case Reason::kStepGaveUp: return kExitPermanent;   // it ends every worker that runs it
+    case Reason::kStepGaveUp: return exit_codes::kPermanent;  // it ends every worker that runs it
     default: return std::nullopt;
   }
 }
@@ -170,15 +169,15 @@ std::optional<int> ExitCodeOf(Reason reason) {
 // A step's own code says nothing about the cluster, but what it says about its input holds.
 static int ExitCodeOfUser(absl::StatusCode code) {
   switch (code) {
-    case absl::StatusCode::kDataLoss: return kExitCorruptData;
-    case absl::StatusCode::kNotFound: return kExitNoInput;
-    default: return kExitPermanent;
+    case absl::StatusCode::kDataLoss: return exit_codes::kCorruptData;
+    case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
+    default: return exit_codes::kPermanent;
   }
 }
 
 bool IsFinal(Reason reason) {
   const std::optional<int> code = ExitCodeOf(reason);
-  return code == kExitNotAuthorized || code == kExitConfiguration;
+  return code == exit_codes::kNotAuthorized || code == exit_codes::kConfiguration;
 }
 
 int ExitCodeOf(const absl::Status& status) {
@@ -190,13 +189,13 @@ int ExitCodeOf(const absl::Status& status) {
   if (const std::optional<int> code = ExitCodeOf(detail.reason)) return *code;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable: return kExitTryAgain;
-    case absl::StatusCode::kDataLoss: return kExitCorruptData;
-    case absl::StatusCode::kNotFound: return kExitNoInput;
-    case absl::StatusCode::kInternal: return kExitInternal;
-    case absl::StatusCode::kResourceExhausted: return kExitResources;
+    case absl::StatusCode::kDataLoss: return exit_codes::kCorruptData;
+    case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
+    case absl::StatusCode::kInternal: return exit_codes::kInternal;
+    case absl::StatusCode::kResourceExhausted: return exit_codes::kResources;
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated: return kExitNotAuthorized;
-    default: return kExitPermanent;
+    case absl::StatusCode::kUnauthenticated: return exit_codes::kNotAuthorized;
+    default: return exit_codes::kPermanent;
   }
 }
 

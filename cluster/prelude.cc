@@ -1,11 +1,17 @@
 #include "cluster/prelude.h"
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/config_json.h"
 
 namespace divvy {
 namespace {
+
+constexpr size_t kShownContradictions = 20;  // of one message
 
 absl::Status Refuse(Reason reason, const PreludeState& own, absl::string_view why) {
   ErrorDetail detail;
@@ -16,37 +22,56 @@ absl::Status Refuse(Reason reason, const PreludeState& own, absl::string_view wh
   return MakeError(detail, absl::StrCat(JobNameText(own.role), " ", own.index, ": ", why));
 }
 
-std::string Text(ProtocolRange range) {
-  return range.oldest == range.newest ? absl::StrCat(range.newest) : absl::StrCat(range.oldest, " to ", range.newest);
+std::string Text(ProtocolRange range) { return range.oldest == range.newest ? absl::StrCat(range.newest) : absl::StrCat(range.oldest, " to ", range.newest); }
+
+std::string EntryPath(absl::string_view job, int index) { return absl::StrCat("cluster.", EscapeText(job), "[", index, "]"); }
+
+// "": the view does not name the task.
+std::string AddressIn(const ClusterView& view, const std::string& job, int index) {
+  const auto tasks = view.find(job);
+  if (tasks == view.end()) return "";
+  const auto found = tasks->second.find(index);
+  return found == tasks->second.end() ? "" : found->second;
 }
 
 }  // namespace
 
 absl::Status CheckProtocol(ProtocolRange theirs, const PreludeState& own) {
   if (theirs.Meets(kOwnProtocol)) return absl::OkStatus();
-  return Refuse(Reason::kVersionMismatch, own, absl::StrCat("it speaks protocol version ", Text(kOwnProtocol), ", and the other side version ", Text(theirs),
-                                                            ". Run the same release of Divvy in every task"));
+  return Refuse(Reason::kVersionMismatch, own,
+                absl::StrCat("it speaks protocol version ", Text(kOwnProtocol), ", and the other side version ", Text(theirs),
+                             ". Run the same release of Divvy in every task"));
 }
 
 absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs, absl::string_view who) {
+  std::map<std::string, std::string> own_names;  // address -> path
+  for (const auto& [job, tasks] : own) {
+    for (const auto& [index, address] : tasks) own_names[address] = EntryPath(job, index);
+  }
+  std::vector<std::string> contradictions;
   for (const auto& [job, tasks] : theirs) {
-    const auto own_tasks = own.find(job);
-    if (own_tasks == own.end()) continue;
     for (const auto& [index, address] : tasks) {
-      const auto known = own_tasks->second.find(index);
-      if (known == own_tasks->second.end() || known->second == address) continue;
-      return MakeError(Reason::kClusterMismatch, absl::StrCat("the TF_CONFIG of ", who, " says that ", job, " ", index, " is at ", address, ", and the coordinator's says ",
-                                                              known->second, ". Give every task the same cluster"));
+      const std::string path = EntryPath(job, index), known = AddressIn(own, job, index);
+      const auto name = own_names.find(address);
+      if (!known.empty() && known != address) {
+        contradictions.push_back(absl::StrCat(path, " is ", ShowText(address), " there and ", ShowText(known), " here"));
+      } else if (known.empty() && name != own_names.end()) {
+        contradictions.push_back(absl::StrCat(ShowText(address), " is ", path, " there and ", name->second, " here"));
+      }
     }
   }
-  return absl::OkStatus();
+  if (contradictions.empty()) return absl::OkStatus();
+  if (contradictions.size() > kShownContradictions) contradictions.resize(kShownContradictions);
+  return MakeError(Reason::kClusterMismatch,
+                   absl::StrCat(who, " knows another cluster: ", absl::StrJoin(contradictions, "; "), ". Give all tasks the same TF_CONFIG"));
 }
 
 absl::Status CheckPrelude(const Fence& fence, const PreludeState& own, CallKind call) {
   const bool attach = call == CallKind::kAttach;
   if (own.job.value() != 0 && fence.job != own.job) {
-    return Refuse(Reason::kWrongJob, own, absl::StrCat("serves job ", absl::Hex(own.job.value()), ", and the request is of job ", absl::Hex(fence.job.value()),
-                                                       ". Two jobs share an address: give each its own"));
+    return Refuse(Reason::kWrongJob, own,
+                  absl::StrCat("serves job ", absl::Hex(own.job.value()), ", and the request is of job ", absl::Hex(fence.job.value()),
+                               ". Two jobs share an address: give each its own"));
   }
   const bool unknown_target = fence.target.value() == 0 && attach;
   if (!unknown_target && fence.target != own.incarnation) {

@@ -11,17 +11,17 @@ namespace divvy {
 
 // What the receiver of a request is, at this moment.
 struct PreludeState {
-  JobName role = JobName::kNone;   // named in refusals, with `index`
+  JobName role = JobName::kNone;  // named in refusals, with `index`
   int index = 0;
-  Incarnation incarnation;         // of this process life
-  JobId job;                       // 0: none yet, any is accepted
-  Epoch epoch;                     // the highest obeyed; 0: never attached
-  Incarnation coordinator;         // the life of the coordinator that made `epoch`
-  bool ready = false;              // its state allows the call (not asked for Attach)
+  Incarnation incarnation;  // of this process life
+  JobId job;                // 0: none yet, any is accepted
+  Epoch epoch;              // the highest obeyed; 0: never attached
+  Incarnation coordinator;  // the life of the coordinator that made `epoch`
+  bool ready = false;       // its state allows the call (not asked for Attach)
 };
 
 enum class CallKind : uint8_t {
-  kAttach,   // may bring a higher epoch, and need not know the target's incarnation
+  kAttach,  // may bring a higher epoch, and need not know the target's incarnation
   kOther,
 };
 
@@ -38,8 +38,8 @@ enum class CallKind : uint8_t {
 // Every refusal carries role, index and epoch of the receiver. Pure. (Certificates are checked where a network is: rpc/.)
 absl::Status CheckPrelude(const Fence& fence, const PreludeState& own, CallKind call);
 
-// CLUSTER_MISMATCH, naming the task, both addresses and the fix, unless two tasks that both know an address know the same. Knowing less is no contradiction.
-// `who` is the owner of `theirs`. Pure.
+// CLUSTER_MISMATCH, naming the contradictions and the fix, unless what two tasks know of the cluster agrees: what both name has one address, and no address has
+// two names. Knowing less is no contradiction. `who` is the owner of `theirs` ("worker 1"). Pure.
 absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs, absl::string_view who);
 
 // VERSION_MISMATCH, naming both, unless the ranges meet. For Attach and Register. Pure.

@@ -10,6 +10,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exit_codes.h"
 #include "base/terminal.h"
 #include "base/version.h"
 #include "tools/ctl/commands.h"
@@ -17,12 +18,10 @@
 namespace divvy {
 namespace {
 
-constexpr int kUsage = 64;   // EX_USAGE
-
 struct Command {
   absl::string_view name;
   absl::string_view what;
-  int (*run)(const std::vector<std::string>& args);   // what stands behind the command and is no flag
+  int (*run)(const std::vector<std::string>& args);  // what stands behind the command and is no flag
 };
 
 constexpr Command kCommands[] = {
@@ -55,7 +54,7 @@ int Main(int argc, char** argv) {
     if (command.name == name) return command.run(std::vector<std::string>(words.begin() + 2, words.end()));
   }
   WriteStandardError(absl::StrCat("divvyctl: there is no command \"", name, "\"\n", Usage()));
-  return kUsage;
+  return exit_codes::kUsage;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config.h"
 #include "cluster/config_json.h"
@@ -55,6 +56,42 @@ absl::Status Validate(const ComposeOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat("gen compose: ", absl::StrJoin(problems, "; ")));
 }
 
+// ---- whose flag it is ----------------------------------------------------------------------------------------------------------------------------------
+
+// Flags of Divvy that a worker or a parameter server reads. All others are the chief's, which hands those of the program to the workers.
+constexpr absl::string_view kFlagsOfOthers[] = {"replicas_per_worker", "blas_threads",     "orphan_timeout",     "drain_timeout",
+                                                "log_format",          "rpc_memory_bytes", "memory_limit_bytes", "commit_buffer_bytes"};
+constexpr absl::string_view kSwitchesOfOthers[] = {"check_numerics"};  // those that need no value
+
+template <size_t kSize>
+bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// "--name=value", "-name", "--noname" -> "name"; "": no flag.
+absl::string_view FlagName(absl::string_view word) {
+  if (!absl::ConsumePrefix(&word, "-")) return "";
+  absl::ConsumePrefix(&word, "-");
+  return word.substr(0, word.find('='));
+}
+
+bool IsSwitchOfOthers(absl::string_view name) {
+  return IsAmong(kSwitchesOfOthers, name) || (absl::ConsumePrefix(&name, "no") && IsAmong(kSwitchesOfOthers, name));
+}
+
+// The arguments of the program that every task is to see.
+std::vector<std::string> ArgumentsOfAll(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (size_t i = 1; i < command.size(); ++i) {
+    const absl::string_view name = FlagName(command[i]);
+    if (!IsAmong(kFlagsOfOthers, name) && !IsSwitchOfOthers(name)) continue;
+    words.push_back(command[i]);
+    const bool value_follows = IsAmong(kFlagsOfOthers, name) && !absl::StrContains(command[i], "=") && i + 1 < command.size();
+    if (value_follows) words.push_back(command[++i]);
+  }
+  return words;
+}
+
 // ---- YAML ----------------------------------------------------------------------------------------------------------------------------------------------
 
 // Compose would put variables in for "$".
@@ -86,7 +123,11 @@ std::vector<std::string> TlsFlags(const Task& task) {
 std::vector<std::string> CommandOf(const Task& task, const ComposeOptions& options) {
   std::vector<std::string> words = {absl::StrCat("--bind_address=0.0.0.0:", kPort)};
   for (std::string& flag : TlsFlags(task)) words.push_back(std::move(flag));
-  if (task.job != "chief") return words;
+  if (task.job != "chief") {
+    const std::vector<std::string> given = ArgumentsOfAll(options.command);
+    words.insert(words.end(), given.begin(), given.end());
+    return words;
+  }
   words.push_back("--state_dir=/state");
   words.insert(words.end(), options.command.begin() + 1, options.command.end());
   return words;

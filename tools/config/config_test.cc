@@ -174,6 +174,19 @@ TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
   EXPECT_THAT(*ComposeFile(options), HasSubstr("source: \"/etc/certs/ca.pem\""));
 }
 
+TEST(ComposeFileTest, AFlagThatWorkersReadIsGivenToEveryTaskAndTheProgramsOwnToTheChiefAlone) {
+  ComposeOptions options = OnePsOneWorker();
+  options.command = {"/digits", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", "-orphan_timeout=5m", "--min_workers=1"};
+  const std::string file = *ComposeFile(options);
+  EXPECT_THAT(file,
+              HasSubstr(R"("--state_dir=/state", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", "-orphan_timeout=5m", "--min_workers=1"])"));
+  for (const char* task : {"ps", "worker"}) {
+    EXPECT_THAT(file,
+                HasSubstr(absl::StrCat("\"--tls_key=/certs/", task, R"(-0.key", "--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", )",
+                                       R"("-orphan_timeout=5m"])")));
+  }
+}
+
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   ComposeOptions options;
   options.num_workers = 1001;

@@ -12,8 +12,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "base/status_macros.h"
+#include "base/exit_codes.h"
 #include "base/file_system.h"
+#include "base/status_macros.h"
 #include "base/terminal.h"
 #include "cluster/cluster_config.h"
 #include "rpc/credentials.h"
@@ -53,13 +54,11 @@ ABSL_FLAG(bool, force, false, "certs: overwrite what is there");
 namespace divvy {
 namespace {
 
-constexpr int kUsage = 64;         // EX_USAGE
-constexpr int kConfiguration = 78; // EX_CONFIG
-constexpr int kBadArguments = 1;   // grpc_health_probe's
+constexpr int kBadArguments = 1;  // grpc_health_probe's
 
 int Misuse(absl::string_view what) {
   WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
-  return kUsage;
+  return exit_codes::kUsage;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
@@ -98,6 +97,8 @@ int LaunchCommand(const std::vector<std::string>& args) {
 
 int StatusCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("status takes flags only");
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (format != "table" && format != "json") return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
   StatusOptions options;
   auto addresses = Addresses();
   if (!addresses.ok()) return RefuseToStart(addresses.status());
@@ -105,7 +106,7 @@ int StatusCommand(const std::vector<std::string>& args) {
   auto credentials = Credentials();
   if (!credentials.ok()) return RefuseToStart(credentials.status());
   options.credentials = *std::move(credentials);
-  options.json = absl::GetFlag(FLAGS_format) == "json";
+  options.json = format == "json";
   return ShowStatus(options);
 }
 
@@ -115,7 +116,7 @@ int ConfigCommand(const std::vector<std::string>& args) {
   if (!sources.ok()) return RefuseToStart(sources.status());
   const ClusterDescription description = DescribeCluster(*sources);
   std::fputs(description.text.c_str(), stdout);
-  return description.can_run ? EXIT_SUCCESS : kConfiguration;
+  return description.can_run ? EXIT_SUCCESS : exit_codes::kConfiguration;
 }
 
 int GenCommand(const std::vector<std::string>& args) {
@@ -127,7 +128,7 @@ int GenCommand(const std::vector<std::string>& args) {
   options.tls_dir = absl::GetFlag(FLAGS_tls_dir);
   options.command.assign(args.begin() + 1, args.end());
   const absl::StatusOr<std::string> file = ComposeFile(options);
-  if (!file.ok()) return Misuse(absl::StrCat("gen compose: ", file.status().message()));
+  if (!file.ok()) return Misuse(file.status().message());
   std::fputs(file->c_str(), stdout);
   return EXIT_SUCCESS;
 }
@@ -141,11 +142,11 @@ int CertsCommand(const std::vector<std::string>& args) {
   options.workers = absl::GetFlag(FLAGS_workers);
   options.lifetime = absl::Hours(24) * absl::GetFlag(FLAGS_days);
   options.force = absl::GetFlag(FLAGS_force);
-  umask(077);   // keys are for their owner alone
+  umask(077);  // keys are for their owner alone
   const absl::Status written = WriteCertificates(options, FileSystem::Real());
   if (written.ok()) {
-    std::printf("%s: ca.pem, and a certificate with its key for chief-0, admin-0, %d ps, %d workers; good for %d days\n", options.out.c_str(), options.ps, options.workers,
-                absl::GetFlag(FLAGS_days));
+    std::printf("%s: ca.pem, and a certificate with its key for chief-0, admin-0, %d ps, %d workers; good for %d days\n", options.out.c_str(), options.ps,
+                options.workers, absl::GetFlag(FLAGS_days));
     return EXIT_SUCCESS;
   }
   return absl::IsInvalidArgument(written) ? Misuse(written.message()) : RefuseToStart(written);

@@ -1,9 +1,11 @@
 #include "tools/launch/exit_status.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/exit_codes.h"
 
 namespace divvy {
 namespace {
@@ -11,16 +13,16 @@ namespace {
 // "" where the number says all there is to say.
 absl::string_view MeaningOf(int exit_code) {
   switch (exit_code) {
-    case 64: return "usage";
-    case 65: return "corrupt data";
-    case 66: return "missing input";
-    case 70: return "internal error";
-    case 74: return "disk or memory limit";
-    case 77: return "not authorized";
-    case 78: return "bad configuration";
-    case 130: return "interrupted, drained";
-    case 138: return "peers unreachable or fenced; may be started again";
-    case 143: return "drained, work remains";
+    case exit_codes::kUsage: return "usage";
+    case exit_codes::kCorruptData: return "corrupt data";
+    case exit_codes::kNoInput: return "missing input";
+    case exit_codes::kInternal: return "internal error";
+    case exit_codes::kResources: return "disk or memory limit";
+    case exit_codes::kNotAuthorized: return "not authorized";
+    case exit_codes::kConfiguration: return "bad configuration";
+    case exit_codes::kOfSignal + SIGINT: return "interrupted, drained";
+    case exit_codes::kTryAgain: return "peers unreachable or fenced; may be started again";
+    case exit_codes::kOfSignal + SIGTERM: return "drained, work remains";
     default: return "";
   }
 }

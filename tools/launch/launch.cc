@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/exit_codes.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/terminal.h"
@@ -25,7 +26,6 @@
 namespace divvy {
 namespace {
 
-constexpr int kUsage = 64, kNoResource = 74;  // EX_USAGE, EX_IOERR
 constexpr int kChief = 0;
 
 // The signals by which a person speaks to us, held back and read from a descriptor.
@@ -189,11 +189,11 @@ absl::Status LaunchOptions::Validate() const {
 }
 
 int Launch(const LaunchOptions& options) {
-  if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(kUsage, valid);
+  if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(exit_codes::kUsage, valid);
   absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers);
-  if (!tasks.ok()) return Fail(kNoResource, tasks.status());
+  if (!tasks.ok()) return Fail(exit_codes::kResources, tasks.status());
   Launcher launcher(options, *std::move(tasks), options.seed != 0 ? options.seed : EntropySeed());
-  if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) return Fail(kNoResource, opened);
+  if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) return Fail(exit_codes::kResources, opened);
   return launcher.Run();
 }
 

@@ -8,14 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exit_codes.h"
 
 namespace divvy {
-namespace {
-
-constexpr int kNoProgram = 66;  // EX_NOINPUT
-
-}  // namespace
-
 std::string ToString(TaskId task) {
   switch (task.type) {
     case TaskType::kChief: return "chief";
@@ -56,7 +51,7 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
 Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
   tasks_[task].running = false;
   if (phase_ == Phase::kRunning) {
-    verdict_ = kNoProgram;
+    verdict_ = exit_codes::kNoInput;
     Drain(SIGTERM, now);
   }
   return Take();
@@ -69,7 +64,7 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
     Kill();
   } else {
     Say(absl::StrCat(name, ": draining ", Running(), "; once more kills"));
-    Drain(signal == SIGHUP ? SIGTERM : signal, now);  // to a task SIGHUP means: read the certificates again
+    Drain(signal == SIGHUP ? SIGTERM : signal, now);  // a task takes SIGHUP for a word about its certificates, and goes on
   }
   return Take();
 }
