@@ -23,12 +23,12 @@ namespace divvy {
 
 struct ChiefTaskOptions {
   TaskOptions task;
-  CoordinatorOptions core;                // incarnation, addresses and cluster are filled in from the task
+  CoordinatorOptions core;  // incarnation, addresses and cluster are filled in from the task
   StrategyOptions strategy;
-  int replicas_per_worker = 1;            // for the strategy's figures
-  std::string state_dir;                  // empty: the job is forgotten with the process
-  std::string job_name;                   // the job's number follows from it; empty: random
-  std::optional<ReportOptions> report;    // none: nothing is drawn
+  int replicas_per_worker = 1;          // for the strategy's figures
+  std::string state_dir;                // empty: the job is forgotten with the process
+  std::string job_name;                 // the job's number follows from it; empty: random
+  std::optional<ReportOptions> report;  // none: nothing is drawn
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -41,17 +41,18 @@ class ChiefTask {
   // InvalidArgument, FailedPrecondition: the options, the certificates, the address, the state directory (exit 78). Reason::kJobOver: the store says that the
   // job has ended before.
   static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
-  ~ChiefTask();   // says nothing more, and waits for what runs
+  ~ChiefTask();  // says nothing more, and waits for what runs
 
   BlockingCoordinator& coordinator() { return *coordinator_; }
-  Reporter* reporter() { return reporter_.get(); }   // null: none
+  Reporter* reporter() { return reporter_.get(); }  // null: none
   // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then end with Cancelled (Reason::kJobOver). Does not block.
   // `drained` is called once, when the process may exit.
   void Drain(std::function<void()> drained);
-  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, so that it learns
-  // of the end when it comes back and registers. Returns what the job ended with. Blocks.
+  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, so that it
+  // learns of the end when it comes back and registers. Returns what the job ended with. Blocks.
   absl::Status Finish(absl::Status result);
   const std::string& address() const { return server_->address(); }
+  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 
  private:
   explicit ChiefTask(const ChiefTaskOptions& options);

@@ -14,10 +14,12 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kApplicationId = 0x44565659;   // "DVVY"
+constexpr int64_t kApplicationId = 0x44565659;  // "DVVY"
 constexpr int64_t kSchemaVersion = 1;
+constexpr char kWanted[] = "--state_dir must be a directory that the coordinator may write";
 constexpr char kCreateTable[] =
-    "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT NULL, "
+    "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT "
+    "NULL, "
     "id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL)";
 constexpr char kReadRow[] = "SELECT job_id, state, epoch, lineage, id_block_end, next_variable_id, exit_code FROM job WHERE id = 1";
 constexpr char kWriteRow[] =
@@ -66,14 +68,16 @@ class Database {
     switch (code & 0xff) {
       case SQLITE_BUSY:
       case SQLITE_LOCKED:
-        return absl::FailedPreconditionError(absl::StrCat(path_, ": another coordinator holds this state directory. Stop it, or give this one a --state_dir of its own"));
+        return absl::FailedPreconditionError(
+            absl::StrCat(path_, ": another coordinator holds this state directory. Stop it, or give this one a --state_dir of its own"));
       case SQLITE_NOTADB:
-      case SQLITE_CORRUPT: return absl::DataLossError(absl::StrCat(what, ". It cannot be trusted: move it away, or give an empty --state_dir, to begin a new job"));
-      case SQLITE_IOERR: return absl::DataLossError(absl::StrCat(what, ". The disk of --state_dir has failed"));
+      case SQLITE_CORRUPT:
+        return absl::DataLossError(absl::StrCat(what, ". It cannot be trusted: move it away, or give an empty --state_dir, to begin a new job"));
+      case SQLITE_IOERR: return absl::ResourceExhaustedError(absl::StrCat(what, ". The disk of --state_dir has failed"));
       case SQLITE_FULL: return absl::ResourceExhaustedError(absl::StrCat(what, ". Make room on the disk of --state_dir"));
       case SQLITE_CANTOPEN:
       case SQLITE_READONLY:
-      case SQLITE_PERM: return absl::PermissionDeniedError(absl::StrCat(what, ". --state_dir must be a directory that the coordinator may write"));
+      case SQLITE_PERM: return absl::FailedPreconditionError(absl::StrCat(what, ". ", kWanted));
       default: return absl::InternalError(what);
     }
   }
@@ -104,7 +108,7 @@ absl::Status CheckSchema(Database& database, const std::string& path) {
 
 absl::Status Prepare(Database& database, const std::string& path) {
   RETURN_IF_ERROR(database.Open());
-  RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));   // before the first lock is taken: it is then kept
+  RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));  // before the first lock is taken: it is then kept
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = FULL"));
   RETURN_IF_ERROR(database.Run("BEGIN EXCLUSIVE"));
@@ -159,8 +163,8 @@ struct SqliteStore::State {
   Mutex mu;
   CondVar idle;
   std::deque<Write> writes DIVVY_GUARDED_BY(mu);
-  bool writing DIVVY_GUARDED_BY(mu) = false;   // a writer exists
-  Mutex database_mu;                           // after mu, never with it
+  bool writing DIVVY_GUARDED_BY(mu) = false;  // a writer exists
+  Mutex database_mu;                          // after mu, never with it
   Database database DIVVY_GUARDED_BY(database_mu);
 };
 
@@ -204,7 +208,9 @@ class Writer {
 
 absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& state_dir, Executor& executor) {
   if (absl::Status made = FileSystem::Real().CreateDirectory(state_dir); !made.ok()) {
-    return absl::Status(made.code(), absl::StrCat(made.message(), ". --state_dir must be a directory that the coordinator may write"));
+    const absl::StatusCode code =
+        absl::IsPermissionDenied(made) ? absl::StatusCode::kFailedPrecondition : made.code();  // it is no certificate that lacks a right
+    return absl::Status(code, absl::StrCat(made.message(), ". ", kWanted));
   }
   auto state = std::make_shared<State>(absl::StrCat(state_dir, "/divvy.db"), executor);
   MutexLock lock(state->database_mu);
@@ -218,7 +224,7 @@ SqliteStore::~SqliteStore() {
     state_->idle.Wait(state_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !state_->writing; });
   }
   MutexLock lock(state_->database_mu);
-  state_->database.Close();   // here, so that the next Open finds the directory free
+  state_->database.Close();  // here, so that the next Open finds the directory free
 }
 
 absl::StatusOr<JobRow> SqliteStore::Load() {

@@ -18,13 +18,14 @@
 namespace divvy {
 
 // Thread-safe. Load blocks; Put does not: rows are written in their order by one blocking task of the executor, which also calls each `done`. A row that could
-// not be written took no effect: ResourceExhausted (no space), DataLoss (the device failed).
+// not be written took no effect: ResourceExhausted (no space, or the device failed).
 class SqliteStore : public Store {
  public:
   // Makes directory and file where they are missing. Blocks. Errors name the directory and what to do:
-  //   FailedPrecondition  another coordinator holds it; it is of another version of Divvy; the file is another program's database
+  //   FailedPrecondition  another coordinator holds it; it may not be written; it is of another version of Divvy; the file is another program's database
   //   DataLoss            the file is no database, or is damaged
-  //   others              the directory cannot be made or written
+  //   ResourceExhausted   no space, or the device failed
+  //   others              the directory cannot be made
   // REQUIRES: `executor` outlives the store.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& state_dir, Executor& executor);
   // Waits for the rows given to Put, then lets the directory go.

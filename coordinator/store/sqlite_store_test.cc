@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 JobRow SomeRow() {
   JobRow row;
-  row.job = JobId(0xfedcba9876543210);   // its highest bit is set
+  row.job = JobId(0xfedcba9876543210);  // its highest bit is set
   row.state = JobRow::State::kRunning;
   row.epoch = Epoch(7);
   row.lineage = Epoch(6);
@@ -82,7 +82,7 @@ TEST_F(SqliteStoreTest, WhatWasPutIsThereAfterOpeningAgain) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Put(**store, JobRow()).ok());
-    ASSERT_TRUE(Put(**store, SomeRow()).ok());   // replaces it
+    ASSERT_TRUE(Put(**store, SomeRow()).ok());  // replaces it
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
@@ -98,7 +98,7 @@ TEST_F(SqliteStoreTest, WhatWasPutIsThereAfterOpeningAgain) {
 }
 
 TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
-  std::vector<int> order;   // touched by the one writer, and after it by this test
+  std::vector<int> order;  // touched by the one writer, and after it by this test
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -110,7 +110,7 @@ TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
         order.push_back(i);
       });
     }
-  }   // waits for them
+  }  // waits for them
   EXPECT_THAT(order, ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ((*Open())->Load()->epoch, Epoch(5));
 }
@@ -121,7 +121,7 @@ TEST_F(SqliteStoreTest, ASecondCoordinatorOnTheDirectoryIsRefused) {
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(directory()), HasSubstr("another coordinator"), HasSubstr("--state_dir")));
-  EXPECT_TRUE(Put(**first, SomeRow()).ok());   // the first goes on
+  EXPECT_TRUE(Put(**first, SomeRow()).ok());  // the first goes on
 }
 
 TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
@@ -130,6 +130,13 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("move it away")));
+}
+
+TEST_F(SqliteStoreTest, AFileThatCannotBeOpenedIsAQuestionOfConfiguration) {
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(file()).ok());  // a directory stands in its place
+  const absl::Status refused = Open().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);  // and not PermissionDenied, which speaks of certificates
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("--state_dir must be a directory that the coordinator may write")));
 }
 
 TEST_F(SqliteStoreTest, AnotherProgramsDatabaseIsRefused) {
