@@ -23,10 +23,18 @@ sigset_t EndingSignals() {
   return set;
 }
 
+// Those that are read by the thread that waits.
+sigset_t HeldSignals() {
+  sigset_t set = EndingSignals();
+  sigaddset(&set, SIGHUP);
+  sigaddset(&set, SIGUSR1);
+  return set;
+}
+
 }  // namespace
 
 Termination::Termination() {
-  const sigset_t set = EndingSignals();
+  const sigset_t set = HeldSignals();
   DIVVY_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
   signal(SIGPIPE, SIG_IGN);
   signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -53,10 +61,32 @@ std::optional<Termination::Event> Termination::WaitFor(absl::Duration timeout) {
 
 bool Termination::TakeSignal(Event& event) {
   signalfd_siginfo info;
-  if (read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return false;
+  for (;;) {
+    if (read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return false;
+    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) break;
+    Answer(static_cast<int>(info.ssi_signo));
+  }
   event.signal = static_cast<int>(info.ssi_signo);
   event.exit_code = 128 + event.signal;
   return true;
+}
+
+void Termination::Answer(int signal) {
+  if (signal == SIGHUP) {
+    DIVVY_LOG(INFO) << "SIGHUP: nothing to do: certificates are read again every minute, without being asked";
+    return;
+  }
+  std::function<std::string()> status;
+  {
+    MutexLock lock(mu_);
+    status = status_;
+  }
+  if (status) DIVVY_LOG(INFO) << "status: " << status();
+}
+
+void Termination::OnStatusAsked(std::function<std::string()> status) {
+  MutexLock lock(mu_);
+  status_ = std::move(status);
 }
 
 bool Termination::TakeRequest(Event& event) {

@@ -2,6 +2,7 @@
 #ifndef DIVVY_BASE_TERMINATION_H_
 #define DIVVY_BASE_TERMINATION_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,7 +11,8 @@
 
 namespace divvy {
 
-// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGPIPE is ignored from then on.
+// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGHUP and SIGUSR1 end nothing: to the first, who waits says
+// in the log that certificates are read again by themselves; to the second, what OnStatusAsked was given. SIGPIPE is ignored from then on.
 //
 //   Termination termination;                          // first thing in main, before any thread: threads inherit that the signals are held back
 //   ... start the role; its callbacks call termination.Request(code, why) ...
@@ -20,9 +22,9 @@ namespace divvy {
 class Termination {
  public:
   struct Event {
-    int signal = 0;       // SIGTERM or SIGINT; 0: Request
-    int exit_code = 0;    // of Request; of a signal: 128 + its number
-    std::string why;      // of Request; may be empty
+    int signal = 0;     // SIGTERM or SIGINT; 0: Request
+    int exit_code = 0;  // of Request; of a signal: 128 + its number
+    std::string why;    // of Request; may be empty
   };
 
   Termination();
@@ -33,6 +35,8 @@ class Termination {
   Event Wait() { return *WaitFor(absl::InfiniteDuration()); }
   // The same; nullopt: `timeout` has passed.
   std::optional<Event> WaitFor(absl::Duration timeout);
+  // What a SIGUSR1 logs; nothing before this. `status` is called by the thread that waits, and so must live as long as somebody does.
+  void OnStatusAsked(std::function<std::string()> status);
   // Makes Wait return. Only the first counts; never blocks.
   void Request(int exit_code, std::string why);
   // From now on a signal kills the process at once: for a drain that a person has no patience for. To be called by the thread that waited.
@@ -41,13 +45,15 @@ class Termination {
  private:
   bool TakeRequest(Event& event);
   bool TakeSignal(Event& event);
+  void Answer(int signal);  // one that ends nothing
 
-  int signals_ = -1;   // signalfd
-  int wake_ = -1;      // eventfd
+  int signals_ = -1;  // signalfd
+  int wake_ = -1;     // eventfd
   Mutex mu_;
   bool requested_ DIVVY_GUARDED_BY(mu_) = false;
   bool taken_ DIVVY_GUARDED_BY(mu_) = false;
   Event request_ DIVVY_GUARDED_BY(mu_);
+  std::function<std::string()> status_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

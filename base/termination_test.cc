@@ -27,6 +27,21 @@ TEST(TerminationTest, ARequestOfAnotherThreadWakesTheOneThatWaits) {
   EXPECT_EQ(event.why, "another job");
 }
 
+TEST(TerminationTest, SigHupAndSigUsr1EndNothing) {
+  Termination termination;
+  int asked = 0;
+  for (const int signal : {SIGHUP, SIGUSR1}) kill(getpid(), signal);  // nobody has said yet what the status is
+  EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));
+  termination.OnStatusAsked([&asked] {
+    ++asked;
+    return std::string("fine");
+  });
+  for (const int signal : {SIGHUP, SIGUSR1, SIGTERM}) kill(getpid(), signal);
+  EXPECT_EQ(termination.Wait().signal, SIGTERM);
+  EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));  // whichever order they are read in
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(TerminationTest, OnlyTheFirstRequestCountsAndIsToldOnce) {
   Termination termination;
   termination.Request(1, "first");

@@ -12,6 +12,7 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -65,6 +66,11 @@ absl::Status CallTrain(TrainFunction* train, Coordinator& coordinator) {
   }
 }
 
+int Misused(const absl::Status& why) {
+  WriteStandardError(absl::StrCat(why.message(), "\n"));
+  return exit_codes::kUsage;
+}
+
 int EndWith(const absl::Status& result) {
   if (!result.ok()) WriteStandardError(absl::StrCat(absl::StatusCodeToString(result.code()), ": ", result.message(), "\n"));
   return ExitCodeOf(result);
@@ -106,8 +112,10 @@ int RunWorker(const TaskOptions& task) {
   options.apply_program_flags = SetProgramFlags;
   const auto worker = WorkerTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
   if (!worker.ok()) return RefuseToStart(worker.status());
+  termination.OnStatusAsked([&worker] { return (*worker)->StatusText(); });
   DIVVY_LOG(INFO) << task.name() << " is at " << (*worker)->address() << " and waits for the coordinator";
-  return AwaitEnd(termination, task.name(), [&worker] { (*worker)->Drain(); }, DrainTimeoutFromFlags());
+  return AwaitEnd(
+      termination, task.name(), [&worker] { (*worker)->Drain(); }, DrainTimeoutFromFlags());
 }
 
 // ---- the chief -------------------------------------------------------------------------------------------------------------------------------------------
@@ -152,7 +160,7 @@ class SignalWatch {
     Termination::LetSignalsKill();
     if (termination_.WaitFor(DrainTimeoutFromFlags())) return;
     DIVVY_LOG(WARNING) << "chief: not drained in time";
-    std::_Exit(event.exit_code);   // the program does not come back
+    std::_Exit(event.exit_code);  // the program does not come back
   }
 
   Termination& termination_;
@@ -165,6 +173,7 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   Termination termination;
   const auto chief = ChiefTask::Start(ChiefOptionsFromFlags(task, program.options));
   if (!chief.ok()) return RefuseToStart(chief.status());
+  termination.OnStatusAsked([&chief] { return (*chief)->StatusText(); });
   DIVVY_LOG(INFO) << "chief is at " << (*chief)->address();
   SignalWatch signals(termination, **chief);
   BlockingCoordinator& coordinator = (*chief)->coordinator();
@@ -197,7 +206,7 @@ int Play(const TaskOptions& task) {
 
 int Main(int argc, char** argv) {
   DescribeBinary("a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster");
-  absl::ParseCommandLine(argc, argv);
+  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (*task) return Play(**task);
@@ -211,12 +220,13 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
     if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok()) return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
   }
   DescribeBinary(absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary, " --program=lib.so"));
-  absl::ParseCommandLine(argc, argv);
+  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
   if (!library) return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (*task && JobNameText((*task)->job) == role) return Play(**task);
-  return RefuseToStart(absl::InvalidArgumentError(absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role, "\": start the binary of that role")));
+  return RefuseToStart(
+      absl::InvalidArgumentError(absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role, "\": start the binary of that role")));
 }
 
 }  // namespace divvy

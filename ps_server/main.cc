@@ -1,6 +1,7 @@
 // ps_server: a parameter server of any job. Who it is, TF_CONFIG or flags tell it.
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "base/exit_codes.h"
 #include "ps_server/service/run.h"
 #include "rpc/task_end.h"
 #include "rpc/task_flags.h"
@@ -11,8 +12,11 @@ namespace {
 absl::StatusOr<TaskOptions> Task() {
   absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return task.status();
-  if (!*task) return absl::InvalidArgumentError("this process does not know which parameter server it is: set TF_CONFIG, or --task_type=ps, --task_index and --coordinator_address");
-  if ((*task)->job != JobName::kPs) return absl::InvalidArgumentError("this is ps_server, but task.type of TF_CONFIG is not \"ps\": start the binary of that role");
+  if (!*task)
+    return absl::InvalidArgumentError(
+        "this process does not know which parameter server it is: set TF_CONFIG, or --task_type=ps, --task_index and --coordinator_address");
+  if ((*task)->job != JobName::kPs)
+    return absl::InvalidArgumentError("this is ps_server, but task.type of TF_CONFIG is not \"ps\": start the binary of that role");
   return **std::move(task);
 }
 
@@ -21,7 +25,10 @@ absl::StatusOr<TaskOptions> Task() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("a parameter server. TF_CONFIG, or flags, say which");
-  absl::ParseCommandLine(argc, argv);
+  if (const absl::Status flags = divvy::CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) {
+    divvy::RefuseToStart(flags);
+    return divvy::exit_codes::kUsage;
+  }
   const absl::StatusOr<divvy::TaskOptions> task = divvy::Task();
   if (!task.ok()) return divvy::RefuseToStart(task.status());
   if (const absl::Status log = divvy::SetLogFromFlags(task->name()); !log.ok()) return divvy::RefuseToStart(log);

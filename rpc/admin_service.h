@@ -15,6 +15,7 @@ class AdminService : public v1::Admin::CallbackService {
   // REQUIRES: `status` is thread-safe and does not block.
   explicit AdminService(std::function<v1::TaskStatus()> status) : status_(std::move(status)) {}
 
+  v1::TaskStatus status() const { return status_(); }
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest* request, v1::TaskStatus* reply) override;
 
  private:

@@ -21,6 +21,7 @@
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
 #include "rpc/steps_server.h"
+#include "rpc/task_server.h"
 #include "rpc/unary_handler.h"
 #include "rpc/worker_client.h"
 
@@ -375,7 +376,7 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 1 MiB"));
-  EXPECT_THAT(text, HasSubstr("--max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
+  EXPECT_THAT(text, HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
 }
 
 // The service's word on `service`; nullopt: it does not know it.
@@ -399,6 +400,17 @@ TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
   server_->SetServing("divvy.v1.ParameterServer", false);
   EXPECT_EQ(HealthOf(server_->port(), "divvy.v1.ParameterServer"), Health::NOT_SERVING);
   EXPECT_EQ(HealthOf(server_->port(), "unheard.of"), std::nullopt);
+}
+
+TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsServiceAtTheHealthAddressAlso) {
+  TaskOptions options;
+  options.job = JobName::kPs;
+  options.health_address = "127.0.0.1:0";
+  auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf((*server)->health_port(), service), Health::NOT_SERVING) << service;
+  (*server)->SetServing(true);
+  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf((*server)->health_port(), service), Health::SERVING) << service;
 }
 
 TEST_F(ControlTest, AHealthPortAnswersProbesAndNothingElse) {

@@ -58,7 +58,7 @@ absl::Status ServerOptions::Validate() const {
   if (!health_address.empty()) CheckAddress("--health_address", health_address, problems);
   if (memory_bytes < kLeastMemory) problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least 1 MiB"));
   if (max_message_bytes < 1 || max_message_bytes > kMostMessage)
-    problems.push_back(absl::StrCat("--max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
+    problems.push_back(absl::StrCat("max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
   if (max_metadata_bytes < 1) problems.push_back(absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
   if (max_concurrent_streams < 1) problems.push_back(absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
   const absl::Status security = tls ? CheckTlsFiles(*tls) : CheckPlaintext({address});

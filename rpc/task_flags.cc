@@ -9,12 +9,15 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 
+constexpr int kNotGiven = -1;
+
 ABSL_FLAG(std::string, task_type, "", "chief, ps or worker: instead of task.type of TF_CONFIG");
-ABSL_FLAG(int, task_index, -1, "instead of task.index of TF_CONFIG");
+ABSL_FLAG(int, task_index, kNotGiven, "instead of task.index of TF_CONFIG");
 ABSL_FLAG(std::string, coordinator_address, "", "host:port of the chief, for a task whose TF_CONFIG does not name it");
 ABSL_FLAG(int, num_ps, 0, "parameter servers of the job, for a chief whose TF_CONFIG does not name them");
 ABSL_FLAG(std::string, cluster_file, "", "a file of the same shape as TF_CONFIG");
 ABSL_FLAG(std::string, bind_address, "", "host:port to listen on; port 0: a free one. Default: this task's own address in TF_CONFIG");
+ABSL_FLAG(std::string, health_address, "", "host:port of grpc.health.v1.Health alone, without TLS: for probes that have no certificate. Default: none");
 ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of this task; without it everything must be on loopback");
 ABSL_FLAG(std::string, tls_key, "", "PEM private key of --tls_cert");
 ABSL_FLAG(std::string, tls_ca, "", "PEM certificates that sign those of all tasks");
@@ -41,7 +44,8 @@ absl::StatusOr<JobName> JobOf(const ClusterConfig& cluster) {
   if (type == "chief") return JobName::kChief;
   if (type == "ps") return JobName::kPs;
   if (type == "worker") return JobName::kWorker;
-  if (type == "evaluator") return absl::InvalidArgumentError("task.type is \"evaluator\": this version has no evaluator yet; validate within the program's Train");
+  if (type == "evaluator")
+    return absl::InvalidArgumentError("task.type is \"evaluator\": this version has no evaluator yet; validate within the program's Train");
   return absl::InvalidArgumentError("task.type is missing: say which task this process is, in TF_CONFIG or by --task_type and --task_index");
 }
 
@@ -52,11 +56,14 @@ absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags() {
   sources.tf_config = FromEnvironment("TF_CONFIG");
   sources.cluster_spec = FromEnvironment("CLUSTER_SPEC");
   sources.flags.task_type = Given(absl::GetFlag(FLAGS_task_type));
-  if (absl::GetFlag(FLAGS_task_index) >= 0) sources.flags.task_index = absl::GetFlag(FLAGS_task_index);
+  if (const int index = absl::GetFlag(FLAGS_task_index); index != kNotGiven) sources.flags.task_index = index;
   sources.flags.coordinator_address = Given(absl::GetFlag(FLAGS_coordinator_address));
-  if (absl::GetFlag(FLAGS_num_ps) > 0) sources.flags.num_ps = absl::GetFlag(FLAGS_num_ps);
+  if (const int num_ps = absl::GetFlag(FLAGS_num_ps); num_ps != 0) sources.flags.num_ps = num_ps;
   if (const std::string path = absl::GetFlag(FLAGS_cluster_file); !path.empty()) {
-    ASSIGN_OR_RETURN(sources.cluster_file, FileSystem::Real().ReadFile(path));
+    absl::StatusOr<std::string> text = FileSystem::Real().ReadFile(path);
+    if (absl::IsPermissionDenied(text.status())) return absl::InvalidArgumentError(absl::StrCat("--cluster_file: ", text.status().message()));
+    if (!text.ok()) return text.status();
+    sources.cluster_file = *std::move(text);
   }
   return sources;
 }
@@ -78,8 +85,14 @@ absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
   options.index = options.cluster.task_index.value_or(0);
   options.bind_address = absl::GetFlag(FLAGS_bind_address);
   ASSIGN_OR_RETURN(options.tls, TlsFilesFromFlags());
+  options.health_address = absl::GetFlag(FLAGS_health_address);
   options.rpc_memory_bytes = absl::GetFlag(FLAGS_rpc_memory_bytes);
   return std::optional<TaskOptions>(std::move(options));
+}
+
+absl::Status CheckFlagsOnly(const std::vector<char*>& words) {
+  if (words.size() < 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("\"", words[1], "\": a task takes flags alone, and none behind --: write --name=value"));
 }
 
 absl::Duration DrainTimeoutFromFlags() { return absl::GetFlag(FLAGS_drain_timeout); }

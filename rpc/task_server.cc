@@ -19,6 +19,15 @@ std::vector<std::string> AddressesOf(const TaskOptions& options) {
   return addresses;
 }
 
+// What a probe may ask for by name.
+std::string ServiceOf(JobName job) {
+  switch (job) {
+    case JobName::kPs: return "divvy.v1.ParameterServer";
+    case JobName::kWorker: return "divvy.v1.Worker";
+    default: return "divvy.v1.Coordinator";
+  }
+}
+
 // Every address of the machine: to be listened on, not to be dialled.
 bool IsWildcard(absl::string_view address) {
   const absl::string_view host = HostOf(address);
@@ -64,10 +73,12 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions&
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;
+  server.health_address = options.health_address;
   server.memory_bytes = options.rpc_memory_bytes;
   std::unique_ptr<TaskServer> task(new TaskServer(std::move(status)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
+  task->server_->SetServing(ServiceOf(options.job), false);  // from now on it follows the whole task
   const std::string own = OwnAddress(options.cluster);
   task->address_ = own.empty() ? absl::StrCat(HostOf(server.address), ":", task->server_->port()) : own;
   return task;

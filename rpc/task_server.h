@@ -26,6 +26,7 @@ struct TaskOptions {
   JobName job = JobName::kNone;
   int index = 0;
   std::string bind_address;                     // where to listen; port 0: a free one. "": as BindAddress says
+  std::string health_address;                   // ServerOptions::health_address
   std::optional<TlsFiles> tls;                  // none: everything on loopback
   int64_t rpc_memory_bytes = int64_t{1} << 30;  // ServerOptions::memory_bytes
 
@@ -53,6 +54,9 @@ class TaskServer {
 
   // Where others reach this task: its address in the cluster, or the one it listens on.
   const std::string& address() const { return address_; }
+  int health_port() const { return server_->health_port(); }  // 0: no health address
+  // What the task says of itself, in one line: for the log.
+  std::string StatusText() const { return admin_.status().ShortDebugString(); }
   void SetServing(bool serving) { server_->SetServing(serving); }
   void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
 

@@ -22,9 +22,9 @@ namespace divvy {
 
 struct PsTaskOptions {
   TaskOptions task;
-  int64_t memory_limit_bytes = 0;            // of all shards together; 0: any
-  int64_t commit_buffer_bytes = 256 << 20;   // of commits being received; also the largest one
-  int64_t pull_buffer_bytes = 1 << 30;       // of replies to pulls being made and sent; a larger one waits until it is alone
+  int64_t memory_limit_bytes = 0;           // of all shards together; 0: any
+  int64_t commit_buffer_bytes = 256 << 20;  // of commits being received; also the largest one
+  int64_t pull_buffer_bytes = 1 << 30;      // of replies to pulls being made and sent; a larger one waits until it is alone
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -33,14 +33,15 @@ struct PsTaskOptions {
 // Thread-safe.
 class PsTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this code,
-  // and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this
+  // code, and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
   static absl::StatusOr<std::unique_ptr<PsTask>> Start(const PsTaskOptions& options, OnExit on_exit);
-  ~PsTask();   // stops serving and waits for what runs
+  ~PsTask();  // stops serving and waits for what runs
 
   // As after SIGTERM: says so to the coordinator, ends what is being applied, then on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
+  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 
  private:
   explicit PsTask(const PsTaskOptions& options);
@@ -48,7 +49,7 @@ class PsTask {
   absl::Status StartCore(OnExit on_exit);
 
   const PsTaskOptions options_;
-  ParameterServerOptions core_options_;   // index and incarnation, for the status; set before the server is
+  ParameterServerOptions core_options_;  // index and incarnation, for the status; set before the server is
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
   Late<ParameterServerCore> core_;

@@ -24,8 +24,10 @@ int RunParameterServer(const TaskOptions& task) {
   options.pull_buffer_bytes = absl::GetFlag(FLAGS_pull_buffer_bytes);
   const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
   if (!ps.ok()) return RefuseToStart(ps.status());
+  termination.OnStatusAsked([&ps] { return (*ps)->StatusText(); });
   DIVVY_LOG(INFO) << task.name() << " is at " << (*ps)->address() << " and waits for the coordinator";
-  return AwaitEnd(termination, task.name(), [&ps] { (*ps)->Drain(); }, DrainTimeoutFromFlags());
+  return AwaitEnd(
+      termination, task.name(), [&ps] { (*ps)->Drain(); }, DrainTimeoutFromFlags());
 }
 
 }  // namespace divvy

@@ -22,8 +22,8 @@ namespace divvy {
 struct WorkerTaskOptions {
   TaskOptions task;
   int replicas = 1;
-  int blas_threads = 0;                           // of a matrix product; 0: cores / replicas
-  bool check_numerics = false;                    // a step that writes a value that is not finite fails
+  int blas_threads = 0;         // of a matrix product; 0: cores / replicas
+  bool check_numerics = false;  // a step that writes a value that is not finite fails
   absl::Duration orphan_timeout = absl::Hours(1);
   absl::Duration drain_timeout = absl::Seconds(25);
   // Takes over the flags of the program that the coordinator runs; called once, before the first step. Its error refuses the coordinator.
@@ -36,14 +36,15 @@ struct WorkerTaskOptions {
 // Thread-safe.
 class WorkerTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this code,
-  // and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this
+  // code, and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
   static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options, OnExit on_exit);
-  ~WorkerTask();   // says nothing more, and waits for what runs: a step body that does not look at its context may take its time
+  ~WorkerTask();  // says nothing more, and waits for what runs: a step body that does not look at its context may take its time
 
   // As after SIGTERM: says so to the coordinator, finishes what it was given, then on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
+  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 
  private:
   explicit WorkerTask(const WorkerTaskOptions& options);
@@ -51,7 +52,7 @@ class WorkerTask {
   absl::Status StartCore(OnExit on_exit);
 
   const WorkerTaskOptions options_;
-  WorkerOptions core_options_;   // index and incarnation, for the status; set before the server is
+  WorkerOptions core_options_;  // index and incarnation, for the status; set before the server is
   ThreadPoolExecutor executor_;
   Late<WorkerCore> core_;
   WorkerService service_;
