@@ -522,7 +522,7 @@ TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
   EXPECT_THAT(log_[2], HasSubstr("ps"));
   EXPECT_EQ(store_.Load()->state, JobRow::State::kComplete);
   RegisterReply reply;
-  const RegisterRequest late{JobName::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}};
+  const RegisterRequest late{JobName::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}, ""};
   core_->Register(late, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
   EXPECT_EQ(reply.over, 0);
 }
