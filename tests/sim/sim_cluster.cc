@@ -242,8 +242,8 @@ class Cluster {
 // ---- clients ----
 
 template <typename Request, typename Reply>
-void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
-                       absl::Duration deadline) {
+void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
+                       ResultCallback<Reply> done, absl::Duration deadline) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   cluster_.network().Call<Reply>(
       from_, to_, deadline,
@@ -337,7 +337,8 @@ void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerA
 void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   cluster_.network().Call<ShutdownReply>(
       from_, to_, kUnaryDeadline,
-      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); }, std::move(done));
+      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); },
+      std::move(done));
 }
 
 // Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
@@ -365,11 +366,12 @@ class CheckedListener : public StreamListener<ToWorker> {
 
 std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
   const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
-  return cluster_.network().Open(from_, to_, std::move(listener), [this, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
-    auto worker = std::static_pointer_cast<WorkerCore>(node.core);
-    auto accepted = worker->Accept(std::move(connection));
-    return std::make_shared<CheckedListener>(cluster_, sender, std::move(worker), std::move(accepted));
-  });
+  return cluster_.network().Open(from_, to_, std::move(listener),
+                                 [&cluster = cluster_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
+                                   auto worker = std::static_pointer_cast<WorkerCore>(node.core);
+                                   auto accepted = worker->Accept(std::move(connection));
+                                   return std::make_shared<CheckedListener>(cluster, sender, std::move(worker), std::move(accepted));
+                                 });
 }
 
 void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
