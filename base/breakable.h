@@ -15,11 +15,11 @@
 namespace divvy {
 
 enum class Rule {
-  kDedupe,                 // a ps applies a commit that it has applied before no second time
-  kSessionCheck,           // a ps refuses what comes from a session that is fenced or unknown
-  kWaitForFence,           // a step is dispatched again only when every ps has fenced its former session
-  kOpenContainsInFlight,   // the horizon's list of open steps names the steps in flight
-  kSessionsOfEpochsDiffer, // the sessions of a coordinator and of its successor have different numbers
+  kDedupe,                  // a ps applies a commit that it has applied before no second time
+  kSessionCheck,            // a ps refuses what comes from a session that is fenced or unknown
+  kWaitForFence,            // a step is dispatched again only when every ps has fenced its former session
+  kOpenContainsInFlight,    // the horizon's list of open steps names the steps in flight
+  kSessionsOfEpochsDiffer,  // the sessions of a coordinator and of its successor have different numbers
 };
 inline constexpr int kNumRules = 5;
 

@@ -35,7 +35,7 @@ class Executor {
 class ThreadPoolExecutor : public Executor {
  public:
   explicit ThreadPoolExecutor(int num_threads);
-  ~ThreadPoolExecutor() override;   // Stop()
+  ~ThreadPoolExecutor() override;  // Stop()
 
   void Post(Task task) override;
   void PostAfter(absl::Duration delay, Task task) override;

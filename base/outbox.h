@@ -35,7 +35,7 @@ class Outbox {
       effects_.pop_front();
       mu_.Unlock();
       effect();
-      effect = nullptr;   // what it captured is released outside the lock
+      effect = nullptr;  // what it captured is released outside the lock
       mu_.Lock();
     }
     draining_ = false;

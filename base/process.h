@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-int NumCores();              // processors this process may run on; at least 1
-int64_t PeakMemoryBytes();   // the most memory it ever held resident
+int NumCores();             // processors this process may run on; at least 1
+int64_t PeakMemoryBytes();  // the most memory it ever held resident
 
 // Ends the process with `exit_code` if it has not ended within `delay`: for a process that ends while a thread runs code that may never return. Nothing is
 // cleaned up then. Never blocks; cannot be taken back.

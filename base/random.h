@@ -25,9 +25,9 @@ std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t 
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next();                        // any 64 bits
-  uint64_t Below(uint64_t bound);         // uniform in [0, bound); REQUIRES: bound > 0
-  double Uniform();                       // [0, 1), 53 bits
+  uint64_t Next();                 // any 64 bits
+  uint64_t Below(uint64_t bound);  // uniform in [0, bound); REQUIRES: bound > 0
+  double Uniform();                // [0, 1), 53 bits
   bool Chance(double probability) { return Uniform() < probability; }
 
  private:

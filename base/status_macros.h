@@ -15,12 +15,14 @@
 namespace divvy::internal {
 inline absl::Status ToStatus(absl::Status status) { return status; }
 template <typename T>
-absl::Status ToStatus(const absl::StatusOr<T>& value) { return value.status(); }
+absl::Status ToStatus(const absl::StatusOr<T>& value) {
+  return value.status();
+}
 }  // namespace divvy::internal
 
 // Returns the status of `expression` (a Status or a StatusOr) from the calling function if it is not OK.
-#define DIVVY_RETURN_IF_ERROR(expression)                                                                  \
-  do {                                                                                                     \
+#define DIVVY_RETURN_IF_ERROR(expression)                                                                     \
+  do {                                                                                                        \
     if (auto divvy_status = ::divvy::internal::ToStatus(expression); !divvy_status.ok()) return divvy_status; \
   } while (false)
 

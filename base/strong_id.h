@@ -29,7 +29,9 @@ class StrongId {
   friend constexpr bool operator>=(StrongId a, StrongId b) { return a.value_ >= b.value_; }
   friend std::ostream& operator<<(std::ostream& out, StrongId id) { return out << +id.value_; }
   template <typename H>
-  friend H AbslHashValue(H h, StrongId id) { return H::combine(std::move(h), id.value_); }
+  friend H AbslHashValue(H h, StrongId id) {
+    return H::combine(std::move(h), id.value_);
+  }
 
  private:
   Int value_ = 0;

@@ -8,9 +8,9 @@ namespace divvy {
 
 // What kind of place standard error is.
 struct Terminal {
-  bool interactive = false;   // a terminal that understands control codes (TERM is not "dumb")
-  bool color = false;         // interactive, and NO_COLOR is not set, or empty
-  int width = 80;             // columns
+  bool interactive = false;  // a terminal that understands control codes (TERM is not "dumb")
+  bool color = false;        // interactive, and NO_COLOR is not set, or empty
+  int width = 80;            // columns
 };
 Terminal StandardErrorTerminal();
 

@@ -44,8 +44,8 @@ absl::Status Measure() {
 }
 
 int Main() {
-  std::printf("%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns\n", kMlpPixels, kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch, NumCores(),
-              kRounds);
+  std::printf("%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns\n", kMlpPixels, kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch,
+              NumCores(), kRounds);
   const absl::Status status = Measure();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -8,8 +8,8 @@
 namespace divvy::bench {
 
 constexpr int kMlpPixels = 784, kMlpHidden = 512, kMlpClasses = 10, kMlpBatch = 64, kMlpBatches = 100;
-constexpr int kMlpExamples = kMlpBatch * kMlpBatches;   // of one pass
-constexpr float kMlpLearningRate = 1e-3f;               // of Adam
+constexpr int kMlpExamples = kMlpBatch * kMlpBatches;  // of one pass
+constexpr float kMlpLearningRate = 1e-3f;              // of Adam
 
 // Makes the images; else the first use does, which should not be timed.
 void PrepareMlpImages();

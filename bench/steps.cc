@@ -87,7 +87,9 @@ class EmptyCalls {
     v1::TaskStatus reply;
   };
 
-  static void SetDeadline(grpc::ClientContext& context) { context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(5, GPR_TIMESPAN))); }
+  static void SetDeadline(grpc::ClientContext& context) {
+    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(5, GPR_TIMESPAN)));
+  }
 
   void Next() {
     {
@@ -163,8 +165,8 @@ void PrintTable(int workers, const Results& r) {
   absl::PrintF("  empty steps              %9.0f per s     %.2f of unary calls, 32 at a time (%.0f per s)\n", Quantile(r.empty.rates, 0.5),
                Quantile(r.empty.rates, 0.5) / calls, calls);
   absl::PrintF("  counter steps            %9.0f per s     %.2f of the same\n", Quantile(r.counter.rates, 0.5), Quantile(r.counter.rates, 0.5) / calls);
-  absl::PrintF("  one step and its value   %9.0f us p50    %.0f us p99     %.2f x a unary call\n", Quantile(r.single.latencies, 0.5), Quantile(r.single.latencies, 0.99),
-               Quantile(r.single.latencies, 0.5) / call);
+  absl::PrintF("  one step and its value   %9.0f us p50    %.0f us p99     %.2f x a unary call\n", Quantile(r.single.latencies, 0.5),
+               Quantile(r.single.latencies, 0.99), Quantile(r.single.latencies, 0.5) / call);
   absl::PrintF("  a unary call             %9.0f us p50    %.0f us p99\n", call, Quantile(r.call.latencies, 0.99));
 }
 

@@ -1,8 +1,8 @@
 // bazel run //bench:train [-- --format=json]
 //
 // mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, all processes of this machine, one training step a scheduled step.
-// Run by `divvyctl launch`. The ceiling, measured in turns by the coordinator's process while the workers rest: the same arithmetic in one process, OpenBLAS on all
-// cores.
+// Run by `divvyctl launch`. The ceiling, measured in turns by the coordinator's process while the workers rest: the same arithmetic in one process, OpenBLAS on
+// all cores.
 #include <cstdio>
 #include <string>
 

@@ -39,7 +39,7 @@ class StreamConnection {
  public:
   virtual ~StreamConnection() = default;
   virtual void Send(StreamFrame<Out> frame) = 0;
-  virtual void Close() = 0;   // the other side sees OnBroken; ours sees nothing more
+  virtual void Close() = 0;  // the other side sees OnBroken; ours sees nothing more
 };
 
 // What comes in on a connection, in order, one call at a time.
@@ -48,7 +48,7 @@ class StreamListener {
  public:
   virtual ~StreamListener() = default;
   virtual void OnFrame(StreamFrame<In> frame) = 0;
-  virtual void OnBroken() = 0;   // once, the last call: the connection is gone, also where it never came to be
+  virtual void OnBroken() = 0;  // once, the last call: the connection is gone, also where it never came to be
 };
 
 // A worker at one address.

@@ -11,10 +11,22 @@ template <typename T>
 struct Computed {
   using type = T;
 };
-template <> struct Computed<int8_t> { using type = uint32_t; };
-template <> struct Computed<uint8_t> { using type = uint32_t; };
-template <> struct Computed<int32_t> { using type = uint32_t; };
-template <> struct Computed<int64_t> { using type = uint64_t; };
+template <>
+struct Computed<int8_t> {
+  using type = uint32_t;
+};
+template <>
+struct Computed<uint8_t> {
+  using type = uint32_t;
+};
+template <>
+struct Computed<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct Computed<int64_t> {
+  using type = uint64_t;
+};
 
 template <typename T>
 T Quotient(T a, T b) {
@@ -48,7 +60,7 @@ T CombineStored(WriteOp op, T a, T b) {
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
     return T::FromFloat(Combine(op, a.ToFloat(), b.ToFloat()));
   } else if constexpr (std::is_same_v<T, bool>) {
-    return b;   // TakesElements lets nothing else through
+    return b;  // TakesElements lets nothing else through
   } else {
     return Combine(op, a, b);
   }

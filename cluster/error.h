@@ -15,48 +15,48 @@ namespace divvy {
 
 // Why a request was refused, and so what its sender does next (protocol, section 3).
 enum class Reason : uint8_t {
-  kNone,                // no typed reason: a fault of the transport, or a user's error
-  kVersionMismatch,     // FailedPrecondition: stop, exit 78
-  kWrongJob,            // FailedPrecondition: stop, exit 78
-  kWrongIncarnation,    // Aborted: that task lost its memory. A worker waits for a new view; for the coordinator the task is lost
-  kStaleEpoch,          // FailedPrecondition: `epoch` is the receiver's. A coordinator stops (exit 138); a worker drops its session and waits
-  kNotAttached,         // Unavailable: retry; an Attach is on its way
-  kSecondCoordinator,   // FailedPrecondition: stop, exit 138
-  kNotReady,            // Unavailable: retry
-  kInvalid,             // InvalidArgument: a bug of the sender; never retried
-  kSessionFenced,       // Aborted: a worker drops the step silently and waits for Attach
-  kStepClosed,          // Aborted: the same; the step was finished or given up elsewhere
-  kUnknownShard,        // Internal: cannot happen
-  kBadCommit,           // Internal: cannot happen
-  kOverloaded,          // ResourceExhausted with retry_after: wait and send again; never final
-  kMemoryLimit,         // ResourceExhausted at CreateShards: the create fails, naming the flag
-  kWorkerLost,          // Unavailable, to the coordinator's own user
-  kPsLost,              // Unavailable, to the coordinator's own user
-  kStepGaveUp,          // Unavailable: the attempts of a step are used up
-  kBatchCancelled,      // Cancelled: by another step's error (semantics of TensorFlow's coordinator, 3.5)
-  kInputAborted,        // Aborted: the worker's input was lost with the worker; the step is run again
-  kEndOfData,           // OutOfRange: a dataset has no more elements; not an error of a RunEpoch
-  kJobOver,             // Cancelled: the job has ended
-  kNotAuthorized,       // PermissionDenied: the certificate's role may not make this call. Stop, exit 77
-  kDuplicateTask,       // FailedPrecondition: another live process has this job and index. Stop, exit 78
-  kClusterMismatch,     // FailedPrecondition: the task's TF_CONFIG contradicts the coordinator's. Stop, exit 78
+  kNone,               // no typed reason: a fault of the transport, or a user's error
+  kVersionMismatch,    // FailedPrecondition: stop, exit 78
+  kWrongJob,           // FailedPrecondition: stop, exit 78
+  kWrongIncarnation,   // Aborted: that task lost its memory. A worker waits for a new view; for the coordinator the task is lost
+  kStaleEpoch,         // FailedPrecondition: `epoch` is the receiver's. A coordinator stops (exit 138); a worker drops its session and waits
+  kNotAttached,        // Unavailable: retry; an Attach is on its way
+  kSecondCoordinator,  // FailedPrecondition: stop, exit 138
+  kNotReady,           // Unavailable: retry
+  kInvalid,            // InvalidArgument: a bug of the sender; never retried
+  kSessionFenced,      // Aborted: a worker drops the step silently and waits for Attach
+  kStepClosed,         // Aborted: the same; the step was finished or given up elsewhere
+  kUnknownShard,       // Internal: cannot happen
+  kBadCommit,          // Internal: cannot happen
+  kOverloaded,         // ResourceExhausted with retry_after: wait and send again; never final
+  kMemoryLimit,        // ResourceExhausted at CreateShards: the create fails, naming the flag
+  kWorkerLost,         // Unavailable, to the coordinator's own user
+  kPsLost,             // Unavailable, to the coordinator's own user
+  kStepGaveUp,         // Unavailable: the attempts of a step are used up
+  kBatchCancelled,     // Cancelled: by another step's error (semantics of TensorFlow's coordinator, 3.5)
+  kInputAborted,       // Aborted: the worker's input was lost with the worker; the step is run again
+  kEndOfData,          // OutOfRange: a dataset has no more elements; not an error of a RunEpoch
+  kJobOver,            // Cancelled: the job has ended
+  kNotAuthorized,      // PermissionDenied: the certificate's role may not make this call. Stop, exit 77
+  kDuplicateTask,      // FailedPrecondition: another live process has this job and index. Stop, exit 78
+  kClusterMismatch,    // FailedPrecondition: the task's TF_CONFIG contradicts the coordinator's. Stop, exit 78
 };
 
 constexpr Reason kLastReason = Reason::kClusterMismatch;
 
-absl::string_view ReasonName(Reason reason);   // "SESSION_FENCED"
+absl::string_view ReasonName(Reason reason);  // "SESSION_FENCED"
 
 enum class JobName : uint8_t { kNone, kChief, kPs, kWorker };
-absl::string_view JobNameText(JobName job);   // "ps"
+absl::string_view JobNameText(JobName job);  // "ps"
 
 struct ErrorDetail {
   Reason reason = Reason::kNone;
-  JobName job = JobName::kNone;   // of the task that says it
+  JobName job = JobName::kNone;  // of the task that says it
   int32_t index = 0;
-  Epoch epoch;                    // of the task that says it
+  Epoch epoch;  // of the task that says it
   EntryId entry;
-  bool user = false;              // made by a step function: never taken for a worker's or a ps' failure, whatever its code
-  absl::Duration retry_after;     // zero: the sender's own backoff
+  bool user = false;           // made by a step function: never taken for a worker's or a ps' failure, whatever its code
+  absl::Duration retry_after;  // zero: the sender's own backoff
 };
 
 // A status of the code that belongs to `detail.reason`, carrying it.
@@ -71,7 +71,7 @@ absl::Status MarkUser(const absl::Status& status);
 // Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or ResourceExhausted with one that says so.
 bool IsTransient(const absl::Status& status);
 
-constexpr int kExitTryAgain = 138;   // the least of our own codes that ask to be started again; below 128 they are final
+constexpr int kExitTryAgain = 138;  // the least of our own codes that ask to be started again; below 128 they are final
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.
 std::optional<int> ExitCodeOf(Reason reason);
 // The whole process is refused (77, 78): whatever it asks for next is answered the same.

@@ -12,9 +12,9 @@ namespace divvy {
 
 // The coordinator's word on which entries can still arrive. An id below `next` that is not in `open` is closed: a parameter server forgets it and refuses it.
 struct Horizon {
-  EntryId next;                // ids from here on have not been dispatched yet in this epoch
-  std::vector<EntryId> open;   // ids below `next` that may still be applied; sorted
-  uint64_t finished_steps = 0; // finished steps with ids below `next`
+  EntryId next;                 // ids from here on have not been dispatched yet in this epoch
+  std::vector<EntryId> open;    // ids below `next` that may still be applied; sorted
+  uint64_t finished_steps = 0;  // finished steps with ids below `next`
 
   bool IsClosed(EntryId id) const { return id < next && !std::binary_search(open.begin(), open.end(), id); }
 };

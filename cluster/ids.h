@@ -10,15 +10,15 @@
 
 namespace divvy {
 
-DIVVY_STRONG_ID(JobId, uint64_t);         // random, made at a job's first start; 0: none yet
-DIVVY_STRONG_ID(Epoch, uint64_t);         // +1 at each start of a coordinator and at each rewind, durable before its first message
-DIVVY_STRONG_ID(Incarnation, uint64_t);   // random, one for each process life; 0: not known
-DIVVY_STRONG_ID(SessionId, uint32_t);     // a worker life's right to commit, unique within an epoch
-DIVVY_STRONG_ID(EntryId, uint64_t);       // of a step or direct write: given at first dispatch, never reused. Id order = order of first dispatch
-DIVVY_STRONG_ID(VariableId, uint32_t);    // never reused in a job
-DIVVY_STRONG_ID(ResourceId, uint64_t);    // an iterator that every worker makes for itself; never reused in a job
+DIVVY_STRONG_ID(JobId, uint64_t);        // random, made at a job's first start; 0: none yet
+DIVVY_STRONG_ID(Epoch, uint64_t);        // +1 at each start of a coordinator and at each rewind, durable before its first message
+DIVVY_STRONG_ID(Incarnation, uint64_t);  // random, one for each process life; 0: not known
+DIVVY_STRONG_ID(SessionId, uint32_t);    // a worker life's right to commit, unique within an epoch
+DIVVY_STRONG_ID(EntryId, uint64_t);      // of a step or direct write: given at first dispatch, never reused. Id order = order of first dispatch
+DIVVY_STRONG_ID(VariableId, uint32_t);   // never reused in a job
+DIVVY_STRONG_ID(ResourceId, uint64_t);   // an iterator that every worker makes for itself; never reused in a job
 
-constexpr SessionId kCoordinatorSession{0};   // the coordinator's own: direct reads and writes
+constexpr SessionId kCoordinatorSession{0};  // the coordinator's own: direct reads and writes
 
 // One shard of a variable (slot 0) or of one of its optimizer slots (from 1). Ids are never reused, so "does this shard exist" is the whole version
 // check of a commit.
@@ -30,9 +30,7 @@ struct ShardKey {
   friend bool operator==(ShardKey a, ShardKey b) { return a.packed() == b.packed(); }
   friend bool operator!=(ShardKey a, ShardKey b) { return !(a == b); }
   friend bool operator<(ShardKey a, ShardKey b) { return a.packed() < b.packed(); }
-  friend std::ostream& operator<<(std::ostream& out, ShardKey key) {
-    return out << key.variable << "/slot " << int{key.slot} << "/part " << key.part;
-  }
+  friend std::ostream& operator<<(std::ostream& out, ShardKey key) { return out << key.variable << "/slot " << int{key.slot} << "/part " << key.part; }
 };
 
 }  // namespace divvy

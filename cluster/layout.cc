@@ -25,7 +25,9 @@ class Canonical {
     Add(bits);
   }
   template <typename... Numbers>
-  void AddNumbers(Numbers... values) { (AddNumber(static_cast<double>(values)), ...); }
+  void AddNumbers(Numbers... values) {
+    (AddNumber(static_cast<double>(values)), ...);
+  }
   void Add(absl::string_view text) {
     Add(uint64_t{text.size()});
     bytes_.append(text.data(), text.size());
@@ -106,9 +108,7 @@ Shape VariableLayout::ShardShape(int part) const {
   return spec.shape.WithRows(offsets[part + 1] - offsets[part]);
 }
 
-int VariableLayout::PartOf(int64_t row) const {
-  return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) - 1;
-}
+int VariableLayout::PartOf(int64_t row) const { return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) - 1; }
 
 std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer, absl::string_view slot) const {
   for (size_t i = 0; i < slots.size(); ++i) {

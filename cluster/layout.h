@@ -20,10 +20,10 @@ namespace divvy {
 struct VariableLayout {
   VariableId id;
   VariableSpec spec;
-  std::vector<int64_t> offsets;   // [shards + 1] first rows, by the div rule; {0, 1} for rank 0
-  std::vector<int> ps;            // [shards] the parameter server of each
-  std::vector<SlotSpec> slots;    // slot number i + 1 is slots[i]; of every optimizer used so far
-  std::vector<std::string> slot_optimizers;   // [slots] the optimizer each belongs to, "Adam"
+  std::vector<int64_t> offsets;              // [shards + 1] first rows, by the div rule; {0, 1} for rank 0
+  std::vector<int> ps;                       // [shards] the parameter server of each
+  std::vector<SlotSpec> slots;               // slot number i + 1 is slots[i]; of every optimizer used so far
+  std::vector<std::string> slot_optimizers;  // [slots] the optimizer each belongs to, "Adam"
 
   int num_shards() const { return static_cast<int>(ps.size()); }
   int64_t rows() const { return offsets.back(); }
@@ -35,7 +35,7 @@ struct VariableLayout {
   std::optional<uint8_t> SlotNumber(absl::string_view optimizer, absl::string_view slot) const;
   // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if one of them was never made. Empty for one without slots.
   std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
-  std::string SlotName(int slot_index) const;   // "<variable>/<optimizer>/<slot>"
+  std::string SlotName(int slot_index) const;  // "<variable>/<optimizer>/<slot>"
   int64_t value_bytes() const;
   int64_t slot_bytes() const;
 };

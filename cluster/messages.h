@@ -29,9 +29,9 @@ namespace divvy {
 struct Fence {
   JobId job;
   Epoch epoch;
-  Incarnation coordinator;   // the coordinator's life that made the epoch
-  SessionId session;         // of data requests; the coordinator's own is 0
-  Incarnation target;        // 0: not known yet, allowed in Attach alone
+  Incarnation coordinator;  // the coordinator's life that made the epoch
+  SessionId session;        // of data requests; the coordinator's own is 0
+  Incarnation target;       // 0: not known yet, allowed in Attach alone
 };
 
 // The versions of the protocol a process speaks; two processes work together where their ranges meet. Checked at Register and Attach, before anything else of
@@ -49,19 +49,19 @@ using ClusterView = std::map<std::string, std::map<int, std::string>>;
 
 // "Here I am": repeated by a worker or ps until it is attached. Remembered, nothing else.
 struct RegisterRequest {
-  JobName job = JobName::kNone;   // kPs or kWorker
+  JobName job = JobName::kNone;  // kPs or kWorker
   int index = 0;
   Incarnation incarnation;
-  std::string address;            // where it can be dialled
-  int replicas = 1;               // of a worker
-  ClusterView cluster;            // what its TF_CONFIG says: where it contradicts the coordinator's, the task is refused (CLUSTER_MISMATCH)
+  std::string address;  // where it can be dialled
+  int replicas = 1;     // of a worker
+  ClusterView cluster;  // what its TF_CONFIG says: where it contradicts the coordinator's, the task is refused (CLUSTER_MISMATCH)
   ProtocolRange protocol = kOwnProtocol;
-  std::string build;              // version and commit of the binary, for messages; may be empty
+  std::string build;  // version and commit of the binary, for messages; may be empty
 };
 struct RegisterReply {
   JobId job;
   Epoch epoch;
-  std::optional<int> over;   // the job has ended: exit with this code
+  std::optional<int> over;  // the job has ended: exit with this code
 };
 
 // ---- parameter server --------------------------------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ enum class EntryKind : uint8_t { kStep, kWrite };
 // An applied id that the ps still remembers.
 struct RememberedEntry {
   EntryId id;
-  int participants = 0;   // how many ps the entry commits to, as its commit said
+  int participants = 0;  // how many ps the entry commits to, as its commit said
   EntryKind kind = EntryKind::kStep;
 };
 
@@ -84,12 +84,12 @@ struct PsAttachRequest {
 struct PsAttachReply {
   Incarnation incarnation;
   PsState state = PsState::kEmpty;
-  Epoch lineage;   // in which its state was last loaded or cleared
+  Epoch lineage;  // in which its state was last loaded or cleared
   uint64_t layout_version = 0, layout_hash = 0;
   Horizon horizon;
   std::vector<RememberedEntry> remembered;
-  int64_t memory_bytes = 0;   // of shards held
-  int64_t max_commit_bytes = 0;   // the largest commit it takes; 0: any
+  int64_t memory_bytes = 0;      // of shards held
+  int64_t max_commit_bytes = 0;  // the largest commit it takes; 0: any
 };
 
 // Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing done.
@@ -97,7 +97,7 @@ struct LoadRequest {
   enum class From : uint8_t { kEmpty, kKeep };
   Fence fence;
   From from = From::kEmpty;
-  Epoch expected_lineage;   // kKeep: refused if the state is of another
+  Epoch expected_lineage;  // kKeep: refused if the state is of another
   uint64_t layout_version = 0, layout_hash = 0;
   Horizon horizon;
 };
@@ -111,13 +111,13 @@ struct SyncRequest {
   Fence fence;
   uint64_t seq = 0;
   Horizon horizon;
-  std::vector<SessionId> sessions;   // all that may commit; sorted
-  std::vector<EntryId> query;        // "did you apply these?"
+  std::vector<SessionId> sessions;  // all that may commit; sorted
+  std::vector<EntryId> query;       // "did you apply these?"
 };
 struct SyncReply {
   uint64_t seq = 0;
-  std::vector<RememberedEntry> applied;   // those of the query it has
-  uint64_t applied_seq = 0;               // commits applied in this lineage
+  std::vector<RememberedEntry> applied;  // those of the query it has
+  uint64_t applied_seq = 0;              // commits applied in this lineage
   int64_t memory_bytes = 0;
   bool draining = false;
 };
@@ -125,18 +125,18 @@ struct SyncReply {
 // One shard to make: rows [first_row, first_row + rows) of a variable or slot.
 struct ShardSpec {
   ShardKey key;
-  std::string name;           // of the whole variable, or "<variable>/<optimizer>/<slot>"
+  std::string name;  // of the whole variable, or "<variable>/<optimizer>/<slot>"
   DType dtype = DType::kFloat32;
-  Shape shape;                // of this shard
+  Shape shape;  // of this shard
   Shape full_shape;
   int64_t first_row = 0;
-  Initializer initializer;    // evaluated by the ps for its own rows (REQUIRES: EvaluatedPerRow)
+  Initializer initializer;  // evaluated by the ps for its own rows (REQUIRES: EvaluatedPerRow)
 };
 
 // Checks the memory for all, then makes all. A shard that exists already: OK if made from an equal spec, else INVALID.
 struct CreateShardsRequest {
   Fence fence;
-  uint64_t layout_version = 0, layout_hash = 0;   // of the layout that has them
+  uint64_t layout_version = 0, layout_hash = 0;  // of the layout that has them
   uint64_t job_seed = 0;
   std::vector<ShardSpec> shards;
 };
@@ -160,22 +160,22 @@ struct PullRequest {
   std::vector<PullPart> parts;
 };
 struct PullPartReply {
-  Tensor values;          // [rows, ...] of the part
-  uint64_t version = 0;   // of the shard when the reading began
-  bool torn = false;      // a commit landed while it was read: each block is whole, the shard is not
+  Tensor values;         // [rows, ...] of the part
+  uint64_t version = 0;  // of the shard when the reading began
+  bool torn = false;     // a commit landed while it was read: each block is whole, the shard is not
 };
 struct PullReply {
-  std::vector<PullPartReply> parts;   // as requested
+  std::vector<PullPartReply> parts;  // as requested
 };
 
 // One write to one shard. Parts of one variable apply in the order given.
 struct CommitPart {
-  ShardKey shard;                         // slot 0
+  ShardKey shard;  // slot 0
   WriteOp op = WriteOp::kAssign;
-  std::optional<Tensor> rows;             // int64 [n], local to the shard: scatters and sparse gradients (there unique and rising)
-  Tensor values;                          // [rows, ...] or [n, ...]
-  std::optional<OptimizerStep> optimizer; // kGradient
-  std::vector<uint8_t> slots;             // kGradient: slot numbers, in the order of SlotsOf
+  std::optional<Tensor> rows;              // int64 [n], local to the shard: scatters and sparse gradients (there unique and rising)
+  Tensor values;                           // [rows, ...] or [n, ...]
+  std::optional<OptimizerStep> optimizer;  // kGradient
+  std::vector<uint8_t> slots;              // kGradient: slot numbers, in the order of SlotsOf
 };
 
 // All writes of one entry to one ps: all of them or none, once for its id.
@@ -188,9 +188,9 @@ struct CommitRequest {
   std::vector<CommitPart> parts;
 };
 struct CommitReply {
-  bool duplicate = false;            // it had been applied before; this payload was dropped
+  bool duplicate = false;  // it had been applied before; this payload was dropped
   uint64_t applied_seq = 0;
-  std::vector<uint64_t> versions;    // of each part's shard after the commit; empty for a duplicate
+  std::vector<uint64_t> versions;  // of each part's shard after the commit; empty for a duplicate
 };
 
 // Ends a worker or ps: it drains, then exits with the code.
@@ -207,23 +207,23 @@ struct PsAddress {
   int index = 0;
   std::string address;
   Incarnation incarnation;
-  int64_t max_commit_bytes = 0;   // a step with a larger commit fails before anything is sent; 0: any
+  int64_t max_commit_bytes = 0;  // a step with a larger commit fails before anything is sent; 0: any
 };
 using View = std::vector<PsAddress>;
 
 // Begins a session. What an older one left is dropped, commits under way included (they are fenced).
 struct WorkerAttachRequest {
-  Fence fence;   // `session` is the new one
+  Fence fence;  // `session` is the new one
   View view;
   std::shared_ptr<const Layout> layout;
   uint64_t job_seed = 0;
-  std::map<std::string, std::string> program_flags;   // of the program, as the coordinator was started with: name -> value
+  std::map<std::string, std::string> program_flags;  // of the program, as the coordinator was started with: name -> value
   ProtocolRange protocol = kOwnProtocol;
 };
 struct WorkerAttachReply {
   Incarnation incarnation;
   int replicas = 1;
-  int slots = 1;   // steps it runs at once
+  int slots = 1;  // steps it runs at once
 };
 
 // A worker's positions in a leased dataset: elements [first, first + count) of pass `pass`.
@@ -235,25 +235,25 @@ struct InputLease {
 
 // coordinator -> worker
 struct LayoutUpdate {
-  std::shared_ptr<const Layout> layout;   // always ahead of a dispatch that needs it
+  std::shared_ptr<const Layout> layout;  // always ahead of a dispatch that needs it
 };
 struct Dispatch {
   EntryId step;
   uint32_t attempt = 1;
-  std::optional<int64_t> ordinal;   // number of training steps first dispatched before; absent: read-only
+  std::optional<int64_t> ordinal;  // number of training steps first dispatched before; absent: read-only
   std::string function;
   Nest args;
   std::vector<InputLease> inputs;
   double learning_rate_scale = 1;
 };
 struct CancelSteps {
-  std::vector<EntryId> steps;   // those that have not begun to commit report CANCELLED
+  std::vector<EntryId> steps;  // those that have not begun to commit report CANCELLED
 };
 struct MakeResource {
   ResourceId iterator;
-  std::string source;   // name of a DataSource
+  std::string source;  // name of a DataSource
   Nest args;
-  uint64_t seed = 0;    // InputContext::seed, or (not leased) what it is made from together with the worker's index
+  uint64_t seed = 0;  // InputContext::seed, or (not leased) what it is made from together with the worker's index
   bool leased = true;
   int num_workers = 1;  // InputContext::num_workers: the same for every worker's part of this iterator
 };
@@ -266,33 +266,33 @@ using ToWorker = std::variant<LayoutUpdate, Dispatch, CancelSteps, MakeResource,
 // worker -> coordinator
 enum class StepOutcome : uint8_t {
   kOk,
-  kFailed,       // the step function's error, or a check before the commit
-  kSystem,       // not the step's fault: a lost input, a missing resource. Run again
+  kFailed,  // the step function's error, or a check before the commit
+  kSystem,  // not the step's fault: a lost input, a missing resource. Run again
   kCancelled,
-  kEndOfData,    // no element at its leased positions, or at the end of the worker's own data
+  kEndOfData,  // no element at its leased positions, or at the end of the worker's own data
 };
 struct Report {
   EntryId step;
   uint32_t attempt = 1;
   StepOutcome outcome = StepOutcome::kOk;
-  Nest value;                      // kOk
-  absl::Status error;              // kFailed, kSystem
-  std::vector<int> participants;   // ps indices it committed to; also of a failed one some ps of which had applied it
-  uint64_t staleness = 0;          // greatest (version at commit - version pulled) over its shards
+  Nest value;                     // kOk
+  absl::Status error;             // kFailed, kSystem
+  std::vector<int> participants;  // ps indices it committed to; also of a failed one some ps of which had applied it
+  uint64_t staleness = 0;         // greatest (version at commit - version pulled) over its shards
 };
 struct ResourceReady {
   ResourceId iterator;
-  absl::Status error;              // it could not be made: the steps that use it fail with this
-  std::optional<int64_t> elements; // of a whole pass, where known
+  absl::Status error;               // it could not be made: the steps that use it fail with this
+  std::optional<int64_t> elements;  // of a whole pass, where known
 };
 struct NeedSlots {
   EntryId step;
-  std::vector<std::pair<std::string, Optimizer>> slots;   // variable -> optimizer: made as a layout change, answered by LayoutUpdate
+  std::vector<std::pair<std::string, Optimizer>> slots;  // variable -> optimizer: made as a layout change, answered by LayoutUpdate
 };
 struct Pong {
   int running = 0, committing = 0;
-  std::optional<int> blocked_on_ps;   // waits for this ps ...
-  absl::Duration blocked_for;         // ... since so long
+  std::optional<int> blocked_on_ps;  // waits for this ps ...
+  absl::Duration blocked_for;        // ... since so long
 };
 struct Draining {};
 using FromWorker = std::variant<Report, ResourceReady, NeedSlots, Pong, Draining>;

@@ -18,8 +18,7 @@ std::optional<int> EndOf(const absl::StatusOr<RegisterReply>& reply) {
 
 }  // namespace
 
-std::shared_ptr<Registrar> Registrar::Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor,
-                                             OnExit on_over) {
+std::shared_ptr<Registrar> Registrar::Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, OnExit on_over) {
   return std::shared_ptr<Registrar>(new Registrar(std::move(options), std::move(coordinator), executor, std::move(on_over)));
 }
 

@@ -30,16 +30,15 @@ using OnExit = std::function<void(int exit_code, std::string why)>;
 class Registrar : public std::enable_shared_from_this<Registrar> {
  public:
   struct Options {
-    RegisterRequest request;                   // sent as it is
-    absl::Duration every = absl::Seconds(2);   // after an answer
-    uint64_t seed = 1;                         // of the jitter
+    RegisterRequest request;                  // sent as it is
+    absl::Duration every = absl::Seconds(2);  // after an answer
+    uint64_t seed = 1;                        // of the jitter
   };
   // `on_over` is called once at most, by a task of the executor: the coordinator says that the job has ended, with this exit code; or it refuses the task for
   // ever (77: NOT_AUTHORIZED; 78: WRONG_JOB, VERSION_MISMATCH, CLUSTER_MISMATCH, DUPLICATE_TASK) and says why. Nothing is sent after it. Any other refusal is
   // for now.
   // REQUIRES: `executor` outlives the registrar.
-  static std::shared_ptr<Registrar> Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor,
-                                           OnExit on_over);
+  static std::shared_ptr<Registrar> Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, OnExit on_over);
 
   // Both may be told again and again; only a change does something.
   void OnAttached();

@@ -47,7 +47,8 @@ absl::Status WrongShape(const VariableLayout& variable, const StagedWrite& write
 
 absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& write) {
   if (variable.spec.dtype != DType::kFloat32) {
-    return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\" is ", DTypeName(variable.spec.dtype), ": only float32 variables take gradients"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", variable.spec.name, "\" is ", DTypeName(variable.spec.dtype), ": only float32 variables take gradients"));
   }
   if (!write.optimizer && !variable.spec.optimizer) {
     return absl::InvalidArgumentError(
@@ -143,7 +144,8 @@ absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
     return WrongShape(*variable, write, "the same dtype and shape as the variable (nothing is broadcast)");
   }
   if (write.ids->dtype() != DType::kInt64 || write.ids->shape().rank() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\": ids are ", write.ids->ToString(), "; wanted int64 [n]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\": ids are ", write.ids->ToString(), "; wanted int64 [n]"));
   }
   RETURN_IF_ERROR(CheckIds(*variable, *write.ids));
   const Shape wanted = RowsShape(write.ids->shape().dims(), spec.shape);
@@ -176,12 +178,13 @@ int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes) {
   const int64_t bytes = PayloadBytes(parts);
   if (max_bytes == 0 || bytes <= max_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
-                                                 " at a time. Raise --commit_buffer_bytes of the parameter servers, cut the variables into more shards, or write less in one step"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
+                   " at a time. Raise --commit_buffer_bytes of the parameter servers, cut the variables into more shards, or write less in one step"));
 }
 
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
-  std::map<VariableId, size_t> whole;   // which target; a shard is asked for whole once
+  std::map<VariableId, size_t> whole;  // which target; a shard is asked for whole once
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);
     if (read.ids) {
@@ -245,7 +248,7 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
 absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(const std::map<int, PullReply>& replies) const {
   std::vector<Tensor> results;
   for (const Target& target : targets_) {
-    if (target.whole && target.pieces.size() == 1) {   // the only shard is the variable: no copy
+    if (target.whole && target.pieces.size() == 1) {  // the only shard is the variable: no copy
       const auto reply = replies.find(target.pieces[0].ps);
       if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return absl::InvalidArgumentError("a pull was answered in part");
       ASSIGN_OR_RETURN(Tensor value, reply->second.parts[target.pieces[0].part].values.Reshape(target.shape));

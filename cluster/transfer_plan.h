@@ -27,7 +27,7 @@ struct StagedWrite {
   WriteOp op = WriteOp::kAssign;
   Tensor value;
   std::optional<Tensor> ids;
-  std::optional<Optimizer> optimizer;   // of a gradient: instead of the variable's own
+  std::optional<Optimizer> optimizer;  // of a gradient: instead of the variable's own
 };
 
 // Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
@@ -54,17 +54,17 @@ class PullPlan {
   // REQUIRES: CheckRead is OK for each.
   PullPlan(const Layout& layout, absl::Span<const VariableRead> reads);
 
-  const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }   // by ps
+  const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }  // by ps
   // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape + row shape, in the order asked.
   // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not fit.
   absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
 
  private:
-  struct Piece {   // of one read: where a part's rows go
+  struct Piece {  // of one read: where a part's rows go
     int ps = 0;
-    size_t part = 0;                  // index into parts_[ps]
-    int64_t first_row = 0;            // whole reads: of the result
-    std::vector<int64_t> positions;   // row reads: result row of each row of the part
+    size_t part = 0;                 // index into parts_[ps]
+    int64_t first_row = 0;           // whole reads: of the result
+    std::vector<int64_t> positions;  // row reads: result row of each row of the part
   };
   struct Target {
     DType dtype;

@@ -45,7 +45,9 @@ Tensor Ids(std::vector<int64_t> ids) { return Tensor::Vector<int64_t>(absl::Make
 Values Flat(const Tensor& tensor) { return Values(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
 std::vector<int64_t> IdsOf(const Tensor& tensor) { return {tensor.values<int64_t>()->begin(), tensor.values<int64_t>()->end()}; }
 StagedWrite Write(std::string variable, WriteOp op, Tensor value) { return {std::move(variable), op, std::move(value), std::nullopt, std::nullopt}; }
-StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows) { return {std::move(variable), op, std::move(rows), std::move(ids), std::nullopt}; }
+StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows) {
+  return {std::move(variable), op, std::move(rows), std::move(ids), std::nullopt};
+}
 
 // ---- checks ------------------------------------------------------------------------------------------------------------------------------------------
 
@@ -153,8 +155,8 @@ TEST(PullPlanTest, GivesRowsInTheOrderAskedAndInTheShapeOfTheIds) {
   const Tensor ids = *Ids({3, 0, 3, 1}).Reshape(Shape{2, 2});
   const PullPlan plan(*layout, {VariableRead{"w", ids}});
   std::map<int, PullReply> replies;
-  replies[0].parts.push_back({Matrix(2, 2, {0, 1, 2, 3}), 1, false});   // rows 0 and 1, in the order of the request
-  replies[1].parts.push_back({Matrix(2, 2, {6, 7, 6, 7}), 1, false});   // row 3, twice
+  replies[0].parts.push_back({Matrix(2, 2, {0, 1, 2, 3}), 1, false});  // rows 0 and 1, in the order of the request
+  replies[1].parts.push_back({Matrix(2, 2, {6, 7, 6, 7}), 1, false});  // row 3, twice
   EXPECT_EQ(IdsOf(*plan.parts().at(0)[0].rows), std::vector<int64_t>({0, 1}));
   EXPECT_EQ(IdsOf(*plan.parts().at(1)[0].rows), std::vector<int64_t>({1, 1}));
   const std::vector<Tensor> values = *plan.Assemble(replies);
@@ -197,7 +199,8 @@ TEST(PullPlanTest, AVariableThatIsReadWholeTwiceIsAskedForOnce) {
 
 // ---- against a model ---------------------------------------------------------------------------------------------------------------------------------
 
-// The trivial model: every variable is one array; a cluster: the same, cut into shards. What a plan does to the shards must be what the write does to the array.
+// The trivial model: every variable is one array; a cluster: the same, cut into shards. What a plan does to the shards must be what the write does to the
+// array.
 class TransferModel {
  public:
   explicit TransferModel(uint64_t seed) : random_(seed) {
@@ -221,7 +224,7 @@ class TransferModel {
     std::set<std::string> done;
     for (int n = 1 + random_.Below(3); n > 0; --n) {
       StagedWrite write = AnyWrite();
-      if (write.op == WriteOp::kGradient && !done.insert(write.variable).second) continue;   // one gradient a variable
+      if (write.op == WriteOp::kGradient && !done.insert(write.variable).second) continue;  // one gradient a variable
       ASSERT_TRUE(CheckWrite(*layout_, write).ok()) << CheckWrite(*layout_, write);
       writes.push_back(std::move(write));
     }
@@ -255,7 +258,7 @@ class TransferModel {
   }
 
  private:
-  float Number() { return static_cast<float>(random_.Below(9)) - 4; }   // small whole numbers: sums are exact in any order
+  float Number() { return static_cast<float>(random_.Below(9)) - 4; }  // small whole numbers: sums are exact in any order
   const VariableLayout& Any() { return layout_->variables().at(VariableId(1 + random_.Below(layout_->variables().size()))); }
   int64_t Width(const VariableLayout& variable) { return variable.spec.shape.dim(1); }
 
@@ -274,7 +277,8 @@ class TransferModel {
   StagedWrite AnyWrite() {
     const VariableLayout& variable = Any();
     const std::vector<WriteOp> dense = {WriteOp::kAssign, WriteOp::kAdd, WriteOp::kSub, WriteOp::kGradient};
-    const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterSub, WriteOp::kScatterMin, WriteOp::kScatterMax, WriteOp::kGradient};
+    const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterSub,
+                                         WriteOp::kScatterMin,    WriteOp::kScatterMax, WriteOp::kGradient};
     if (random_.Chance(0.4)) return Write(variable.spec.name, dense[random_.Below(dense.size())], AnyRows(variable, variable.rows()));
     const Tensor ids = AnyIds(variable);
     return WriteRows(variable.spec.name, sparse[random_.Below(sparse.size())], ids, AnyRows(variable, ids.shape().dim(0)));
@@ -290,8 +294,11 @@ class TransferModel {
     for (size_t i = 0; i < rows.size() * width; ++i) {
       float& old = out[rows[i / width] * width + i % width];
       switch (op) {
-        case WriteOp::kAdd: case WriteOp::kScatterAdd: old += values[i]; break;
-        case WriteOp::kSub: case WriteOp::kScatterSub: case WriteOp::kGradient: old -= values[i]; break;
+        case WriteOp::kAdd:
+        case WriteOp::kScatterAdd: old += values[i]; break;
+        case WriteOp::kSub:
+        case WriteOp::kScatterSub:
+        case WriteOp::kGradient: old -= values[i]; break;
         case WriteOp::kScatterMin: old = std::min(old, values[i]); break;
         case WriteOp::kScatterMax: old = std::max(old, values[i]); break;
         default: old = values[i];

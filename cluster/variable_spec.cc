@@ -20,7 +20,8 @@ bool IsNamePart(absl::string_view part) {
 absl::Status CheckName(absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(name, '/')) {
     if (!IsNamePart(part)) {
-      return absl::InvalidArgumentError(absl::StrCat("bad name of a variable: \"", name, "\". A name is parts of letters, digits, '_', '.' and '-', joined by '/'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("bad name of a variable: \"", name, "\". A name is parts of letters, digits, '_', '.' and '-', joined by '/'"));
     }
   }
   return absl::OkStatus();
@@ -31,7 +32,8 @@ absl::Status CheckTypes(const VariableSpec& spec) {
   if (spec.shape.num_elements() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("shape ", spec.shape.ToString(), " is not fully known: give every dimension"));
   }
-  if (DispatchDType(spec.dtype, [](auto) { return false; }, true)) {
+  if (DispatchDType(
+          spec.dtype, [](auto) { return false; }, true)) {
     return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype), " cannot be trained on parameter servers; use float32"));
   }
   RETURN_IF_ERROR(Validate(spec.initializer, spec.shape, spec.dtype));

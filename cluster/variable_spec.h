@@ -21,13 +21,13 @@ enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
 // What a variable is. Declare it `const` at namespace scope and it is the same in every process: the coordinator creates from it, steps name it.
 // A plain value, registered nowhere: the layout that the coordinator made is the truth.
 struct VariableSpec {
-  std::string name;                              // unique in the job; [A-Za-z0-9_.-]+ joined by '/'
+  std::string name;  // unique in the job; [A-Za-z0-9_.-]+ joined by '/'
   Shape shape;
   Initializer initializer = Zeros();
-  std::optional<Optimizer> optimizer = {};       // its slots are created with it; none: the one given to ApplyGradients or Trainer
+  std::optional<Optimizer> optimizer = {};  // its slots are created with it; none: the one given to ApplyGradients or Trainer
   DType dtype = DType::kFloat32;
   VariableAggregation aggregation = VariableAggregation::kNone;
-  std::optional<Partitioner> partitioner = {};   // instead of the strategy's
+  std::optional<Partitioner> partitioner = {};  // instead of the strategy's
   operator absl::string_view() const { return name; }
 };
 
@@ -37,7 +37,7 @@ absl::Status Validate(const VariableSpec& spec);
 
 // What one write does to the rows it names. Every scatter applies each occurrence of an id, kUpdate keeps the last.
 enum class WriteOp : uint8_t { kAssign, kAdd, kSub, kScatterUpdate, kScatterAdd, kScatterSub, kScatterMul, kScatterDiv, kScatterMin, kScatterMax, kGradient };
-absl::string_view WriteOpName(WriteOp op);   // "assign", "scatter_add", ...
+absl::string_view WriteOpName(WriteOp op);  // "assign", "scatter_add", ...
 
 }  // namespace divvy
 

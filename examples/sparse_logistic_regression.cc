@@ -51,9 +51,7 @@ absl::StatusOr<Metrics> TestStep(WorkerContext& worker, Iterator batches) {
 }
 const Step kTest("test", TestStep, StepKind::kReadOnly);
 
-absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) {
-  return Dataset::Libsvm(files).Shuffle(10'000, input.seed).Batch(32);
-}
+absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) { return Dataset::Libsvm(files).Shuffle(10'000, input.seed).Batch(32); }
 const DataSource kMushrooms("mushrooms", Mushrooms);
 
 // On the coordinator.

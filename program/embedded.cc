@@ -35,7 +35,12 @@ void IgnoreExit(int, const std::string&) {}
 
 // Two threads at least, so that a ps' block task and a message never wait for each other.
 EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup)
-    : setup_(setup), executor_(std::max(2, NumCores())), network_(executor_), store_(executor_), ps_(setup.options.num_ps), workers_(setup.options.num_workers) {}
+    : setup_(setup),
+      executor_(std::max(2, NumCores())),
+      network_(executor_),
+      store_(executor_),
+      ps_(setup.options.num_ps),
+      workers_(setup.options.num_workers) {}
 
 EmbeddedCluster::~EmbeddedCluster() {
   // The roles stop speaking first; then the threads, also those that run step bodies, end; only then does anything go.
@@ -103,9 +108,9 @@ absl::Status EmbeddedCluster::StartCoordinator() {
     reporter_ = std::make_shared<Reporter>(*setup_.report, executor_, Clock::Real());
     reporter_->Watch(core_);
   }
-  coordinator_ = std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                                       setup_.options.replicas_per_worker, reporter_.get(),
-                                                       setup_.report.value_or(ReportOptions()).report_every);
+  coordinator_ =
+      std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
+                                            setup_.options.replicas_per_worker, reporter_.get(), setup_.report.value_or(ReportOptions()).report_every);
   return coordinator_->WaitUntilReady();
 }
 

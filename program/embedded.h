@@ -20,7 +20,7 @@ namespace divvy {
 struct EmbeddedSetup {
   EmbeddedOptions options;
   bool check_numerics = false;
-  std::optional<ReportOptions> report;   // none: nothing is drawn
+  std::optional<ReportOptions> report;  // none: nothing is drawn
 };
 
 // The three roles joined by in-process clients, each with the objects that it has in a cluster. Members go in the order that lets tasks end first.
@@ -28,14 +28,14 @@ class EmbeddedCluster {
  public:
   // As StartEmbedded.
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(const EmbeddedSetup& setup);
-  ~EmbeddedCluster();   // stops all tasks
+  ~EmbeddedCluster();  // stops all tasks
 
   BlockingCoordinator& coordinator() { return *coordinator_; }
-  Reporter* reporter() { return reporter_.get(); }   // null: none
+  Reporter* reporter() { return reporter_.get(); }  // null: none
   // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
   void KillWorker(int index);
   absl::Status RestartWorker(int index);
-  absl::Status RestartPs(int index);   // comes back empty, as another life
+  absl::Status RestartPs(int index);  // comes back empty, as another life
 
  private:
   struct WorkerTask {
@@ -54,7 +54,7 @@ class EmbeddedCluster {
   MemoryStore store_;
   std::vector<std::shared_ptr<ParameterServerCore>> ps_;
   std::vector<WorkerTask> workers_;
-  std::vector<WorkerTask> dead_;   // their threads may still run
+  std::vector<WorkerTask> dead_;  // their threads may still run
   std::vector<std::shared_ptr<ParameterServerCore>> dead_ps_;
   std::shared_ptr<CoordinatorCore> core_;
   std::shared_ptr<Reporter> reporter_;

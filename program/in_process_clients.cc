@@ -15,9 +15,7 @@ void Refuse(Executor& executor, const std::string& address, ResultCallback<Reply
 // An answer that goes through the Executor.
 template <typename Reply>
 ResultCallback<Reply> Posted(Executor& executor, ResultCallback<Reply> done) {
-  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
-    executor.Post([done, reply = std::move(reply)] { done(reply); });
-  };
+  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) { executor.Post([done, reply = std::move(reply)] { done(reply); }); };
 }
 
 class PsClient : public ParameterClient {
@@ -26,11 +24,17 @@ class PsClient : public ParameterClient {
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done)); }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done));
+  }
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done));
+  }
   void Pull(PullRequest request, ResultCallback<PullReply> done) override { Call(&ParameterServerCore::Pull, std::move(request), std::move(done)); }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override { Call(&ParameterServerCore::Commit, std::move(request), std::move(done)); }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done)); }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+    Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done));
+  }
 
  private:
   template <typename Request, typename Reply>
@@ -51,7 +55,8 @@ class PsClient : public ParameterClient {
 // ends; what waits in the queues does not keep it, so that nothing is left over when the executor stops.
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
-  Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator) : to_worker_(executor), to_coordinator_(executor), coordinator_(std::move(coordinator)) {}
+  Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator)
+      : to_worker_(executor), to_coordinator_(executor), coordinator_(std::move(coordinator)) {}
 
   void Accept(std::shared_ptr<WorkerCore> core);
   void ToTheWorker(StreamFrame<ToWorker> frame) {
@@ -86,14 +91,14 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
     MutexLock lock(mu_);
     return closed_;
   }
-  bool SetClosed() {   // returns whether it was
+  bool SetClosed() {  // returns whether it was
     MutexLock lock(mu_);
     return std::exchange(closed_, true);
   }
 
   SerialExecutor to_worker_, to_coordinator_;
   const std::shared_ptr<StreamListener<FromWorker>> coordinator_;
-  std::shared_ptr<StreamListener<ToWorker>> worker_;   // touched on to_worker_ alone
+  std::shared_ptr<StreamListener<ToWorker>> worker_;  // touched on to_worker_ alone
   Mutex mu_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
 };

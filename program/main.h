@@ -12,9 +12,9 @@
 
 namespace divvy {
 
-// What `main` of //program:main does: parses the flags, finds out from TF_CONFIG and flags which task of a cluster this process is, plays it, and returns the exit
-// code (docs/operations.md). Where nothing speaks of a cluster, the whole of it is started in this process (--ps, --workers, --replicas_per_worker). The chief
-// runs the program's Train. To be called once.
+// What `main` of //program:main does: parses the flags, finds out from TF_CONFIG and flags which task of a cluster this process is, plays it, and returns the
+// exit code (docs/operations.md). Where nothing speaks of a cluster, the whole of it is started in this process (--ps, --workers, --replicas_per_worker). The
+// chief runs the program's Train. To be called once.
 int Main(int argc, char** argv);
 
 // The same for a binary without a program of its own, which plays one role only ("worker", "chief"): loads --program=lib.so first. `binary` is its name, for
@@ -26,7 +26,7 @@ struct EmbeddedOptions {
   int num_workers = 2;
   int replicas_per_worker = 1;
   StrategyOptions strategy = runner::ParameterServerStrategy();
-  uint64_t seed = 1;   // of the job: initial values, shuffles
+  uint64_t seed = 1;  // of the job: initial values, shuffles
 };
 
 // The whole cluster in this process, without a network: for a program that keeps its own main, and for tests of step functions. No flags, no environment, no

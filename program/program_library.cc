@@ -39,7 +39,8 @@ std::optional<std::string> ProgramFlag(int argc, const char* const* argv) {
 
 // glibc could load it even so, together with a second libdivvy.so and a second libc.
 absl::Status LoadProgramLibrary(const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat("--program=", path, ": this binary is static and cannot load a library; "
+  return absl::FailedPreconditionError(absl::StrCat("--program=", path,
+                                                    ": this binary is static and cannot load a library; "
                                                     "use a binary built without --config=static, or link the program with //program:main"));
 }
 
@@ -86,8 +87,8 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
       return absl::FailedPreconditionError(
           Refused(path, absl::StrCat("was built for version ", symbol, " of Divvy's program interface, and this is another; build it again with this SDK")));
     }
-    return absl::InvalidArgumentError(
-        Refused(path, absl::StrCat("needs ", Demangled(std::string(symbol)), ", which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses")));
+    return absl::InvalidArgumentError(Refused(path, absl::StrCat("needs ", Demangled(std::string(symbol)),
+                                                                 ", which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses")));
   }
   if (absl::StrContains(said, "ELF") || absl::StrContains(said, "file too short")) {
     return absl::InvalidArgumentError(Refused(path, "is not a shared library for this machine; build it with -shared -fPIC"));
@@ -101,7 +102,8 @@ absl::Status LoadProgramLibrary(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("--program: the path of the program's library is missing");
   const std::string file = absl::StrContains(path, '/') ? path : absl::StrCat("./", path);
   RETURN_IF_ERROR(CheckTrusted(file));
-  if (FindProgram().ok()) return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
+  if (FindProgram().ok())
+    return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
   // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries happen to have in common stays apart.
   if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return Translated(path, dlerror());
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();

@@ -17,8 +17,9 @@ namespace divvy {
 // "" where the value is missing.
 std::optional<std::string> ProgramFlag(int argc, const char* const* argv);
 
-// Loads the library at `path` into this process, for good: its steps, data sources, flags and its one DIVVY_PROGRAM are registered when this returns OK. Call it
-// before absl::ParseCommandLine, from one thread. Blocks on the disk. A name without '/' is a file of the working directory, not of the system's library path.
+// Loads the library at `path` into this process, for good: its steps, data sources, flags and its one DIVVY_PROGRAM are registered when this returns OK. Call
+// it before absl::ParseCommandLine, from one thread. Blocks on the disk. A name without '/' is a file of the working directory, not of the system's library
+// path.
 //
 // Each error is one line that names the file and what to do; none can be mended by trying again:
 //   NotFound            there is no such file

@@ -136,7 +136,8 @@ TEST_F(ProgramLibraryTest, AFileThatOthersMayWriteIsRefused) {
 TEST_F(ProgramLibraryTest, AFileOfAnotherUserIsRefused) {
   const std::string path = Temporary("theirs.so", "a", 0644);
   if (chown(path.c_str(), 12345, -1) != 0) GTEST_SKIP() << "only root may give files away";
-  EXPECT_REFUSED(path, "PERMISSION_DENIED", absl::StrCat("belongs to user 12345, whose code would run as user ", geteuid(), "; chown it to root or to this user"));
+  EXPECT_REFUSED(path, "PERMISSION_DENIED",
+                 absl::StrCat("belongs to user 12345, whose code would run as user ", geteuid(), "; chown it to root or to this user"));
 }
 
 }  // namespace

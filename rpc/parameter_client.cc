@@ -26,8 +26,12 @@ class RpcParameterClient : public ParameterClient {
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&Async::Attach, request, kAttachDeadline, std::move(done)); }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&Async::Load, request, kLoadDeadline, std::move(done)); }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&Async::Sync, request, kSyncDeadline, std::move(done)); }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&Async::CreateShards, request, kCreateDeadline, std::move(done)); }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override { Call(&Async::DeleteShards, request, kCallDeadline, std::move(done)); }
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call(&Async::CreateShards, request, kCreateDeadline, std::move(done));
+  }
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call(&Async::DeleteShards, request, kCallDeadline, std::move(done));
+  }
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Call(&Async::Shutdown, request, kCallDeadline, std::move(done)); }
   void Pull(PullRequest request, ResultCallback<PullReply> done) override { data_->Pull(std::move(request), std::move(done)); }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override { data_->Commit(std::move(request), std::move(done)); }

@@ -12,7 +12,7 @@
 
 namespace divvy {
 
-constexpr int kExitConfiguration = 78;   // EX_CONFIG
+constexpr int kExitConfiguration = 78;  // EX_CONFIG
 
 // What a step function or a connection may still hold up once the task has ended otherwise.
 constexpr absl::Duration kLastWords = absl::Seconds(3);
@@ -33,7 +33,8 @@ int AwaitEnd(Termination& termination, absl::string_view task, const std::functi
     if (!event.why.empty()) DIVVY_LOG(ERROR) << task << ": " << event.why;
     return EndSoon(event.exit_code);
   }
-  DIVVY_LOG(INFO) << task << ": " << strsignal(event.signal) << ": draining, for " << absl::FormatDuration(drain_timeout) << " at most; a second signal ends it at once";
+  DIVVY_LOG(INFO) << task << ": " << strsignal(event.signal) << ": draining, for " << absl::FormatDuration(drain_timeout)
+                  << " at most; a second signal ends it at once";
   drain();
   Termination::LetSignalsKill();
   if (!termination.WaitFor(drain_timeout)) DIVVY_LOG(WARNING) << task << ": not drained after " << absl::FormatDuration(drain_timeout);

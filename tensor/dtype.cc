@@ -12,9 +12,18 @@ struct DTypeRow {
   int64_t size;
 };
 constexpr DTypeRow kDTypes[] = {
-    {DType::kBool, "bool", 1},         {DType::kInt8, "int8", 1},         {DType::kUInt8, "uint8", 1},     {DType::kInt32, "int32", 4},
-    {DType::kInt64, "int64", 8},       {DType::kFloat16, "float16", 2},   {DType::kBFloat16, "bfloat16", 2}, {DType::kFloat32, "float32", 4},
-    {DType::kFloat64, "float64", 8},   {DType::kComplex64, "complex64", 8}, {DType::kComplex128, "complex128", 16}, {DType::kString, "string", 0},
+    {DType::kBool, "bool", 1},
+    {DType::kInt8, "int8", 1},
+    {DType::kUInt8, "uint8", 1},
+    {DType::kInt32, "int32", 4},
+    {DType::kInt64, "int64", 8},
+    {DType::kFloat16, "float16", 2},
+    {DType::kBFloat16, "bfloat16", 2},
+    {DType::kFloat32, "float32", 4},
+    {DType::kFloat64, "float64", 8},
+    {DType::kComplex64, "complex64", 8},
+    {DType::kComplex128, "complex128", 16},
+    {DType::kString, "string", 0},
 };
 
 uint32_t BitsOf(float value) {
@@ -48,9 +57,9 @@ bool IsInteger(DType dtype) { return dtype >= DType::kInt8 && dtype <= DType::kI
 
 Half Half::FromFloat(float value) {
   const uint32_t bits = BitsOf(value), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return {static_cast<uint16_t>(sign | 0x7E00u)};    // NaN
-  if (magnitude >= 0x477FF000u) return {static_cast<uint16_t>(sign | 0x7C00u)};   // rounds to infinity
-  if (magnitude < 0x38800000u) {                                                  // subnormal: adding 0.5 aligns and rounds the mantissa
+  if (magnitude > 0x7F800000u) return {static_cast<uint16_t>(sign | 0x7E00u)};   // NaN
+  if (magnitude >= 0x477FF000u) return {static_cast<uint16_t>(sign | 0x7C00u)};  // rounds to infinity
+  if (magnitude < 0x38800000u) {                                                 // subnormal: adding 0.5 aligns and rounds the mantissa
     return {static_cast<uint16_t>(sign | (BitsOf(FromBits(magnitude) + 0.5f) - BitsOf(0.5f)))};
   }
   const uint32_t rounded = magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u);
@@ -66,7 +75,7 @@ float Half::ToFloat() const {
 
 BFloat16 BFloat16::FromFloat(float value) {
   const uint32_t bits = BitsOf(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};   // NaN stays one
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};  // NaN stays one
   return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
 }
 

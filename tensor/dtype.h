@@ -18,8 +18,8 @@ std::optional<DType> ParseDType(absl::string_view name);
 
 // Bytes of one element; 0 for kString, whose elements have no fixed size.
 int64_t DTypeSize(DType dtype);
-bool IsFloating(DType dtype);   // the four real floating types
-bool IsInteger(DType dtype);    // int8 to int64; not bool
+bool IsFloating(DType dtype);  // the four real floating types
+bool IsInteger(DType dtype);   // int8 to int64; not bool
 
 // IEEE half and bfloat16 as storage: convert to float to compute. Conversions round to nearest, ties to even.
 struct Half {
@@ -34,16 +34,44 @@ struct BFloat16 {
 };
 
 // The DType of a C++ type: bool, int8_t, uint8_t, int32_t, int64_t, Half, BFloat16, float, double. No other type compiles.
-template <typename T> struct DTypeOf;
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::kBool; };
-template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::kInt8; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::kUInt8; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::kInt32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::kInt64; };
-template <> struct DTypeOf<Half> { static constexpr DType value = DType::kFloat16; };
-template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::kBFloat16; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kFloat32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::kBool;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::kInt8;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kUInt8;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+template <>
+struct DTypeOf<Half> {
+  static constexpr DType value = DType::kFloat16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::kBFloat16;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
 
 // Calls `visit(T{})` with the C++ type of `dtype`; returns `otherwise` for a type tensors do not hold.
 //   DispatchDType(dtype, [&](auto t) { using T = decltype(t); ...; return OkStatus(); }, InvalidArgumentError(...));

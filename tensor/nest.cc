@@ -20,11 +20,12 @@ std::string KeyList(const Nest::Dict& dict) {
 
 // Walks `leaves` in the order of Flatten.
 absl::Status Collect(const Nest& nest, std::vector<Tensor>& leaves) {
-  return nest.MapLeaves([&leaves](const Nest& leaf) -> absl::StatusOr<Nest> {
-               ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
-               leaves.push_back(std::move(tensor));
-               return leaf;
-             })
+  return nest
+      .MapLeaves([&leaves](const Nest& leaf) -> absl::StatusOr<Nest> {
+        ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
+        leaves.push_back(std::move(tensor));
+        return leaf;
+      })
       .status();
 }
 
@@ -140,9 +141,9 @@ absl::StatusOr<std::vector<Tensor>> Nest::Flatten() const {
 absl::StatusOr<Nest> Nest::PackAs(absl::Span<const Tensor> leaves) const {
   size_t next = 0;
   ASSIGN_OR_RETURN(Nest packed, MapLeaves([&](const Nest&) -> absl::StatusOr<Nest> {
-    ++next;
-    return next <= leaves.size() ? Nest(leaves[next - 1]) : Nest();
-  }));
+                     ++next;
+                     return next <= leaves.size() ? Nest(leaves[next - 1]) : Nest();
+                   }));
   if (next != leaves.size()) return absl::InvalidArgumentError(absl::StrCat("PackAs: ", leaves.size(), " tensors for a structure with ", next, " leaves"));
   return packed;
 }
@@ -178,10 +179,13 @@ std::string Nest::ToString() const {
     }
     case Kind::kText: return absl::StrCat("\"", std::get<std::string>(node_->value), "\"");
     case Kind::kHandle: return absl::StrCat("per-worker handle ", std::get<PerWorkerHandle>(node_->value).id);
-    case Kind::kList: return absl::StrCat("[", absl::StrJoin(*list(), ", ", [](std::string* out, const Nest& child) { absl::StrAppend(out, child.ToString()); }), "]");
+    case Kind::kList:
+      return absl::StrCat("[", absl::StrJoin(*list(), ", ", [](std::string* out, const Nest& child) { absl::StrAppend(out, child.ToString()); }), "]");
     case Kind::kDict:
-      return absl::StrCat("{", absl::StrJoin(*dict(), ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, "\"", entry.first, "\": ", entry.second.ToString()); }),
-                          "}");
+      return absl::StrCat(
+          "{",
+          absl::StrJoin(*dict(), ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, "\"", entry.first, "\": ", entry.second.ToString()); }),
+          "}");
   }
   return "";
 }
@@ -197,9 +201,11 @@ bool BitwiseEqual(const Nest& a, const Nest& b) {
     }
     case Nest::Kind::kText: return *a.text() == *b.text();
     case Nest::Kind::kHandle: return a.handle()->id == b.handle()->id;
-    case Nest::Kind::kList: return std::equal(a.list()->begin(), a.list()->end(), b.list()->begin(), [](const Nest& x, const Nest& y) { return BitwiseEqual(x, y); });
+    case Nest::Kind::kList:
+      return std::equal(a.list()->begin(), a.list()->end(), b.list()->begin(), [](const Nest& x, const Nest& y) { return BitwiseEqual(x, y); });
     case Nest::Kind::kDict:
-      return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(), [](const auto& x, const auto& y) { return x.first == y.first && BitwiseEqual(x.second, y.second); });
+      return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(),
+                        [](const auto& x, const auto& y) { return x.first == y.first && BitwiseEqual(x.second, y.second); });
   }
   return false;
 }
@@ -208,11 +214,14 @@ namespace internal {
 
 absl::Status WantElements(const Nest& nest, size_t elements) {
   RETURN_IF_ERROR(nest.status());
-  if (nest.list() == nullptr || nest.size() != elements) return absl::InvalidArgumentError(absl::StrCat("wanted a list of ", elements, ", not ", nest.ToString()));
+  if (nest.list() == nullptr || nest.size() != elements)
+    return absl::InvalidArgumentError(absl::StrCat("wanted a list of ", elements, ", not ", nest.ToString()));
   return absl::OkStatus();
 }
 
-absl::Status OutOfRangeScalar(const Nest& nest) { return absl::InvalidArgumentError(absl::StrCat("a number that does not fit the wanted type: ", nest.ToString())); }
+absl::Status OutOfRangeScalar(const Nest& nest) {
+  return absl::InvalidArgumentError(absl::StrCat("a number that does not fit the wanted type: ", nest.ToString()));
+}
 
 }  // namespace internal
 }  // namespace divvy

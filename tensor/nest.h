@@ -36,7 +36,7 @@ class Nest {
   using List = std::vector<Nest>;
   using Dict = std::map<std::string, Nest>;
 
-  Nest();   // the empty list
+  Nest();  // the empty list
   Nest(Tensor tensor);
   Nest(IndexedSlices slices);
   Nest(SparseIds ids);
@@ -47,8 +47,8 @@ class Nest {
   Nest(Dict dict);
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   Nest(T scalar);
-  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);   // {{"image", images}, {"label", labels}}
-  static Nest Failed(absl::Status reason);                                // REQUIRES: not OK
+  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);  // {{"image", images}, {"label", labels}}
+  static Nest Failed(absl::Status reason);                               // REQUIRES: not OK
 
   // The child. Failed: no such key (the message lists those that exist) or index, not a dict or list, or this one failed.
   Nest operator[](absl::string_view key) const;
@@ -59,15 +59,15 @@ class Nest {
   // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure.
   absl::StatusOr<Tensor> tensor() const;
   absl::StatusOr<IndexedSlices> indexed_slices() const;
-  absl::StatusOr<SparseIds> sparse_ids() const;   // from a dict with "ids", "row_splits" and perhaps "weights"
+  absl::StatusOr<SparseIds> sparse_ids() const;  // from a dict with "ids", "row_splits" and perhaps "weights"
   absl::StatusOr<std::string> text() const;
   absl::StatusOr<PerWorkerHandle> handle() const;
-  absl::Status status() const;   // OK unless failed
+  absl::Status status() const;  // OK unless failed
 
   enum class Kind { kFailed, kTensor, kIndexedSlices, kText, kHandle, kList, kDict };
   Kind kind() const;
-  size_t size() const;           // of a list or dict, else 0
-  const List* list() const;      // null if it is none; valid while this Nest lives
+  size_t size() const;       // of a list or dict, else 0
+  const List* list() const;  // null if it is none; valid while this Nest lives
   const Dict* dict() const;
 
   // Its tensors, depth first, keys in order. InvalidArgument: a leaf that is no tensor, or the failure.
@@ -97,32 +97,38 @@ bool BitwiseEqual(const Nest& a, const Nest& b);
 // optional, pair and tuple of them; Metrics and Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what Encode
 // cannot make.
 template <typename T, typename Enable = void>
-struct NestCodec;   // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const Nest& nest);
+struct NestCodec;  // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const Nest& nest);
 
-template <> struct NestCodec<Nest> {
+template <>
+struct NestCodec<Nest> {
   static Nest Encode(const Nest& value) { return value; }
   static absl::StatusOr<Nest> Decode(const Nest& nest) {
     RETURN_IF_ERROR(nest.status());
     return nest;
   }
 };
-template <> struct NestCodec<Tensor> {
+template <>
+struct NestCodec<Tensor> {
   static Nest Encode(const Tensor& value) { return Nest(value); }
   static absl::StatusOr<Tensor> Decode(const Nest& nest) { return nest.tensor(); }
 };
-template <> struct NestCodec<IndexedSlices> {
+template <>
+struct NestCodec<IndexedSlices> {
   static Nest Encode(const IndexedSlices& value) { return Nest(value); }
   static absl::StatusOr<IndexedSlices> Decode(const Nest& nest) { return nest.indexed_slices(); }
 };
-template <> struct NestCodec<SparseIds> {
+template <>
+struct NestCodec<SparseIds> {
   static Nest Encode(const SparseIds& value) { return Nest(value); }
   static absl::StatusOr<SparseIds> Decode(const Nest& nest) { return nest.sparse_ids(); }
 };
-template <> struct NestCodec<std::string> {
+template <>
+struct NestCodec<std::string> {
   static Nest Encode(const std::string& value) { return Nest(value); }
   static absl::StatusOr<std::string> Decode(const Nest& nest) { return nest.text(); }
 };
-template <> struct NestCodec<std::monostate> {
+template <>
+struct NestCodec<std::monostate> {
   static Nest Encode(std::monostate) { return Nest(); }
   static absl::StatusOr<std::monostate> Decode(const Nest& nest) {
     RETURN_IF_ERROR(nest.status());
@@ -136,11 +142,12 @@ namespace internal {
 template <typename T>
 using WireArithmetic = std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>, T,
                                           std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
-absl::Status WantElements(const Nest& nest, size_t elements);   // InvalidArgument: not a list of so many
+absl::Status WantElements(const Nest& nest, size_t elements);  // InvalidArgument: not a list of so many
 absl::Status OutOfRangeScalar(const Nest& nest);
 }  // namespace internal
 
-template <typename T> struct NestCodec<T, std::enable_if_t<std::is_arithmetic_v<T>>> {
+template <typename T>
+struct NestCodec<T, std::enable_if_t<std::is_arithmetic_v<T>>> {
   using Wire = internal::WireArithmetic<T>;
   static Nest Encode(T value) { return Nest(Tensor::Scalar<Wire>(static_cast<Wire>(value))); }
   static absl::StatusOr<T> Decode(const Nest& nest) {
@@ -150,7 +157,8 @@ template <typename T> struct NestCodec<T, std::enable_if_t<std::is_arithmetic_v<
     return static_cast<T>(value);
   }
 };
-template <typename T> struct NestCodec<std::vector<T>> {
+template <typename T>
+struct NestCodec<std::vector<T>> {
   static Nest Encode(const std::vector<T>& values) {
     Nest::List list;
     for (const T& value : values) list.push_back(NestCodec<T>::Encode(value));
@@ -166,7 +174,8 @@ template <typename T> struct NestCodec<std::vector<T>> {
     return values;
   }
 };
-template <typename T> struct NestCodec<std::map<std::string, T>> {
+template <typename T>
+struct NestCodec<std::map<std::string, T>> {
   static Nest Encode(const std::map<std::string, T>& values) {
     Nest::Dict dict;
     for (const auto& [key, value] : values) dict.emplace(key, NestCodec<T>::Encode(value));
@@ -183,7 +192,8 @@ template <typename T> struct NestCodec<std::map<std::string, T>> {
     return values;
   }
 };
-template <typename T> struct NestCodec<std::optional<T>> {   // a list of none or one
+template <typename T>
+struct NestCodec<std::optional<T>> {  // a list of none or one
   static Nest Encode(const std::optional<T>& value) { return value ? Nest(Nest::List{NestCodec<T>::Encode(*value)}) : Nest(); }
   static absl::StatusOr<std::optional<T>> Decode(const Nest& nest) {
     if (nest.kind() == Nest::Kind::kList && nest.size() == 0) return std::optional<T>();
@@ -192,7 +202,8 @@ template <typename T> struct NestCodec<std::optional<T>> {   // a list of none o
     return std::optional<T>(std::move(value));
   }
 };
-template <typename A, typename B> struct NestCodec<std::pair<A, B>> {
+template <typename A, typename B>
+struct NestCodec<std::pair<A, B>> {
   static Nest Encode(const std::pair<A, B>& value) { return Nest(Nest::List{NestCodec<A>::Encode(value.first), NestCodec<B>::Encode(value.second)}); }
   static absl::StatusOr<std::pair<A, B>> Decode(const Nest& nest) {
     RETURN_IF_ERROR(internal::WantElements(nest, 2));
@@ -201,7 +212,8 @@ template <typename A, typename B> struct NestCodec<std::pair<A, B>> {
     return std::pair<A, B>(std::move(a), std::move(b));
   }
 };
-template <typename... Ts> struct NestCodec<std::tuple<Ts...>> {
+template <typename... Ts>
+struct NestCodec<std::tuple<Ts...>> {
   static Nest Encode(const std::tuple<Ts...>& value) {
     return std::apply([](const Ts&... elements) { return Nest(Nest::List{NestCodec<Ts>::Encode(elements)...}); }, value);
   }

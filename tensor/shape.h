@@ -19,16 +19,16 @@ class Shape {
  public:
   static constexpr int kMaxRank = 8;
 
-  Shape() = default;   // rank 0: one element
+  Shape() = default;  // rank 0: one element
   Shape(std::initializer_list<int64_t> dims) : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
   explicit Shape(absl::Span<const int64_t> dims);
 
   int rank() const { return rank_; }
-  int64_t dim(int axis) const { return dims_[axis < 0 ? axis + rank_ : axis]; }   // REQUIRES: -rank() <= axis < rank()
+  int64_t dim(int axis) const { return dims_[axis < 0 ? axis + rank_ : axis]; }  // REQUIRES: -rank() <= axis < rank()
   absl::Span<const int64_t> dims() const { return absl::MakeConstSpan(dims_.data(), rank_); }
-  int64_t num_elements() const { return num_elements_; }                          // -1 if some dimension is -1
-  absl::Status status() const;                                                    // InvalidArgument: see above
-  std::string ToString() const;                                                   // "[64, 10]", "[]"
+  int64_t num_elements() const { return num_elements_; }  // -1 if some dimension is -1
+  absl::Status status() const;                            // InvalidArgument: see above
+  std::string ToString() const;                           // "[64, 10]", "[]"
 
   // Elements of one row (a slice along axis 0); 1 for rank 0.
   int64_t row_elements() const;

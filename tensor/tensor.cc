@@ -88,10 +88,14 @@ absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data
 }
 
 template <typename T>
-Tensor Tensor::Scalar(T value) { return *Copy<T>(Shape(), absl::MakeConstSpan(&value, 1)); }
+Tensor Tensor::Scalar(T value) {
+  return *Copy<T>(Shape(), absl::MakeConstSpan(&value, 1));
+}
 
 template <typename T>
-Tensor Tensor::Vector(absl::Span<const T> values) { return *Copy<T>(Shape{static_cast<int64_t>(values.size())}, values); }
+Tensor Tensor::Vector(absl::Span<const T> values) {
+  return *Copy<T>(Shape{static_cast<int64_t>(values.size())}, values);
+}
 
 template <typename T>
 absl::StatusOr<Tensor> Tensor::Copy(Shape shape, absl::Span<const T> values) {
@@ -105,7 +109,8 @@ absl::StatusOr<Tensor> Tensor::Copy(Shape shape, absl::Span<const T> values) {
 
 absl::Status Tensor::CheckReadable(DType wanted) const {
   if (dtype_ != wanted) return absl::InvalidArgumentError(absl::StrCat("the tensor is ", ToString(), "; wanted ", DTypeName(wanted)));
-  if (device().kind != Device::Kind::kCpu) return absl::InvalidArgumentError(absl::StrCat("the tensor is on ", device().ToString(), ": use To(Device()) first"));
+  if (device().kind != Device::Kind::kCpu)
+    return absl::InvalidArgumentError(absl::StrCat("the tensor is on ", device().ToString(), ": use To(Device()) first"));
   return absl::OkStatus();
 }
 
@@ -139,7 +144,8 @@ absl::StatusOr<absl::Span<T>> Tensor::mutable_values() {
 
 absl::StatusOr<Tensor> Tensor::To(Device device) const {
   if (device == this->device()) return *this;
-  return absl::UnimplementedError(absl::StrCat("cannot move a tensor from ", this->device().ToString(), " to ", device.ToString(), ": this build computes on the CPU"));
+  return absl::UnimplementedError(
+      absl::StrCat("cannot move a tensor from ", this->device().ToString(), " to ", device.ToString(), ": this build computes on the CPU"));
 }
 
 absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
@@ -191,7 +197,8 @@ absl::Status Validate(const IndexedSlices& slices) {
   if (slices.num_rows < 0) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices of ", slices.num_rows, " rows"));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
   if (slices.ids.shape().rank() != 1 || slices.rows.shape().rank() < 1 || slices.rows.shape().dim(0) != slices.ids.shape().dim(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: ids ", slices.ids.ToString(), " and rows ", slices.rows.ToString(), " do not fit: want [n] and [n, ...]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("IndexedSlices: ids ", slices.ids.ToString(), " and rows ", slices.rows.ToString(), " do not fit: want [n] and [n, ...]"));
   }
   for (const int64_t id : ids) {
     if (id < 0 || id >= slices.num_rows) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: id ", id, " is outside [0, ", slices.num_rows, ")"));
@@ -216,17 +223,18 @@ absl::Status Validate(const SparseIds& sparse) {
     return absl::InvalidArgumentError(absl::StrCat("SparseIds: ", status.message(), ", for ids ", sparse.ids.ToString()));
   }
   if (sparse.weights && (sparse.weights->dtype() != DType::kFloat32 || sparse.weights->shape() != sparse.ids.shape())) {
-    return absl::InvalidArgumentError(absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ", sparse.ids.ToString(), ": want float32, as many"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ", sparse.ids.ToString(), ": want float32, as many"));
   }
   return absl::OkStatus();
 }
 
-#define DIVVY_INSTANTIATE(T)                                                          \
-  template Tensor Tensor::Scalar<T>(T);                                               \
-  template Tensor Tensor::Vector<T>(absl::Span<const T>);                             \
-  template absl::StatusOr<Tensor> Tensor::Copy<T>(Shape, absl::Span<const T>);        \
-  template absl::StatusOr<T> Tensor::scalar<T>() const;                               \
-  template absl::StatusOr<absl::Span<const T>> Tensor::values<T>() const;             \
+#define DIVVY_INSTANTIATE(T)                                                   \
+  template Tensor Tensor::Scalar<T>(T);                                        \
+  template Tensor Tensor::Vector<T>(absl::Span<const T>);                      \
+  template absl::StatusOr<Tensor> Tensor::Copy<T>(Shape, absl::Span<const T>); \
+  template absl::StatusOr<T> Tensor::scalar<T>() const;                        \
+  template absl::StatusOr<absl::Span<const T>> Tensor::values<T>() const;      \
   template absl::StatusOr<absl::Span<T>> Tensor::mutable_values<T>();
 DIVVY_INSTANTIATE(bool)
 DIVVY_INSTANTIATE(int8_t)

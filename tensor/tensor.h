@@ -15,7 +15,7 @@
 
 namespace divvy {
 
-struct Device {   // "CPU:0", "GPU:3"
+struct Device {  // "CPU:0", "GPU:3"
   enum class Kind : uint8_t { kCpu, kGpu };
   Kind kind = Kind::kCpu;
   int index = 0;
@@ -28,13 +28,19 @@ struct Device {   // "CPU:0", "GPU:3"
 // Thread safety: as for std::shared_ptr. The buffer is freed when its last handle goes, after the device is done with it.
 class Tensor {
  public:
-  Tensor();   // float32, shape {0}
+  Tensor();  // float32, shape {0}
 
-  template <typename T> static Tensor Scalar(T value);
-  template <typename T> static Tensor Vector(absl::Span<const T> values);
-  template <typename T> static Tensor Vector(std::initializer_list<T> values) { return Vector<T>(absl::MakeConstSpan(values.begin(), values.size())); }
+  template <typename T>
+  static Tensor Scalar(T value);
+  template <typename T>
+  static Tensor Vector(absl::Span<const T> values);
+  template <typename T>
+  static Tensor Vector(std::initializer_list<T> values) {
+    return Vector<T>(absl::MakeConstSpan(values.begin(), values.size()));
+  }
   // InvalidArgument: shape and values differ in number, or an invalid shape.
-  template <typename T> static absl::StatusOr<Tensor> Copy(Shape shape, absl::Span<const T> values);
+  template <typename T>
+  static absl::StatusOr<Tensor> Copy(Shape shape, absl::Span<const T> values);
   // ResourceExhausted: no memory. InvalidArgument: an invalid or unknown (-1) shape, or a dtype tensors do not hold. Contents are unspecified.
   static absl::StatusOr<Tensor> Uninitialized(DType dtype, Shape shape, Device device = {});
   static absl::StatusOr<Tensor> Zeros(DType dtype, Shape shape);
@@ -47,16 +53,25 @@ class Tensor {
   int64_t size_bytes() const { return shape_.num_elements() * DTypeSize(dtype_); }
 
   // The one element. InvalidArgument: not one element of type T.
-  template <typename T> absl::StatusOr<T> scalar() const;
+  template <typename T>
+  absl::StatusOr<T> scalar() const;
   // All elements, row-major; valid while this handle lives. InvalidArgument: another dtype, or not on the CPU (use To first).
-  template <typename T> absl::StatusOr<absl::Span<const T>> values() const;
+  template <typename T>
+  absl::StatusOr<absl::Span<const T>> values() const;
   // Copies first if the buffer is shared or borrowed: no other handle ever sees the write. Errors as values().
-  template <typename T> absl::StatusOr<absl::Span<T>> mutable_values();
+  template <typename T>
+  absl::StatusOr<absl::Span<T>> mutable_values();
   // For other libraries and for code that has checked dtype(); valid while this handle lives.
   const void* data() const { return data_; }
-  template <typename T> const T* data_as() const { return static_cast<const T*>(data_); }   // REQUIRES: dtype() is T's, on the CPU
+  template <typename T>
+  const T* data_as() const {
+    return static_cast<const T*>(data_);
+  }  // REQUIRES: dtype() is T's, on the CPU
   // The buffer of a tensor that nobody else holds. REQUIRES: made by Uninitialized or Zeros in this scope, not yet copied.
-  template <typename T> T* fresh_data() { return static_cast<T*>(const_cast<void*>(data_)); }
+  template <typename T>
+  T* fresh_data() {
+    return static_cast<T*>(const_cast<void*>(data_));
+  }
 
   // Asynchronous to and from a GPU; later readers wait by themselves. Unimplemented: a GPU in a build without CUDA.
   absl::StatusOr<Tensor> To(Device device) const;
@@ -84,9 +99,9 @@ bool BitwiseEqual(const Tensor& a, const Tensor& b);
 
 // Rows of a larger tensor: what a lookup's gradient is. Ids may repeat, in any order; each in [0, num_rows).
 struct IndexedSlices {
-  Tensor ids;             // int64, [n]
-  Tensor rows;            // [n, ...]
-  int64_t num_rows = 0;   // of the dense tensor
+  Tensor ids;            // int64, [n]
+  Tensor rows;           // [n, ...]
+  int64_t num_rows = 0;  // of the dense tensor
 };
 
 // InvalidArgument: shapes or dtypes that do not fit, num_rows < 0, or an id outside [0, num_rows).
@@ -94,9 +109,9 @@ absl::Status Validate(const IndexedSlices& slices);
 
 // A batch of id lists (CSR): list i is ids[row_splits[i] .. row_splits[i+1]). As a Nest: a dict with these three keys.
 struct SparseIds {
-  Tensor ids;                      // int64, [n]
-  Tensor row_splits;               // int64, [batch + 1]
-  std::optional<Tensor> weights;   // float32, [n]
+  Tensor ids;                     // int64, [n]
+  Tensor row_splits;              // int64, [batch + 1]
+  std::optional<Tensor> weights;  // float32, [n]
 };
 
 // InvalidArgument: shapes or dtypes that do not fit, or row_splits that do not rise from 0 to n.

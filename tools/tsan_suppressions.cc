@@ -7,7 +7,8 @@ extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return
       // Copies of an absl::Status share one counted block, and copies of a payload one counted Cord. A count goes up inline, in our code, but down in these
-      // libraries: the sanitizer cannot see that the last owner frees a block after the others let go of it. It names no function of theirs, so the library is named.
+      // libraries: the sanitizer cannot see that the last owner frees a block after the others let go of it. It names no function of theirs, so the library is
+      // named.
       "race:libabsl_status\n"
       "race:libabsl_cord\n"
       "race:^absl::*Status::Unref\n";

@@ -39,7 +39,7 @@ class SimExecutor : public Executor {
   void PostAfter(absl::Duration delay, Task task) override {
     tasks_.emplace(Key(clock_.Elapsed() + std::max(delay, absl::ZeroDuration()), random_.Next(), next_++), std::move(task));
   }
-  void PostBlocking(std::string name, Task task) override { Post(std::move(task)); }   // nothing blocks here
+  void PostBlocking(std::string name, Task task) override { Post(std::move(task)); }  // nothing blocks here
 
   // Runs the next task, moving the clock to its time. False: there is none.
   bool RunOne() {
@@ -50,7 +50,8 @@ class SimExecutor : public Executor {
     return true;
   }
   void RunUntilIdle() {
-    while (RunOne()) {}
+    while (RunOne()) {
+    }
   }
   // Runs what is due within `length` of virtual time, and leaves the clock at its end.
   void RunFor(absl::Duration length) {
@@ -62,7 +63,7 @@ class SimExecutor : public Executor {
   SimClock& clock() { return clock_; }
 
  private:
-  using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;   // due, the seed's choice among equals, order of posting
+  using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;  // due, the seed's choice among equals, order of posting
   SimClock clock_;
   Random random_;
   uint64_t next_ = 0;

@@ -68,7 +68,7 @@ class LoopMetrics {
     error_.Update(metrics.status());
     if (!error_.ok()) return;
     error_.Update(Merge(*metrics, all_));
-    Merge(*metrics, recent_).IgnoreError();   // fails where the other does
+    Merge(*metrics, recent_).IgnoreError();  // fails where the other does
   }
   Metrics TakeRecent() {
     MutexLock lock(mu_);
@@ -88,7 +88,7 @@ class LoopMetrics {
 
 VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
 
-constexpr int64_t kBlockBytes = 16 << 20;   // of initial values sent at a time
+constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 
 }  // namespace
 
@@ -178,7 +178,8 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
   auto result = std::make_shared<ScheduledResult>();
   RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback accepted) {
-    core_->Schedule(std::move(request), [result](absl::StatusOr<Nest> value) { result->Set(std::move(value)); }, std::move(accepted));
+    core_->Schedule(
+        std::move(request), [result](absl::StatusOr<Nest> value) { result->Set(std::move(value)); }, std::move(accepted));
   }));
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
@@ -267,7 +268,7 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
   const int exit_code = ExitCodeOf(result);
-  if (exit_code >= kExitTryAgain) return result;   // workers and ps are told nothing: they wait for the next coordinator
+  if (exit_code >= kExitTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
   const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
   return result.ok() ? ended : result;
 }

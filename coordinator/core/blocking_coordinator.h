@@ -37,8 +37,8 @@ class BlockingCoordinator : public Coordinator {
  public:
   // `replicas` of each worker, for the strategy's figures. `sink` may be null. `report_every`: how often a LoopObserver is called.
   // REQUIRES: `executor` and `sink` outlive this.
-  BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas, ProgressSink* sink,
-                      absl::Duration report_every = absl::Seconds(5));
+  BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas,
+                      ProgressSink* sink, absl::Duration report_every = absl::Seconds(5));
 
   // Blocks until the cluster takes steps, or has failed.
   absl::Status WaitUntilReady();
@@ -67,7 +67,7 @@ class BlockingCoordinator : public Coordinator {
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
   const absl::Duration report_every_;
-  std::atomic<uint64_t> last_run_{0};   // tokens of loops
+  std::atomic<uint64_t> last_run_{0};  // tokens of loops
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);

@@ -43,23 +43,23 @@ using StatusCallback = std::function<void(absl::Status)>;
 enum class Placement : uint8_t { kRoundRobin, kBalanced };
 
 struct CoordinatorOptions {
-  Incarnation incarnation;                                // of this process life; not 0
-  uint64_t job_seed = 1;                                  // initial values, shuffles and dropout follow from it
-  std::optional<JobId> job;                               // of a job that the store does not know yet; none: random
-  std::vector<std::string> ps_addresses;                  // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
-  std::map<int, std::string> worker_addresses;            // of those known in advance; others are learnt by Register
-  int min_workers = 1;                                    // the job begins when so many are known
-  ClusterView cluster;                                    // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
-  std::map<std::string, std::string> program_flags;       // the program's own, name -> value: every worker is given them before its first step
-  int queue_ahead = 2;                                    // steps that wait at a worker beside those it runs, so that dispatch costs nothing
-  int64_t max_queued_steps = 262'144;                     // Schedule waits beyond
+  Incarnation incarnation;                           // of this process life; not 0
+  uint64_t job_seed = 1;                             // initial values, shuffles and dropout follow from it
+  std::optional<JobId> job;                          // of a job that the store does not know yet; none: random
+  std::vector<std::string> ps_addresses;             // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
+  std::map<int, std::string> worker_addresses;       // of those known in advance; others are learnt by Register
+  int min_workers = 1;                               // the job begins when so many are known
+  ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
+  std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
+  int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
+  int64_t max_queued_steps = 262'144;                // Schedule waits beyond
   int max_step_attempts = 10;
-  int64_t max_args_bytes = 15 << 20;                      // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
-  absl::Duration step_deadline = absl::Minutes(10);       // of one attempt; time blocked on a ps is not counted
-  absl::Duration ps_timeout = absl::Minutes(10);          // a ps that does not answer for so long fails the job
-  absl::Duration worker_silence = absl::Seconds(5);       // a worker that says nothing for so long is lost
-  absl::Duration reconnect_limit = absl::Seconds(1);      // a broken Steps stream that is not back by then: lost
-  std::function<Partitioner(int num_ps)> partitioner;     // empty: variables are not cut
+  int64_t max_args_bytes = 15 << 20;                   // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
+  absl::Duration step_deadline = absl::Minutes(10);    // of one attempt; time blocked on a ps is not counted
+  absl::Duration ps_timeout = absl::Minutes(10);       // a ps that does not answer for so long fails the job
+  absl::Duration worker_silence = absl::Seconds(5);    // a worker that says nothing for so long is lost
+  absl::Duration reconnect_limit = absl::Seconds(1);   // a broken Steps stream that is not back by then: lost
+  std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
   Placement placement = Placement::kRoundRobin;
 
   // InvalidArgument with every problem at once.
@@ -69,19 +69,19 @@ struct CoordinatorOptions {
 // A closure: a registered step function and its arguments.
 struct StepRequest {
   std::string function;
-  Nest args;                              // iterators are PerWorkerHandle leaves
-  bool read_only = false;                 // has no ordinal, writes nothing
+  Nest args;               // iterators are PerWorkerHandle leaves
+  bool read_only = false;  // has no ordinal, writes nothing
 };
 
 // A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
 struct RunRequest {
-  StepRequest step;                       // args without the iterator
-  std::string source;                     // of the data
+  StepRequest step;    // args without the iterator
+  std::string source;  // of the data
   Nest source_args;
   bool leased = true;
-  std::optional<int64_t> last_step;       // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
-                                          // source stopped, if no other came between
-  uint64_t token = 0;                     // what StopRun calls it: the caller's choice
+  std::optional<int64_t> last_step;  // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
+                                     // source stopped, if no other came between
+  uint64_t token = 0;                // what StopRun calls it: the caller's choice
 };
 
 // What a coordinator is doing, for the live line and status pages.
@@ -89,23 +89,23 @@ struct CoordinatorSnapshot {
   enum class Phase : uint8_t { kAttaching, kLoading, kRunning, kEnding, kOver, kFailed };
   Phase phase = Phase::kAttaching;
   Epoch epoch_id;
-  int64_t finished_steps = 0;             // training steps
-  int64_t finished_reads = 0;             // read-only steps
+  int64_t finished_steps = 0;  // training steps
+  int64_t finished_reads = 0;  // read-only steps
   int64_t queued = 0, in_flight = 0;
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
-  struct Progress {                       // of the running RunRequest
+  struct Progress {  // of the running RunRequest
     bool read_only = false;
-    int64_t pass = 0;                     // RunEpochs of training steps completed before it
-    int64_t done = 0;                     // steps of this pass finished
-    std::optional<int64_t> total;         // of this pass, where known
+    int64_t pass = 0;              // RunEpochs of training steps completed before it
+    int64_t done = 0;              // steps of this pass finished
+    std::optional<int64_t> total;  // of this pass, where known
   };
   std::optional<Progress> progress;
   struct Wait {
-    std::string text;                     // "ps 1 (10.0.0.9:2222): connection refused"
+    std::string text;  // "ps 1 (10.0.0.9:2222): connection refused"
     absl::Duration since;
   };
-  std::vector<Wait> waits;                // longest first
-  bool draining = false;                  // Drain was called
+  std::vector<Wait> waits;  // longest first
+  bool draining = false;    // Drain was called
 };
 
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
@@ -116,9 +116,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   static absl::StatusOr<std::shared_ptr<CoordinatorCore>> Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store);
 
   // ---- from the cluster ----
-  // Where a task is. Answers `over` from the end of the job on. Refusals, each with its fix: VERSION_MISMATCH; CLUSTER_MISMATCH (its TF_CONFIG contradicts ours,
-  // or there is no such ps index); DUPLICATE_TASK: the process that has this job and index has answered since, so it lives. NOT_READY, ask again: that is not
-  // known yet, or this coordinator is about to end. A task whose former process is dead is taken over at once.
+  // Where a task is. Answers `over` from the end of the job on. Refusals, each with its fix: VERSION_MISMATCH; CLUSTER_MISMATCH (its TF_CONFIG contradicts
+  // ours, or there is no such ps index); DUPLICATE_TASK: the process that has this job and index has answered since, so it lives. NOT_READY, ask again: that is
+  // not known yet, or this coordinator is about to end. A task whose former process is dead is taken over at once.
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done);
 
   // ---- from the program: thread-safe, any number at once; `done` is called once ----
@@ -155,8 +155,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void DropIterator(ResourceId iterator);
 
   uint64_t job_seed() const { return options_.job_seed; }
-  int64_t epoch() const;   // RunEpochs of training steps completed
-  int64_t step() const;    // training steps finished
+  int64_t epoch() const;  // RunEpochs of training steps completed
+  int64_t step() const;   // training steps finished
   void SetLearningRateScale(double scale);
 
   // Ends the job: all parameter servers confirm that they are what they were, the store says how it ended, workers and ps are told to exit with `exit_code`.
@@ -177,16 +177,16 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // For the simulation: ids in flight or queued with an id (what may still be applied), and those finished with their participants.
   struct Inspection {
     std::vector<EntryId> open;
-    std::map<EntryId, std::vector<int>> finished;                       // steps and direct writes, with the ps they committed to
+    std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
-    int unacknowledged = 0;                                             // the most of any Steps stream
+    int unacknowledged = 0;  // the most of any Steps stream
   };
   Inspection Inspect() const;
-  void KeepHistory() { keep_history_ = true; }                          // before any step: Inspect tells what finished
+  void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
 
  private:
-  static constexpr uint64_t kIdBlock = uint64_t{1} << 20;   // entry ids made durable at a time
+  static constexpr uint64_t kIdBlock = uint64_t{1} << 20;  // entry ids made durable at a time
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 
@@ -196,20 +196,20 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     Incarnation by;
     std::string address;
     absl::Duration since;
-    bool answered = false;                        // the known one has: it lives
+    bool answered = false;  // the known one has: it lives
   };
   struct Ps {
     int index = 0;
     std::string address;
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
-    int64_t max_commit_bytes = 0;                 // 0: any
+    int64_t max_commit_bytes = 0;  // 0: any
     bool attached = false, ready = false;
-    uint64_t tries = 0;                           // of Attach: an answer to an older one, and its timer, are void
+    uint64_t tries = 0;  // of Attach: an answer to an older one, and its timer, are void
     std::optional<Claim> claim;
     uint64_t acked_seq = 0;
     bool sync_outstanding = false, sync_wanted = false;
-    std::optional<absl::Duration> silent_since;   // Clock::Elapsed() of the first of the calls that failed since the last answer
+    std::optional<absl::Duration> silent_since;  // Clock::Elapsed() of the first of the calls that failed since the last answer
     std::string last_error;
     Backoff backoff{0};
   };
@@ -223,25 +223,25 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     Incarnation incarnation;
     int replicas = 1, slots = 1;
     State state = State::kDialing;
-    bool attaching = false;                       // a call of Attach is under way
-    uint64_t tries = 0;                           // of Attach: an answer to an older one, and its timer, are void
-    std::string last_error;                       // of the last Attach that failed
+    bool attaching = false;  // a call of Attach is under way
+    uint64_t tries = 0;      // of Attach: an answer to an older one, and its timer, are void
+    std::string last_error;  // of the last Attach that failed
     std::optional<Claim> claim;
-    uint64_t pings = 0, pongs = 0;                // of this session
-    uint64_t claim_pings = 0;                     // `pings` before the claim: one more Pong than these was sent after it
-    bool leaving = false;                         // drains: gets no more work
-    SessionId session;                            // valid from kJoining on
-    uint64_t join_seq = 0;                        // every ps knows the session when it acknowledged this Sync
+    uint64_t pings = 0, pongs = 0;  // of this session
+    uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
+    bool leaving = false;           // drains: gets no more work
+    SessionId session;              // valid from kJoining on
+    uint64_t join_seq = 0;          // every ps knows the session when it acknowledged this Sync
     std::unique_ptr<WorkerStream> stream;
     std::shared_ptr<StreamConnection<ToWorker>> connection;
-    uint64_t connection_number = 0;               // tells the listener of this connection from those of older ones
+    uint64_t connection_number = 0;  // tells the listener of this connection from those of older ones
     std::optional<absl::Duration> broken_since;
     absl::Duration last_heard;
-    std::vector<std::shared_ptr<Step>> in_flight; // in order of dispatch
-    absl::Duration run_time;                      // of the first of them, as far as not blocked on a ps
-    bool cancelled_late = false;                  // it was told to stop at its deadline
+    std::vector<std::shared_ptr<Step>> in_flight;  // in order of dispatch
+    absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
+    bool cancelled_late = false;                   // it was told to stop at its deadline
     Pong pong;
-    std::set<ResourceId> ended;                   // iterators of its own whose data has ended
+    std::set<ResourceId> ended;  // iterators of its own whose data has ended
     Backoff backoff{0};
   };
   struct RunState;
@@ -250,23 +250,23 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     StepRequest request;
     std::vector<ResourceId> iterators;
     ResultCallback<Nest> result;
-    std::shared_ptr<RunState> run;                // null: scheduled by the program
-    EntryId id;                                   // 0 before the first dispatch
+    std::shared_ptr<RunState> run;  // null: scheduled by the program
+    EntryId id;                     // 0 before the first dispatch
     std::optional<int64_t> ordinal;
     uint32_t attempt = 0;
     std::vector<InputLease> leases;
     double learning_rate_scale = 1;
     State state = State::kQueued;
-    int worker = -1;                              // of the attempt in flight
-    std::map<int, int> applied;                   // StepFacts::applied
-    bool overran = false;                         // this attempt has been told to stop: it ran past step_deadline
-    absl::Status refusal;                         // why the slots that it needs cannot be made
+    int worker = -1;             // of the attempt in flight
+    std::map<int, int> applied;  // StepFacts::applied
+    bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
+    absl::Status refusal;        // why the slots that it needs cannot be made
   };
   struct Iterator {
     MakeResource make;
-    LeaseBook book;                               // leased ones
-    int64_t users = 0;                            // steps that are queued or open and name it
-    bool dropped = false;                         // goes when the last of them is closed
+    LeaseBook book;        // leased ones
+    int64_t users = 0;     // steps that are queued or open and name it
+    bool dropped = false;  // goes when the last of them is closed
   };
   struct KnownSize {
     std::string source;
@@ -278,9 +278,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::function<void(Nest)> value;
     StatusCallback done;
     ResourceId iterator;
-    int64_t outstanding = 0;                      // steps made and not yet closed
+    int64_t outstanding = 0;  // steps made and not yet closed
     int64_t finished_in_pass = 0;
-    bool stopped = false;                         // makes no more steps
+    bool stopped = false;  // makes no more steps
   };
   // Where a loop with last_step stopped in its data. One is kept, for each holds an iterator on every worker.
   struct PausedPass {
@@ -292,14 +292,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   struct FenceWait {
     int worker = 0;
     uint64_t seq = 0;
-    std::set<int> acked;                          // ps
+    std::set<int> acked;  // ps
     std::vector<std::shared_ptr<Step>> steps;
   };
   struct LayoutJob {
     // What to make, given the layout as it then is; nullopt: nothing. May fail.
     struct Change {
       VariableLayout variable;
-      std::map<int, std::vector<ShardSpec>> shards;   // by ps
+      std::map<int, std::vector<ShardSpec>> shards;  // by ps
     };
     std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
     StatusCallback done;
@@ -307,19 +307,19 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   struct LayoutWork {
     LayoutJob::Change change;
     std::shared_ptr<const Layout> next;
-    std::set<int> waiting;                        // ps that have not answered
-    absl::Status refusal;                         // of the first that refused; what the others made is taken back before the job ends
+    std::set<int> waiting;  // ps that have not answered
+    absl::Status refusal;   // of the first that refused; what the others made is taken back before the job ends
     bool undoing = false;
   };
   struct DirectWrite {
     EntryId id;
-    std::map<int, CommitRequest> commits;         // by ps; those not yet answered
+    std::map<int, CommitRequest> commits;  // by ps; those not yet answered
     std::vector<int> participants;
     StatusCallback done;
   };
   struct DirectRead {
     PullPlan plan;
-    std::map<int, PullRequest> requests;          // by ps; those not yet answered
+    std::map<int, PullRequest> requests;  // by ps; those not yet answered
     std::map<int, PullReply> replies;
     ResultCallback<std::vector<Tensor>> done;
   };
@@ -327,7 +327,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row);
 
   // ---- lifecycle.cc ----
-  void BeginEpoch() DIVVY_REQUIRES(mu_);   // makes row_ durable, then dials
+  void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachPs(int index) DIVVY_REQUIRES(mu_);
@@ -349,7 +349,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
   void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
-  uint64_t WantSync() DIVVY_REQUIRES(mu_);   // sends the new state to every ps; returns the number that acknowledges it
+  uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnSynced(int index, absl::StatusOr<SyncReply> reply);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
@@ -373,7 +373,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
-  bool OnAttachRefused(const absl::Status& refusal) DIVVY_REQUIRES(mu_);   // true: that was the end of the job
+  bool OnAttachRefused(const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
@@ -419,7 +419,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased) DIVVY_REQUIRES(mu_);
   void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
   void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
-  KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);   // null: none
+  KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);  // null: none
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
@@ -453,10 +453,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   mutable Outbox outbox_;
   bool abandoned_ DIVVY_GUARDED_BY(mu_) = false;
   JobRow row_ DIVVY_GUARDED_BY(mu_);
-  bool epoch_durable_ DIVVY_GUARDED_BY(mu_) = false;             // nothing is sent in an epoch before
+  bool epoch_durable_ DIVVY_GUARDED_BY(mu_) = false;  // nothing is sent in an epoch before
   const absl::Duration began_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kAttaching;
-  absl::Status job_error_ DIVVY_GUARDED_BY(mu_);                 // not OK: the job has failed
+  absl::Status job_error_ DIVVY_GUARDED_BY(mu_);  // not OK: the job has failed
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
 
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
@@ -468,25 +468,25 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_);
   int next_placement_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);      // the first is under way
+  std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);  // the first is under way
   std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
 
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
   bool id_block_wanted_ DIVVY_GUARDED_BY(mu_) = false;
-  uint64_t durable_id_end_ DIVVY_GUARDED_BY(mu_) = 0;  // ids below are stored as given; row_ may be ahead of it
-  std::map<uint64_t, uint64_t> ids_at_sync_ DIVVY_GUARDED_BY(mu_);   // Sync number -> next_id_ it told
-  uint64_t ids_acked_ DIVVY_GUARDED_BY(mu_) = 1;                     // next_id_ that every ps has acknowledged
-  uint64_t ids_synced_ DIVVY_GUARDED_BY(mu_) = 1;                    // next_id_ at the last Sync sent
+  uint64_t durable_id_end_ DIVVY_GUARDED_BY(mu_) = 0;               // ids below are stored as given; row_ may be ahead of it
+  std::map<uint64_t, uint64_t> ids_at_sync_ DIVVY_GUARDED_BY(mu_);  // Sync number -> next_id_ it told
+  uint64_t ids_acked_ DIVVY_GUARDED_BY(mu_) = 1;                    // next_id_ that every ps has acknowledged
+  uint64_t ids_synced_ DIVVY_GUARDED_BY(mu_) = 1;                   // next_id_ at the last Sync sent
   int64_t next_ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
   std::deque<std::shared_ptr<Step>> queue_ DIVVY_GUARDED_BY(mu_);
-  std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);   // with an id, not closed
+  std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);  // with an id, not closed
   std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);   // for an id
+  std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);  // for an id
   int64_t in_flight_ DIVVY_GUARDED_BY(mu_) = 0;                                    // steps in flight or being fenced
   double learning_rate_scale_ DIVVY_GUARDED_BY(mu_) = 1;
 
-  absl::Status error_ DIVVY_GUARDED_BY(mu_);                     // of the first step that failed, until a call raises it
+  absl::Status error_ DIVVY_GUARDED_BY(mu_);  // of the first step that failed, until a call raises it
   bool cancelling_ DIVVY_GUARDED_BY(mu_) = false;
   struct Raiser {
     StatusCallback raise;
@@ -505,16 +505,16 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);       // of each source, begun
-  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);   // of data whose last pass was read to its end
+  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);  // of each source, begun
+  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);     // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
 
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   std::vector<std::function<void()>> drained_ DIVVY_GUARDED_BY(mu_);
-  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);           // of EndJob
-  std::optional<int> over_ DIVVY_GUARDED_BY(mu_);                // the same, once it is durable: what who registers is told
+  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);  // of EndJob
+  std::optional<int> over_ DIVVY_GUARDED_BY(mu_);       // the same, once it is durable: what who registers is told
   uint64_t ending_seq_ DIVVY_GUARDED_BY(mu_) = 0;
   StatusCallback ending_done_ DIVVY_GUARDED_BY(mu_);
   int shutdowns_waiting_ DIVVY_GUARDED_BY(mu_) = 0;

@@ -70,11 +70,11 @@ class FakePs : public ParameterClient {
   uint64_t incarnation = 100 + index_;
   int64_t max_commit_bytes = 0;
   bool draining = false;
-  Epoch epoch;                                    // that it has obeyed
-  Fence attached;                                 // of the last Attach
-  absl::Status down;                              // answers everything with this
-  std::map<std::string, absl::Status> refuses;    // by call
-  std::map<EntryId, int> applied;                 // id -> participants
+  Epoch epoch;                                  // that it has obeyed
+  Fence attached;                               // of the last Attach
+  absl::Status down;                            // answers everything with this
+  std::map<std::string, absl::Status> refuses;  // by call
+  std::map<EntryId, int> applied;               // id -> participants
   std::vector<SessionId> sessions;
   Horizon horizon;
   std::vector<ShardSpec> created;
@@ -214,7 +214,12 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
   std::shared_ptr<Outcome> Schedule(const std::string& function) {
     auto result = std::make_shared<Outcome>();
     accepted_.push_back(Watch([&](StatusCallback accepted) {
-      core_->Schedule({function, Nest(), false}, [result](absl::StatusOr<Nest> value) { *result = {true, value.status()}; }, std::move(accepted));
+      core_->Schedule(
+          {function, Nest(), false},
+          [result](absl::StatusOr<Nest> value) {
+            *result = {true, value.status()};
+          },
+          std::move(accepted));
     }));
     world_.RunFor(absl::Milliseconds(20));
     return result;
@@ -247,7 +252,7 @@ TEST_F(CoordinatorCoreTest, BadOptionsAreReportedAllAtOnce) {
 TEST_F(CoordinatorCoreTest, StepsStartInOrderAndSeveralWaitAtAWorker) {
   Start(1, 1);
   for (const char* name : {"a", "b", "c", "d"}) Schedule(name);
-  ASSERT_EQ(workers_[0]->dispatched.size(), 3u);   // one runs, two wait there
+  ASSERT_EQ(workers_[0]->dispatched.size(), 3u);  // one runs, two wait there
   EXPECT_EQ(workers_[0]->dispatched[0].function, "a");
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 0);
   EXPECT_EQ(workers_[0]->dispatched[2].ordinal, 2);
@@ -260,7 +265,7 @@ TEST_F(CoordinatorCoreTest, ScheduleWaitsWhileTheQueueIsFull) {
   CoordinatorOptions options;
   options.max_queued_steps = 2;
   Start(1, 1, options);
-  for (int i = 0; i < 6; ++i) Schedule("step");   // 3 at the worker, 2 in the queue
+  for (int i = 0; i < 6; ++i) Schedule("step");  // 3 at the worker, 2 in the queue
   EXPECT_TRUE(accepted_[4]->over);
   EXPECT_FALSE(accepted_[5]->over);
   workers_[0]->FinishNext();
@@ -277,7 +282,7 @@ TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) 
   first.silent = true;
   ps_[0]->down = absl::UnavailableError("away");
   world_.RunFor(absl::Seconds(8));
-  EXPECT_TRUE(second.dispatched.empty());   // ps 0 has not confirmed the fence
+  EXPECT_TRUE(second.dispatched.empty());  // ps 0 has not confirmed the fence
   ps_[0]->down = absl::OkStatus();
   world_.RunFor(absl::Seconds(12));
   ASSERT_EQ(second.dispatched.size(), 1u);
@@ -292,7 +297,7 @@ TEST_F(CoordinatorCoreTest, AHalfAppliedStepThatTouchesOtherPsWhenRunAgainEndsTh
   Start(2, 1);
   const auto result = Schedule("step");
   const EntryId id = workers_[0]->dispatched[0].step;
-  ps_[0]->applied[id] = 2;   // the lost run told two participants; ps 1 has not got its part
+  ps_[0]->applied[id] = 2;  // the lost run told two participants; ps 1 has not got its part
   workers_[0]->silent = true;
   world_.RunFor(absl::Seconds(7));
   workers_[0]->silent = false;
@@ -374,7 +379,8 @@ TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndE
   workers_[0]->refuses = absl::UnavailableError("it is being started");
   world_.RunFor(absl::Seconds(7));
   const auto ran = Watch([&](StatusCallback done) {
-    core_->Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}}, [](const Nest&) {}, std::move(done));
+    core_->Run(
+        {{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}}, [](const Nest&) {}, std::move(done));
   });
   world_.RunFor(absl::Seconds(1));
   EXPECT_FALSE(ran->over);
@@ -395,8 +401,9 @@ TEST_F(CoordinatorCoreTest, StepsThatAskForMoreThanEachWorkersDataEndWithItAndJo
   const ResourceId iterator = core_->MakeIterator("data", Nest(), /*leased=*/false);
   std::vector<absl::Status> results;
   for (int i = 0; i < 6; ++i) {
-    core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{iterator.value()})}), false},
-                    [&results](absl::StatusOr<Nest> value) { results.push_back(value.status()); }, [](const absl::Status&) {});
+    core_->Schedule(
+        {"step", Nest(Nest::List{Nest(PerWorkerHandle{iterator.value()})}), false},
+        [&results](absl::StatusOr<Nest> value) { results.push_back(value.status()); }, [](const absl::Status&) {});
   }
   world_.RunFor(absl::Milliseconds(50));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
@@ -442,7 +449,7 @@ TEST_F(CoordinatorCoreTest, ShardsGoRoundRobinAndSlotsWithTheirVariable) {
   EXPECT_THAT(core_->layout()->Find("a")->ps, ElementsAre(0));
   EXPECT_THAT(core_->layout()->Find("b")->ps, ElementsAre(1, 2));
   EXPECT_THAT(core_->layout()->Find("c")->ps, ElementsAre(0));
-  EXPECT_EQ(ps_[2]->created.size(), 4u);   // part 1 of b, and its m, v and t
+  EXPECT_EQ(ps_[2]->created.size(), 4u);  // part 1 of b, and its m, v and t
 }
 
 TEST_F(CoordinatorCoreTest, AnotherFormOfAnOptimizerAddsOnlyTheSlotsThatAreMissing) {
@@ -482,7 +489,7 @@ TEST_F(CoordinatorCoreTest, ADirectWriteIsSentUntilEveryPsHasIt) {
   world_.RunFor(absl::Seconds(5));
   EXPECT_TRUE(written->over && written->status.ok());
   EXPECT_EQ(ps_[0]->commits.size(), 1u);
-  for (const EntryId id : ps_[1]->commits) EXPECT_EQ(id, ps_[0]->commits[0]);   // a retry never changes the id
+  for (const EntryId id : ps_[1]->commits) EXPECT_EQ(id, ps_[0]->commits[0]);  // a retry never changes the id
 }
 
 TEST_F(CoordinatorCoreTest, AParameterServerThatStaysAwayIsUnavailableByName) {
@@ -593,12 +600,12 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
 
 TEST_F(RegisterTest, ASecondWorkerOfAnIndexThatAnswersIsRefused) {
   Start(1, 1);
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);   // the first is asked
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);  // the first is asked
   world_.RunFor(absl::Milliseconds(20));
   const absl::Status refused = Register(From(JobName::kWorker, 0, 9, "worker0"));
   EXPECT_EQ(ReasonOf(refused), Reason::kDuplicateTask);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("worker 0 runs already, at worker0"));
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());   // the first itself
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());  // the first itself
 }
 
 TEST_F(RegisterTest, AWorkerWhosePredecessorIsSilentTakesOverWhenThatIsLost) {
@@ -622,13 +629,13 @@ TEST_F(RegisterTest, ASecondPsOfAnIndexThatAnswersIsRefused) {
 
 TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
   Start(1, 1);
-  ps_[0]->incarnation = 9;   // another life answers at its address
+  ps_[0]->incarnation = 9;  // another life answers at its address
   EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);   // it waits for the next coordinator
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);  // it waits for the next coordinator
 }
 
 TEST_F(RegisterTest, OneFailedConnectionToAPsDoesNotGiveItsPlaceToATwinElsewhere) {
@@ -652,7 +659,8 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
   world_.RunFor(absl::Seconds(6));
   const auto waits = core_->Snapshot().waits;
   ASSERT_EQ(waits.size(), 2u);
-  EXPECT_EQ(waits[0].text == "ps 0: it has not registered yet" || waits[1].text == "ps 0: it has not registered yet", true) << waits[0].text << ", " << waits[1].text;
+  EXPECT_EQ(waits[0].text == "ps 0: it has not registered yet" || waits[1].text == "ps 0: it has not registered yet", true)
+      << waits[0].text << ", " << waits[1].text;
   EXPECT_TRUE(Register(From(JobName::kPs, 0, 100, "ps0")).ok());
   EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());
   world_.RunFor(absl::Milliseconds(100));
@@ -663,7 +671,7 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
 
 TEST_F(CoordinatorCoreTest, ACoordinatorThatMeetsALaterEpochWhileItAttachesBeginsOneAboveIt) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
-  ps_[0]->epoch = Epoch(40);   // its store is lost, and what it began lives on
+  ps_[0]->epoch = Epoch(40);  // its store is lost, and what it began lives on
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
   CoordinatorOptions options;
   options.incarnation = Incarnation(1);
@@ -735,7 +743,7 @@ TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits)
   EXPECT_EQ(join->status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(ReasonOf(join->status), Reason::kJobOver);
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") + std::count(log_.begin(), log_.end(), "worker 0 Shutdown"), 0);
-  EXPECT_EQ(store_.Load()->state, JobRow::State::kRunning);   // it goes on with the next coordinator
+  EXPECT_EQ(store_.Load()->state, JobRow::State::kRunning);  // it goes on with the next coordinator
 }
 
 TEST_F(CoordinatorCoreTest, ADrainBeforeAnythingRunsIsOverAtOnce) {
@@ -778,11 +786,17 @@ TEST_F(CoordinatorCoreTest, ArgumentsThatNoMessageCanCarryAreRefusedBeforeTheyAr
   options.max_args_bytes = 100;
   Start(1, 1, options);
   const Nest large(std::string(101, 'x'));
-  const auto scheduled = Watch([&](StatusCallback accepted) { core_->Schedule({"step", large, false}, [](absl::StatusOr<Nest>) {}, std::move(accepted)); });
+  const auto scheduled = Watch([&](StatusCallback accepted) {
+    core_->Schedule(
+        {"step", large, false}, [](absl::StatusOr<Nest>) {}, std::move(accepted));
+  });
   EXPECT_EQ(scheduled->status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(scheduled->status.message()), HasSubstr("the arguments of step step are 133 bytes, more than the limit of 100"));
   RunRequest run{{"step", Nest(), false}, "data", large, true, {}};
-  const auto ran = Watch([&](StatusCallback done) { core_->Run(run, [](const Nest&) {}, std::move(done)); });
+  const auto ran = Watch([&](StatusCallback done) {
+    core_->Run(
+        run, [](const Nest&) {}, std::move(done));
+  });
   EXPECT_THAT(std::string(ran->status.message()), HasSubstr("the arguments of data source data are 133 bytes"));
   EXPECT_TRUE(workers_[0]->dispatched.empty());
 }

@@ -44,7 +44,7 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t p
     Range range{returned_.begin()->first, returned_.begin()->second};
     returned_.erase(returned_.begin());
     const auto taken = TakeFrom(range, per_step);
-    if (!taken) continue;   // past the end
+    if (!taken) continue;  // past the end
     if (range.count > 0) returned_.emplace(range.first, range.count);
     return taken;
   }

@@ -16,7 +16,7 @@ namespace divvy {
 // first to the others, and one that finds nothing else takes half of the longest chunk of another: all workers are busy to the end. Pure; not thread-safe.
 class LeaseBook {
  public:
-  static constexpr int64_t kChunk = 64;   // steps
+  static constexpr int64_t kChunk = 64;  // steps
 
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
   // position where somebody found nothing.
@@ -46,15 +46,15 @@ class LeaseBook {
     int64_t first, count;
   };
   std::optional<std::pair<int64_t, int64_t>> TakeFrom(Range& range, int64_t per_step) const;
-  int64_t Usable(const Range& range) const;   // positions of it before the end
+  int64_t Usable(const Range& range) const;  // positions of it before the end
   Range NewChunk(int64_t per_step);
   Range Steal(int64_t per_step);
 
   std::optional<int64_t> end_, hint_;
   bool end_known_ = false;
-  int64_t next_ = 0;                          // positions from here on are in no chunk
-  std::map<int, Range> chunks_;               // by worker: what is left of its chunk
-  std::map<int64_t, int64_t> returned_;       // first -> count
+  int64_t next_ = 0;                     // positions from here on are in no chunk
+  std::map<int, Range> chunks_;          // by worker: what is left of its chunk
+  std::map<int64_t, int64_t> returned_;  // first -> count
 };
 
 }  // namespace divvy

@@ -26,7 +26,7 @@ TEST(LeaseBookTest, AWorkerReadsForwardWithinItsChunk) {
 TEST(LeaseBookTest, WhereTheEndIsNotKnownChunksGrowWithWhatWasGiven) {
   LeaseBook book;
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(book.Take(i % 2, 1), Range(i, 1));
-  EXPECT_EQ(book.Take(0, 1), Range(8, 1));    // of a chunk of two
+  EXPECT_EQ(book.Take(0, 1), Range(8, 1));  // of a chunk of two
   EXPECT_EQ(book.Take(1, 1), Range(10, 1));
   EXPECT_EQ(book.Take(0, 1), Range(9, 1));
 }
@@ -37,7 +37,7 @@ TEST(LeaseBookTest, AnEarlierPassTellsWhereToExpectTheEnd) {
   EXPECT_EQ(book.expected(), 45);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(11, 1));
-  EXPECT_FALSE(book.exhausted());   // it may be longer this time
+  EXPECT_FALSE(book.exhausted());  // it may be longer this time
 }
 
 TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
@@ -63,9 +63,9 @@ TEST(LeaseBookTest, WhatALostWorkerHadNotBegunGoesFirst) {
 TEST(LeaseBookTest, AWorkerThatFindsNothingElseTakesHalfOfAnothersChunk) {
   LeaseBook book;
   book.SetEnd(1000);
-  EXPECT_EQ(book.Take(0, 1), Range(0, 1));   // chunk 0 .. 63
+  EXPECT_EQ(book.Take(0, 1), Range(0, 1));  // chunk 0 .. 63
   book.SetEnd(41);
-  EXPECT_EQ(book.Take(1, 1), Range(21, 1));   // 40 are left of it: 1 .. 20 stay
+  EXPECT_EQ(book.Take(1, 1), Range(21, 1));  // 40 are left of it: 1 .. 20 stay
   EXPECT_EQ(book.Take(0, 1), Range(1, 1));
   EXPECT_EQ(book.Take(1, 1), Range(22, 1));
 }
@@ -74,7 +74,7 @@ TEST(LeaseBookTest, ChunksAreShortWhereTheEndIsKnownAndNear) {
   LeaseBook book;
   book.SetEnd(45);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
-  EXPECT_EQ(book.Take(1, 1), Range(11, 1));   // 45 / 4 for the first
+  EXPECT_EQ(book.Take(1, 1), Range(11, 1));  // 45 / 4 for the first
 }
 
 TEST(LeaseBookTest, WhatAStepGivesBackGoesFirst) {
@@ -99,7 +99,7 @@ TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.SetEnd(64);
-  EXPECT_EQ(book.Take(1, 1), Range(32, 1));   // half of what worker 0 has to go
+  EXPECT_EQ(book.Take(1, 1), Range(32, 1));  // half of what worker 0 has to go
   EXPECT_FALSE(book.exhausted());
   book.SetEnd(70);
   EXPECT_EQ(*book.end(), 64);
@@ -120,7 +120,7 @@ TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
       if (random.Chance(0.6)) {
         const auto taken = book.Take(worker, per_step);
         if (taken && taken->first >= elements) {
-          book.SetEnd(elements);   // as a worker that read past the end reports
+          book.SetEnd(elements);  // as a worker that read past the end reports
         } else if (taken) {
           in_flight.push_back(*taken);
         }

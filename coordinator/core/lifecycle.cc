@@ -71,17 +71,25 @@ absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(Coordina
 }
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row)
-    : options_(std::move(options)), executor_(executor), clock_(clock), dialer_(dialer), store_(store), row_(row), began_(clock.Elapsed()),
+    : options_(std::move(options)),
+      executor_(executor),
+      clock_(clock),
+      dialer_(dialer),
+      store_(store),
+      row_(row),
+      began_(clock.Elapsed()),
       layout_(Layout::Empty()) {
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += kIdBlock;
-  durable_id_end_ = row_.id_block_end;  // before the first is given, BeginEpoch has stored it
-  next_resource_ = (row_.epoch.value() << 32) + 1;   // so that no epoch makes an id of another's
+  durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
+  next_resource_ = (row_.epoch.value() << 32) + 1;  // so that no epoch makes an id of another's
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
     Ps ps;
     ps.index = static_cast<int>(i);
-    if (!options_.ps_addresses[i].empty()) Dial(ps, options_.ps_addresses[i]);
-    else NotePsSilent(ps, "it has not registered yet");
+    if (!options_.ps_addresses[i].empty())
+      Dial(ps, options_.ps_addresses[i]);
+    else
+      NotePsSilent(ps, "it has not registered yet");
     ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), i));
     ps_.push_back(std::move(ps));
   }
@@ -95,7 +103,7 @@ void CoordinatorCore::BeginEpoch() {
     if (self == nullptr) return;
     self->Guarded([stored, epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
       if (!stored.ok()) return core.FailJob(stored);
-      if (epoch != core.row_.epoch) return;   // another has been begun meanwhile
+      if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
       core.epoch_durable_ = true;
       for (Ps& ps : core.ps_) core.AttachPs(ps.index);
       for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
@@ -124,9 +132,7 @@ void CoordinatorCore::Later(absl::Duration delay, std::function<void(Coordinator
   outbox_.Add([this, self = shared_from_this(), delay, task = Guarded(std::move(body))] { executor_.PostAfter(delay, task); });
 }
 
-Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
-  return Fence{row_.job, row_.epoch, options_.incarnation, session, target};
-}
+Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { return Fence{row_.job, row_.epoch, options_.incarnation, session, target}; }
 
 // ---- attach and load ----
 
@@ -162,7 +168,7 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   const Reason reason = ReasonOf(reply.status());
   // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) return RestartEpoch(DetailOf(reply.status()).epoch);
-  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();   // it begins anew
+  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
     return;
@@ -272,8 +278,9 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
     return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
   if (request.job == JobName::kPs && request.index >= static_cast<int>(ps_.size())) {
-    return MakeError(Reason::kClusterMismatch, absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
-                                                            " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
+    return MakeError(Reason::kClusterMismatch,
+                     absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
+                                  " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
 }
@@ -356,8 +363,8 @@ void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
 }
 
 void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone and this job keeps no checkpoints. ",
-                                                  "Start the program again.")));
+  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how,
+                                                  ": the variables it held are gone and this job keeps no checkpoints. ", "Start the program again.")));
 }
 
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
@@ -376,7 +383,7 @@ uint64_t CoordinatorCore::WantSync() {
 void CoordinatorCore::SendSync(Ps& ps) {
   if (!ps.ready || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   if (ps.sync_outstanding) {
-    ps.sync_wanted = true;   // goes out when the one under way is answered
+    ps.sync_wanted = true;  // goes out when the one under way is answered
     return;
   }
   ps.sync_outstanding = true;
@@ -517,7 +524,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   phase_ = Phase::kEnding;
   exit_code_ = exit_code;
   ending_done_ = std::move(done);
-  ending_seq_ = WantSync();   // a ps lost unseen since the last step finished is found here
+  ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here
 }
 
 void CoordinatorCore::FinishEnding() {
@@ -545,7 +552,9 @@ void CoordinatorCore::ShutDownTasks() {
     for (const auto& [index, worker] : workers_) {
       if (worker.state == Worker::State::kDialing) continue;
       ++shutdowns_waiting_;
-      outbox_.Add([told, client = worker.client, request = ShutdownRequest{FenceFor(worker.incarnation, worker.session), *exit_code_}] { client->Shutdown(request, told); });
+      outbox_.Add([told, client = worker.client, request = ShutdownRequest{FenceFor(worker.incarnation, worker.session), *exit_code_}] {
+        client->Shutdown(request, told);
+      });
     }
     if (shutdowns_waiting_ > 0) return;
   }
@@ -601,7 +610,8 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   }
   for (const auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady && !worker.leaving) {
-      waits.push_back({absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
+      waits.push_back(
+          {absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
     } else if (worker.pong.blocked_on_ps) {
       waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
     }

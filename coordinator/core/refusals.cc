@@ -11,7 +11,8 @@ std::string TaskOf(const RegisterRequest& request) { return absl::StrCat(JobName
 absl::string_view RemedyOf(Reason reason) {
   switch (reason) {
     case Reason::kWrongJob:
-      return ". Is this the same job begun again? Then give the coordinator the --state_dir or the --job_name it had. Is it another? Then stop the old job's tasks first";
+      return ". Is this the same job begun again? Then give the coordinator the --state_dir or the --job_name it had. Is it another? Then stop the old job's "
+             "tasks first";
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return ". Another coordinator of this job has taken over, and this one ends";
     default: return "";

@@ -11,20 +11,20 @@
 namespace divvy {
 
 enum class StepVerdict : uint8_t {
-  kFinish,      // applied at every participant, once: its value is ready
-  kFail,        // the step's own error: no trace of it anywhere
-  kEndOfData,   // closed without an element: neither finished nor an error
-  kCancel,      // closed without a trace: its batch is being cancelled
-  kRequeue,     // to the head of the queue: run again under the same id
-  kGiveUp,      // its attempts are used up
-  kJobLost,     // some ps applied writes that no run will complete: the state must go back to a checkpoint
+  kFinish,     // applied at every participant, once: its value is ready
+  kFail,       // the step's own error: no trace of it anywhere
+  kEndOfData,  // closed without an element: neither finished nor an error
+  kCancel,     // closed without a trace: its batch is being cancelled
+  kRequeue,    // to the head of the queue: run again under the same id
+  kGiveUp,     // its attempts are used up
+  kJobLost,    // some ps applied writes that no run will complete: the state must go back to a checkpoint
 };
 
 // What the coordinator knows of a step besides the report.
 struct StepFacts {
   uint32_t attempt = 1, max_attempts = 10;
-  bool cancelling = false;            // its batch is being cancelled
-  std::map<int, int> applied;         // by a lost run: ps -> number of participants that run told. Not empty: the step is dirty
+  bool cancelling = false;     // its batch is being cancelled
+  std::map<int, int> applied;  // by a lost run: ps -> number of participants that run told. Not empty: the step is dirty
 };
 
 // An attempt reported. `participants`: the ps it committed to.

@@ -26,14 +26,14 @@ TEST(StepRulesTest, AHalfAppliedStepFinishesIfItsRerunTouchesTheSamePs) {
 
 TEST(StepRulesTest, AHalfAppliedStepWhoseRerunTouchesOtherPsLosesTheJob) {
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}), StepVerdict::kJobLost);         // fewer than the lost run told
-  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}), StepVerdict::kJobLost);      // more
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}), StepVerdict::kJobLost);     // fewer than the lost run told
+  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}), StepVerdict::kJobLost);  // more
 }
 
 TEST(StepRulesTest, AHalfAppliedStepThatCannotBeCompletedLosesTheJob) {
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kFailed, {}), StepVerdict::kJobLost);
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), StepVerdict::kJobLost);   // refused by one ps after another applied it
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), StepVerdict::kJobLost);  // refused by one ps after another applied it
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}), StepVerdict::kJobLost);
 }
 

@@ -10,8 +10,8 @@
 namespace divvy {
 namespace {
 
-constexpr uint64_t kMaxIdsAhead = 32'768;   // of the slowest ps' acknowledged horizon: bounds what a ps must remember
-constexpr uint64_t kSyncAfterIds = 8'192;   // a quarter of it, so that giving ids never waits for a healthy ps
+constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
+constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
 
 void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
   args.MapLeaves([&iterators](const Nest& leaf) -> absl::StatusOr<Nest> {
@@ -235,7 +235,7 @@ bool CoordinatorCore::RunMakesMore(RunState& run) {
 }
 
 std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
-  for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {   // a run without data takes them all away
+  for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {  // a run without data takes them all away
     if (!RunMakesMore(*run)) continue;
     auto step = std::make_shared<Step>();
     step->request = run->request.step;
@@ -260,11 +260,11 @@ void CoordinatorCore::Pump() {
     waiting_writes_.pop_front();
     StartWrite(std::move(write));
   }
-  do AdmitSchedules();   // each dispatch may make room in the queue
+  do AdmitSchedules();  // each dispatch may make room in the queue
   while (DispatchOne());
   CompleteRuns();
   CompleteWaiters();
-  MaybeRaise();   // a run without data has stored an error meanwhile
+  MaybeRaise();  // a run without data has stored an error meanwhile
 }
 
 // Queues the steps that wait for room.
@@ -436,18 +436,19 @@ void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verd
     case StepVerdict::kGiveUp:
       if (step->overran) {
         error = absl::DeadlineExceededError(absl::StrCat("step ", step->request.function, " was given up after ", step->attempt,
-                                                         " attempts: the last ran longer than --step_deadline (", absl::FormatDuration(options_.step_deadline), ")"));
+                                                         " attempts: the last ran longer than --step_deadline (", absl::FormatDuration(options_.step_deadline),
+                                                         ")"));
       } else if (ReasonOf(error) == Reason::kNone) {
-        error = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", step->request.function, " was given up after ", step->attempt, " attempts: ", error.message()));
+        error = MakeError(Reason::kStepGaveUp,
+                          absl::StrCat("step ", step->request.function, " was given up after ", step->attempt, " attempts: ", error.message()));
       }
       [[fallthrough]];
-    case StepVerdict::kFail:
-      StoreError(error);
-      return Close(step, error);
+    case StepVerdict::kFail: StoreError(error); return Close(step, error);
     case StepVerdict::kJobLost:
-      return FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was half applied when its worker was lost, and ",
-                                                             "running it again did not complete it (", error.ok() ? "it touched other parameter servers" : error.message(),
-                                                             "); this job keeps no checkpoints to go back to. Start the program again.")));
+      return FailJob(
+          MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was half applied when its worker was lost, and ",
+                                                  "running it again did not complete it (", error.ok() ? "it touched other parameter servers" : error.message(),
+                                                  "); this job keeps no checkpoints to go back to. Start the program again.")));
   }
 }
 
@@ -490,7 +491,7 @@ void CoordinatorCore::StartCancelling() {
     if (step->applied.empty()) {
       Close(step, Cancelled(step->request.function));
     } else {
-      dirty.push_back(step);   // some ps has applied it: it is carried through
+      dirty.push_back(step);  // some ps has applied it: it is carried through
     }
   }
   queue_ = std::move(dirty);
@@ -517,7 +518,7 @@ void CoordinatorCore::MaybeRaise() {
 void CoordinatorCore::CompleteRuns() {
   for (auto run = runs_.begin(); run != runs_.end();) {
     if ((*run)->outstanding > 0 || RunMakesMore(**run) || !error_.ok()) {
-      if (!error_.ok()) return;   // StoreError has taken the runs away
+      if (!error_.ok()) return;  // StoreError has taken the runs away
       ++run;
       continue;
     }

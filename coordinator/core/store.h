@@ -17,11 +17,11 @@ struct JobRow {
   enum class State : uint8_t { kNew, kRunning, kComplete, kFailed };
   JobId job;
   State state = State::kNew;
-  Epoch epoch;                      // the last one begun
-  Epoch lineage;                    // in which the ps' state was last loaded or cleared
-  uint64_t id_block_end = 1;        // entry ids below are given or lost: a restart begins here
-  uint32_t next_variable_id = 1;    // likewise
-  int32_t exit_code = 0;            // kComplete and kFailed: what the job ended with
+  Epoch epoch;                    // the last one begun
+  Epoch lineage;                  // in which the ps' state was last loaded or cleared
+  uint64_t id_block_end = 1;      // entry ids below are given or lost: a restart begins here
+  uint32_t next_variable_id = 1;  // likewise
+  int32_t exit_code = 0;          // kComplete and kFailed: what the job ended with
 };
 
 // Where the row is kept. Thread-safe. Writes take effect in the order they are given; one that fails took no effect.

@@ -69,8 +69,10 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, StatusCallback done) {
   });
 }
 
-absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec, VariableId id, const Layout& layout) {
-  if (layout.Find(spec.name) != nullptr) return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
+absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec, VariableId id,
+                                                                                                   const Layout& layout) {
+  if (layout.Find(spec.name) != nullptr)
+    return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
   LayoutJob::Change change;
   VariableLayout& variable = change.variable;
   variable.id = id;
@@ -316,7 +318,7 @@ void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) 
 
 void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;   // answered, or the job has failed
+  if (abandoned_ || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;  // answered, or the job has failed
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps_[ps], reply.status())) {
       Later(*wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });

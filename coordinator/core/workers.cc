@@ -37,7 +37,7 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   }
   Worker& worker = KnownWorker(request.index, request.address);
   MaybeLoad();
-  worker.backoff.Reset();   // it is there
+  worker.backoff.Reset();  // it is there
   AttachWorker(worker);
   return absl::OkStatus();
 }
@@ -69,7 +69,7 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
     worker.address = address;
     worker.client = dialer_.Worker(address);
     worker.attaching = false;
-    ++worker.tries;   // what is under way to the other address is void
+    ++worker.tries;  // what is under way to the other address is void
     worker.last_heard = clock_.Elapsed();
     worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
   }
@@ -83,8 +83,8 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   worker.attaching = true;
   worker.leaving = false;
   const uint64_t attempt = ++worker.tries;
-  // A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours: sessions
-  // of epochs that are near to each other differ.
+  // A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours:
+  // sessions of epochs that are near to each other differ.
   const uint32_t first = RuleHolds(Rule::kSessionsOfEpochsDiffer) ? static_cast<uint32_t>(row_.epoch.value() << 16) : 0;
   const SessionId session(first + next_session_++);
   WorkerAttachRequest request;
@@ -147,7 +147,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.pong = Pong();
   worker.ended.clear();
   worker.join_seq = WantSync();
-  Send(worker, LayoutUpdate{layout_});   // it may have moved on since the Attach was sent
+  Send(worker, LayoutUpdate{layout_});  // it may have moved on since the Attach was sent
   for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
   OpenSteps(worker);
 }
@@ -279,7 +279,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   fence.steps = std::move(worker.in_flight);
   worker.in_flight.clear();
   for (const auto& step : fence.steps) step->state = Step::State::kFencing;
-  worker.state = Worker::State::kDialing;   // from here on its session is not told to any ps
+  worker.state = Worker::State::kDialing;  // from here on its session is not told to any ps
   worker.stream = nullptr;
   worker.broken_since.reset();
   worker.claim.reset();
@@ -290,7 +290,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(worker.index);
   fence.seq = sync_seq_ + 1;
   fences_.push_back(fence);
-  WantSync();   // with the fence in fences_, so that its steps are asked about
+  WantSync();  // with the fence in fences_, so that its steps are asked about
   if (!RuleHolds(Rule::kWaitForFence)) {
     fences_.pop_back();
     FinishFence(fence);
@@ -323,8 +323,9 @@ void CoordinatorCore::FinishFence(const FenceWait& fence) {
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) {
     if ((*step)->state != Step::State::kFencing) continue;
     --in_flight_;
-    const absl::Status lost = MakeError(Reason::kStepGaveUp, absl::StrCat("step ", (*step)->request.function, " (", (*step)->id.value(), ") was given up after ",
-                                                                          (*step)->attempt, " attempts: each time its worker was lost, the last time worker ", fence.worker));
+    const absl::Status lost =
+        MakeError(Reason::kStepGaveUp, absl::StrCat("step ", (*step)->request.function, " (", (*step)->id.value(), ") was given up after ", (*step)->attempt,
+                                                    " attempts: each time its worker was lost, the last time worker ", fence.worker));
     Settle(*step, JudgeLoss(FactsOf(**step)), Nest(), lost);
   }
   Pump();

@@ -11,7 +11,7 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kWorthSaying = absl::Seconds(5);   // what is waited for longer is on the line
+constexpr absl::Duration kWorthSaying = absl::Seconds(5);  // what is waited for longer is on the line
 constexpr int kBarWidth = 14;
 
 std::string Bar(double fraction) {
@@ -23,9 +23,7 @@ std::string Bar(double fraction) {
 }
 
 // "19/30", or "19" where the total is not known.
-std::string Of(int64_t done, std::optional<int64_t> total) {
-  return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done);
-}
+std::string Of(int64_t done, std::optional<int64_t> total) { return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done); }
 
 std::string ShardList(const VariableLayout& variable) {
   const std::string shards = absl::StrCat(variable.num_shards(), variable.num_shards() == 1 ? " shard: " : " shards: ");
@@ -112,7 +110,8 @@ std::string FormatVariables(const Layout& layout) {
   };
   std::vector<Row> rows;
   for (const auto& [id, variable] : layout.variables()) {
-    Row row{variable.spec.name, absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()), FormatBytes(variable.value_bytes()), ShardList(variable)};
+    Row row{variable.spec.name, absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()), FormatBytes(variable.value_bytes()),
+            ShardList(variable)};
     if (variable.slot_bytes() > 0) absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
     name_width = std::max(name_width, row.name.size());
     type_width = std::max(type_width, row.type.size());
@@ -121,7 +120,8 @@ std::string FormatVariables(const Layout& layout) {
   }
   std::string table;
   for (const Row& row : rows) {
-    absl::StrAppend(&table, "  ", Padded(row.name, name_width), "  ", Padded(row.type, type_width), "  ", Padded(row.bytes, bytes_width), "  ", row.shards, "\n");
+    absl::StrAppend(&table, "  ", Padded(row.name, name_width), "  ", Padded(row.type, type_width), "  ", Padded(row.bytes, bytes_width), "  ", row.shards,
+                    "\n");
   }
   return table;
 }

@@ -13,18 +13,18 @@
 
 namespace divvy {
 
-std::string FormatCount(double count);               // 41234.6 -> "41,235"
-std::string FormatBytes(int64_t bytes);              // 98304 -> "96 KiB"
-std::string FormatLength(absl::Duration length);   // "0.4 s", "12.3 s", "3:05", "1:02:45"
-std::string FormatMetric(double value);              // four significant digits: "0.03127", "0.991"
+std::string FormatCount(double count);            // 41234.6 -> "41,235"
+std::string FormatBytes(int64_t bytes);           // 98304 -> "96 KiB"
+std::string FormatLength(absl::Duration length);  // "0.4 s", "12.3 s", "3:05", "1:02:45"
+std::string FormatMetric(double value);           // four significant digits: "0.03127", "0.991"
 
 // Everything one progress line shows.
 struct ProgressLine {
   CoordinatorSnapshot snapshot;
-  std::optional<int64_t> epochs;                 // the program means to train so many
-  std::map<std::string, double> metrics;         // means of the last interval
-  uint64_t max_staleness = 0;                    // of the steps of the last interval
-  double examples_per_second = 0;                // 0: not known
+  std::optional<int64_t> epochs;          // the program means to train so many
+  std::map<std::string, double> metrics;  // means of the last interval
+  uint64_t max_staleness = 0;             // of the steps of the last interval
+  double examples_per_second = 0;         // 0: not known
   std::optional<absl::Duration> left;
 };
 

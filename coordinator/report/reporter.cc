@@ -76,7 +76,7 @@ ProgressLine Reporter::NextLine() {
 void Reporter::Draw() {
   const ProgressLine line = NextLine();
   const bool waiting = !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
-  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;   // nothing happens
+  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;  // nothing happens
   std::string text = FormatProgress(line, options_.terminal.interactive);
   if (!options_.terminal.interactive) return WriteLine(text);
   if (static_cast<int>(text.size()) > options_.terminal.width - 1) text.resize(std::max(0, options_.terminal.width - 1));
@@ -94,7 +94,7 @@ void Reporter::OnLoopBegin(const Layout& layout) {
   if (!std::exchange(table_drawn_, true)) {
     std::string table = FormatVariables(layout);
     if (!table.empty()) {
-      table.pop_back();   // WriteLine ends it
+      table.pop_back();  // WriteLine ends it
       WriteLine(table);
     }
   }
@@ -110,7 +110,7 @@ void Reporter::OnLoopBegin(const Layout& layout) {
 void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
   examples_ += Examples(metrics);
-  Merge(metrics, recent_).IgnoreError();   // a metric that changes its kind is the program's error elsewhere
+  Merge(metrics, recent_).IgnoreError();  // a metric that changes its kind is the program's error elsewhere
 }
 
 void Reporter::OnLoopEnd() {

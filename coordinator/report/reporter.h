@@ -21,9 +21,9 @@ namespace divvy {
 
 struct ReportOptions {
   Terminal terminal;
-  absl::Duration report_every = absl::Seconds(5);           // a line, where there is no terminal
-  absl::Duration redraw_every = absl::Milliseconds(200);    // the live line
-  std::function<void(absl::string_view)> write;             // where the text goes; not empty
+  absl::Duration report_every = absl::Seconds(5);         // a line, where there is no terminal
+  absl::Duration redraw_every = absl::Milliseconds(200);  // the live line
+  std::function<void(absl::string_view)> write;           // where the text goes; not empty
 };
 
 // Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not.
@@ -48,7 +48,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void Tick();
   void Draw() DIVVY_REQUIRES(mu_);
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
-  void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);   // over the live line, if there is one
+  void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);  // over the live line, if there is one
   absl::Duration interval() const { return options_.terminal.interactive ? options_.redraw_every : options_.report_every; }
 
   const ReportOptions options_;
@@ -59,7 +59,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   bool table_drawn_ DIVVY_GUARDED_BY(mu_) = false, in_loop_ DIVVY_GUARDED_BY(mu_) = false, line_open_ DIVVY_GUARDED_BY(mu_) = false;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int64_t> epochs_ DIVVY_GUARDED_BY(mu_);
-  Metrics recent_ DIVVY_GUARDED_BY(mu_);                        // since the last line
+  Metrics recent_ DIVVY_GUARDED_BY(mu_);  // since the last line
   absl::Duration recent_since_ DIVVY_GUARDED_BY(mu_);
   absl::Duration loop_began_ DIVVY_GUARDED_BY(mu_), began_ DIVVY_GUARDED_BY(mu_);
   int64_t done_at_loop_begin_ DIVVY_GUARDED_BY(mu_) = 0;

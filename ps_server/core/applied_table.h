@@ -20,15 +20,15 @@ class AppliedTable {
   enum class State : uint8_t { kUnknown, kApplying, kApplied };
 
   State Find(EntryId id) const;
-  void Begin(const RememberedEntry& entry);   // is applying
-  void Finish(EntryId id);                    // has been applied
-  void Abandon(EntryId id);                   // was refused before it wrote anything: unknown again
+  void Begin(const RememberedEntry& entry);  // is applying
+  void Finish(EntryId id);                   // has been applied
+  void Abandon(EntryId id);                  // was refused before it wrote anything: unknown again
   // Forgets closed ids that are applied. One that is still applying is kept until it is settled.
   void ForgetClosed(const Horizon& horizon);
   void Clear() { entries_.clear(); }
 
-  std::vector<RememberedEntry> Applied() const;                                  // by id
-  std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;   // those of the query that are, in its order
+  std::vector<RememberedEntry> Applied() const;                                 // by id
+  std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;  // those of the query that are, in its order
   size_t size() const { return entries_.size(); }
 
  private:

@@ -23,7 +23,7 @@ struct Work : std::enable_shared_from_this<Work> {
     if (index < count) {
       unit(index);
     } else if (count > 0) {
-      return;   // another lane was quicker
+      return;  // another lane was quicker
     }
     if (finished.fetch_add(1) + 1 == std::max<int64_t>(count, 1)) return done();
     if (next.load() < count) PostLane();

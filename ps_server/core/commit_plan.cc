@@ -113,8 +113,10 @@ absl::Status CommitPlan::AddSlots(const ShardTable& shards, const Shard& shard, 
     key.slot = op.part.slots[i];
     const auto found = shards.find(key);
     if (found == shards.end()) return Unknown(key);
-    if (key.slot == 0 || std::count(op.part.slots.begin(), op.part.slots.end(), key.slot) > 1) return Bad(op.part, shard, "a slot is named twice, or is the variable");
-    if (!FitsAsSlot(*found->second, kinds[i], shard)) return Bad(op.part, shard, absl::StrCat("slot ", key.slot, " is none of ", OptimizerName(op.part.optimizer->kind)));
+    if (key.slot == 0 || std::count(op.part.slots.begin(), op.part.slots.end(), key.slot) > 1)
+      return Bad(op.part, shard, "a slot is named twice, or is the variable");
+    if (!FitsAsSlot(*found->second, kinds[i], shard))
+      return Bad(op.part, shard, absl::StrCat("slot ", key.slot, " is none of ", OptimizerName(op.part.optimizer->kind)));
     op.slots.push_back(found->second.get());
     touched_[key] = found->second;
   }
@@ -184,8 +186,10 @@ void CommitPlan::ApplyGradient(const Op& op, Shard& shard, int64_t block) {
   view.width = shard.row_elements();
   for (size_t i = 0; i < op.slots.size(); ++i) {
     Shard& slot = *op.slots[i];
-    if (slot.spec().dtype == DType::kInt32) view.slots[i].counts = absl::MakeSpan(slot.row_as<int32_t>(first), count);
-    else view.slots[i].values = absl::MakeSpan(slot.row_as<float>(first), count * static_cast<size_t>(slot.row_elements()));
+    if (slot.spec().dtype == DType::kInt32)
+      view.slots[i].counts = absl::MakeSpan(slot.row_as<int32_t>(first), count);
+    else
+      view.slots[i].values = absl::MakeSpan(slot.row_as<float>(first), count * static_cast<size_t>(slot.row_elements()));
   }
   const float* gradient = op.part.values.data_as<float>();
   if (!op.part.rows) return ApplyDense(*op.part.optimizer, view, absl::MakeConstSpan(gradient + first * shard.row_elements(), count * width));

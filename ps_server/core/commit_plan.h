@@ -42,8 +42,8 @@ class CommitPlan {
  private:
   struct Op {
     CommitPart part;
-    std::vector<Shard*> slots;      // of a gradient
-    std::vector<int64_t> order;     // of a scatter: positions of `rows`, by block, within a block as given
+    std::vector<Shard*> slots;   // of a gradient
+    std::vector<int64_t> order;  // of a scatter: positions of `rows`, by block, within a block as given
   };
   struct Target {
     std::shared_ptr<Shard> shard;
@@ -59,7 +59,7 @@ class CommitPlan {
   static void ApplyGradient(const Op& op, Shard& shard, int64_t block);
 
   std::map<ShardKey, Target> targets_;
-  std::vector<std::pair<const Target*, int64_t>> pieces_;   // target and block; targets_ does not change any more
+  std::vector<std::pair<const Target*, int64_t>> pieces_;  // target and block; targets_ does not change any more
   UnitList units_;
   ShardTable touched_;
   std::vector<std::shared_ptr<Shard>> part_shards_;

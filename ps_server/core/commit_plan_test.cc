@@ -139,7 +139,9 @@ TEST(CommitPlanTest, EveryOccurrenceOfAScatteredRowCountsAndTheLastUpdateStays) 
     EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 1, 1, 9}));
     ASSERT_TRUE(Apply({Part(WriteOp::kScatterUpdate, Tensor::Vector<float>({5, 6, 7}), {1, 2, 1})}, table).ok());
     EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 7, 6, 9}));
-    ASSERT_TRUE(Apply({Part(WriteOp::kScatterMul, Tensor::Vector<float>({2, 2}), {0, 0}), Part(WriteOp::kScatterMin, Tensor::Vector<float>({4, 5}), {3, 3})}, table).ok());
+    ASSERT_TRUE(
+        Apply({Part(WriteOp::kScatterMul, Tensor::Vector<float>({2, 2}), {0, 0}), Part(WriteOp::kScatterMin, Tensor::Vector<float>({4, 5}), {3, 3})}, table)
+            .ok());
     EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{12, 7, 6, 4}));
   }
 }
@@ -150,7 +152,10 @@ TEST(CommitPlanTest, PartsOfOneShardApplyInTheOrderGiven) {
     Shard& w = Make(table, Key(), {3, 2}, DType::kInt32, Zeros(), block_bytes);
     const Tensor values = *Tensor::Copy<int32_t>({3, 2}, {1, 2, 3, 4, 5, 6});
     const Tensor row = *Tensor::Copy<int32_t>({1, 2}, {10, 20});
-    ASSERT_TRUE(Apply({Part(WriteOp::kAssign, values), Part(WriteOp::kScatterMul, row, {1}), Part(WriteOp::kAdd, values), Part(WriteOp::kScatterUpdate, row, {0})}, table).ok());
+    ASSERT_TRUE(
+        Apply({Part(WriteOp::kAssign, values), Part(WriteOp::kScatterMul, row, {1}), Part(WriteOp::kAdd, values), Part(WriteOp::kScatterUpdate, row, {0})},
+              table)
+            .ok());
     EXPECT_EQ(ValuesOf<int32_t>(w), (std::vector<int32_t>{10, 20, 33, 84, 10, 12}));
   }
 }
@@ -170,7 +175,7 @@ TEST(CommitPlanTest, ScalarsEmptyShardsAndEmptyRowsAreFine) {
 
 TEST(CommitPlanTest, WorkIsCutIntoUnitsOfTheBlocksTouched) {
   ShardTable table;
-  Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);   // 10 blocks of 10 rows
+  Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);  // 10 blocks of 10 rows
   const auto units = [&](std::vector<CommitPart> parts, int64_t bytes) { return CommitPlan::Make(std::move(parts), table, bytes)->units(); };
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 160), 10);
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4) << "three blocks a unit";
@@ -184,7 +189,8 @@ void MakeSlots(ShardTable& table, const Optimizer& optimizer, int part) {
   uint8_t number = 1;
   for (const SlotSpec& slot : SlotsOf(optimizer)) {
     const ShardSpec& spec = variable->spec();
-    Make(table, Key(number++, part), slot.ShapeFor(spec.shape), slot.dtype(), Constant{slot.initial_value}, 1 << 20, spec.first_row, slot.ShapeFor(spec.full_shape));
+    Make(table, Key(number++, part), slot.ShapeFor(spec.shape), slot.dtype(), Constant{slot.initial_value}, 1 << 20, spec.first_row,
+         slot.ShapeFor(spec.full_shape));
   }
 }
 
@@ -236,8 +242,8 @@ std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32
 TEST(GradientTest, ShardedAndUnshardedAreBitwiseEqualForEveryOptimizer) {
   const Adam amsgrad{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
   const RmsProp centered{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true};
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(RowwiseAdagrad{0.1}), Optimizer(Adam{0.1}),
-                                     Optimizer(amsgrad), Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
+  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(RowwiseAdagrad{0.1}),
+                                     Optimizer(Adam{0.1}), Optimizer(amsgrad), Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
     EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr)) << OptimizerName(optimizer);
   }
 }
@@ -363,10 +369,12 @@ TEST(RunUnitsTest, RunsEachOnceThenDoneOnceForAnyCountAndOrder) {
     const int64_t count = static_cast<int64_t>(seed % 15);
     std::vector<int> runs(static_cast<size_t>(count));
     int done = 0;
-    RunUnits(executor, owner, count, [&](int64_t unit) { ++runs[static_cast<size_t>(unit)]; }, [&] {
-      ++done;
-      EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 1)) << "seed " << seed;
-    });
+    RunUnits(
+        executor, owner, count, [&](int64_t unit) { ++runs[static_cast<size_t>(unit)]; },
+        [&] {
+          ++done;
+          EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 1)) << "seed " << seed;
+        });
     executor.RunUntilIdle();
     EXPECT_EQ(done, 1) << "seed " << seed;
   }
@@ -376,7 +384,8 @@ TEST(RunUnitsTest, StopsWhenItsOwnerIsGone) {
   SimExecutor executor(1);
   auto owner = std::make_shared<int>();
   int runs = 0;
-  RunUnits(executor, owner, 100, [&](int64_t) { ++runs; }, [] { ADD_FAILURE(); });
+  RunUnits(
+      executor, owner, 100, [&](int64_t) { ++runs; }, [] { ADD_FAILURE(); });
   for (int i = 0; i < 5; ++i) executor.RunOne();
   owner.reset();
   executor.RunUntilIdle();
@@ -468,7 +477,7 @@ TEST_F(MemoryBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
   const auto a = Reserve("a", 60);
   const auto b = Reserve("b", 80);
   Reserve("c", 40);
-  budget_.Release(b);   // its stream is broken: c need not wait for it any more
+  budget_.Release(b);  // its stream is broken: c need not wait for it any more
   EXPECT_EQ(told_, (Told{"a", "c"}));
   budget_.Release(b);
   budget_.Release(a);
@@ -502,11 +511,12 @@ TEST(MemoryBudgetStressTest, NeverGrantsMoreThanThereIs) {
         const auto ticket_now = budget.Reserve(bytes, [&, bytes, ticket](const absl::Status&) {
           const int64_t now = held += bytes;
           int64_t seen = most;
-          while (now > seen && !most.compare_exchange_weak(seen, now)) {}
+          while (now > seen && !most.compare_exchange_weak(seen, now)) {
+          }
           held -= bytes;
           ++grants;
         });
-        budget.Release(ticket_now);   // perhaps before it was granted: then it never is
+        budget.Release(ticket_now);  // perhaps before it was granted: then it never is
       });
     }
     Mutex mu;

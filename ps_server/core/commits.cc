@@ -42,11 +42,13 @@ absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) 
 
 // The header is whole, the plan could be made, and its shards are still those of the table.
 absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
-  if (run.request.entry.value() == 0 || run.request.participants < 1) return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
+  if (run.request.entry.value() == 0 || run.request.participants < 1)
+    return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
   if (!run.plan.ok()) return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
   for (const auto& [key, shard] : run.plan->shards()) {
     const auto found = shards_->find(key);
-    if (found == shards_->end() || found->second != shard) return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"), run.request.entry);
+    if (found == shards_->end() || found->second != shard)
+      return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"), run.request.entry);
   }
   return absl::OkStatus();
 }
@@ -96,7 +98,8 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
     run->state = CommitRun::State::kRunning;
     running_.insert(run);
     outbox_.Add([this, run] {
-      RunUnits(executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit); }, [this, run] { FinishCommit(run); });
+      RunUnits(
+          executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit); }, [this, run] { FinishCommit(run); });
     });
     return;
   }
@@ -111,8 +114,10 @@ void ParameterServerCore::LeaveQueues(const CommitRun& run) {
   for (ShardKey key : run.plan->queues()) {
     const auto queue = queues_.find(key);
     queue->second.pop_front();
-    if (queue->second.empty()) queues_.erase(queue);
-    else candidates_.push_back(queue->second.front());
+    if (queue->second.empty())
+      queues_.erase(queue);
+    else
+      candidates_.push_back(queue->second.front());
   }
 }
 

@@ -12,8 +12,9 @@ MemoryBudget::Ticket MemoryBudget::Reserve(int64_t bytes, std::function<void(abs
   const Ticket ticket = next_++;
   if (bytes > total_bytes_ && too_large_ == TooLarge::kTakesAll) bytes = total_bytes_;
   if (bytes < 0 || bytes > total_bytes_) {
-    const absl::Status refusal = MakeError(Reason::kInvalid, absl::StrCat("a commit of ", bytes, " bytes is larger than all that this parameter server has for commits, ",
-                                                                          total_bytes_, " bytes. Raise --commit_buffer_bytes, or give the variable more shards"));
+    const absl::Status refusal =
+        MakeError(Reason::kInvalid, absl::StrCat("a commit of ", bytes, " bytes is larger than all that this parameter server has for commits, ", total_bytes_,
+                                                 " bytes. Raise --commit_buffer_bytes, or give the variable more shards"));
     outbox_.Add([granted = std::move(granted), refusal] { granted(refusal); });
     return ticket;
   }
@@ -40,7 +41,7 @@ void MemoryBudget::Release(Ticket ticket) {
   } else {
     const auto withdrawn = std::find_if(waiting_.begin(), waiting_.end(), [ticket](const Waiting& waiting) { return waiting.ticket == ticket; });
     if (withdrawn == waiting_.end()) return;
-    outbox_.Add([granted = std::move(withdrawn->granted)] {});   // released outside the lock
+    outbox_.Add([granted = std::move(withdrawn->granted)] {});  // released outside the lock
     waiting_.erase(withdrawn);
   }
   GrantWhatFits();

@@ -15,8 +15,8 @@
 namespace divvy {
 
 // Reservations of bytes, first come, first served. A commit's payload is read only after its `total_bytes` have been granted, so a sender is held back by the
-// flow control of its stream, and memory is bounded whatever is sent. The values of a pull are copied only after their bytes have been granted. No deadlock: who
-// holds a reservation waits for nobody but its own bytes, or for its peer to take them.
+// flow control of its stream, and memory is bounded whatever is sent. The values of a pull are copied only after their bytes have been granted. No deadlock:
+// who holds a reservation waits for nobody but its own bytes, or for its peer to take them.
 //
 //   const MemoryBudget::Ticket ticket = budget.Reserve(begin.total_bytes, [](absl::Status granted) { ... read the payload, or refuse ... });
 //   budget.Release(ticket);   // the commit has been answered, the reply is sent, or the stream is broken
@@ -28,8 +28,8 @@ class MemoryBudget {
 
   // What becomes of a reservation of more than there is in all.
   enum class TooLarge : uint8_t {
-    kIsRefused,   // a commit: its sender was told the limit
-    kTakesAll,    // a reply: it must be given, so it waits until it is alone
+    kIsRefused,  // a commit: its sender was told the limit
+    kTakesAll,   // a reply: it must be given, so it waits until it is alone
   };
 
   // REQUIRES: total_bytes > 0.

@@ -32,8 +32,7 @@ absl::Status ParameterServerOptions::Validate() const {
 }
 
 absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(ParameterServerOptions options, Executor& executor,
-                                                                                std::shared_ptr<CoordinatorClient> coordinator,
-                                                                                OnExit on_exit) {
+                                                                                std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
   std::shared_ptr<ParameterServerCore> core(new ParameterServerCore(std::move(options), executor, std::move(on_exit)));
   if (coordinator != nullptr) core->StartRegistrar(std::move(coordinator));
@@ -41,11 +40,7 @@ absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(
 }
 
 ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit)
-    : options_(std::move(options)),
-      executor_(executor),
-      on_exit_(std::move(on_exit)),
-      job_(options_.job),
-      shards_(std::make_shared<const ShardTable>()) {}
+    : options_(std::move(options)), executor_(executor), on_exit_(std::move(on_exit)), job_(options_.job), shards_(std::make_shared<const ShardTable>()) {}
 
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
@@ -177,14 +172,15 @@ absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
   if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
   if (state_ != PsState::kFrozen) return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
   if (request.expected_lineage != lineage_ || request.layout_hash != layout_hash_) {
-    return Refusal(Reason::kInvalid, absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(layout_hash_), ", and not of lineage ",
-                                                  request.expected_lineage.value(), " and layout ", absl::Hex(request.layout_hash), "; load EMPTY"));
+    return Refusal(Reason::kInvalid,
+                   absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(layout_hash_), ", and not of lineage ",
+                                request.expected_lineage.value(), " and layout ", absl::Hex(request.layout_hash), "; load EMPTY"));
   }
   return absl::OkStatus();
 }
 
 void ParameterServerCore::Clear() {
-  outbox_.Add([dead = std::move(shards_)] {});   // freed outside the lock
+  outbox_.Add([dead = std::move(shards_)] {});  // freed outside the lock
   shards_ = std::make_shared<const ShardTable>();
   creating_.clear();
   deleted_.clear();
@@ -214,7 +210,7 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   applied_.ForgetClosed(horizon_);
   const SyncReply reply{request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, draining_ || exit_code_};
-  if (draining_ && !exit_code_) exit_code_ = kExitDrained;   // told: carried out behind the answer
+  if (draining_ && !exit_code_) exit_code_ = kExitDrained;  // told: carried out behind the answer
   return reply;
 }
 
@@ -225,15 +221,19 @@ void ParameterServerCore::AnswerHeld() {
   for (const auto& call : held) {
     if (const auto* attach = std::get_if<HeldAttach>(&call)) {
       const absl::Status status = CheckPrelude(attach->request.fence, Prelude(true), CallKind::kAttach);
-      if (status.ok()) Answer(attach->done, AttachReplyNow());
-      else Answer(attach->done, status);
+      if (status.ok())
+        Answer(attach->done, AttachReplyNow());
+      else
+        Answer(attach->done, status);
     } else if (const auto* sync = std::get_if<HeldSync>(&call)) {
       const absl::Status status = CheckCall(sync->request.fence, state_ == PsState::kReady);
-      if (status.ok()) Answer(sync->done, SyncReplyNow(sync->request));
-      else Answer(sync->done, status);
+      if (status.ok())
+        Answer(sync->done, SyncReplyNow(sync->request));
+      else
+        Answer(sync->done, status);
     }
   }
-  AnswerShutdowns();   // a drain ends once it has been told
+  AnswerShutdowns();  // a drain ends once it has been told
 }
 
 // ---- Shutdown ----------------------------------------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ void ParameterServerCore::Drain() {
   if (draining_ || exit_code_) return;
   draining_ = true;
   exit_why_ = "asked to end";
-  if (state_ != PsState::kReady) return BeginShutdown(kExitDrained, exit_why_);   // nobody counts on it
+  if (state_ != PsState::kReady) return BeginShutdown(kExitDrained, exit_why_);  // nobody counts on it
   outbox_.Add([this, weak = weak_from_this()] {
     executor_.PostAfter(options_.drain_notice, [weak] {
       const auto self = weak.lock();

@@ -43,20 +43,20 @@
 namespace divvy {
 
 struct ParameterServerOptions {
-  int index = 0;                                                          // of the task
-  Incarnation incarnation;                                                // of this process life; not 0
-  JobId job;                                                              // 0: that of the first Attach
-  std::string address;                                                    // where the coordinator can dial it; not empty
-  ClusterView cluster;                                                    // what its TF_CONFIG says, for the coordinator to compare; may be empty
-  std::string build;                                                      // version and commit of the binary, for messages; may be empty
-  int64_t max_commit_bytes = 0;                                           // the largest commit it takes, told to all: --commit_buffer_bytes. 0: any
-  int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();       // of all shards together; a create beyond it is refused. > 0
-  int64_t block_bytes = 1 << 20;                                          // whole rows up to this, at least one, are read and written as one. > 0
-  uint64_t seed = 1;                                                      // of the jitter of its waits
-  absl::Duration register_every = absl::Seconds(2);                       // while not attached
-  absl::Duration coordinator_silence = absl::Seconds(5);                  // nothing heard for so long: registers again
-  absl::Duration drain_notice = absl::Seconds(2);                         // what Drain waits for a Sync in which the coordinator can be told
-  bool record_history = false;                                            // for tests: Inspect() tells every id applied in the lineage. Grows without bound
+  int index = 0;                                                     // of the task
+  Incarnation incarnation;                                           // of this process life; not 0
+  JobId job;                                                         // 0: that of the first Attach
+  std::string address;                                               // where the coordinator can dial it; not empty
+  ClusterView cluster;                                               // what its TF_CONFIG says, for the coordinator to compare; may be empty
+  std::string build;                                                 // version and commit of the binary, for messages; may be empty
+  int64_t max_commit_bytes = 0;                                      // the largest commit it takes, told to all: --commit_buffer_bytes. 0: any
+  int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();  // of all shards together; a create beyond it is refused. > 0
+  int64_t block_bytes = 1 << 20;                                     // whole rows up to this, at least one, are read and written as one. > 0
+  uint64_t seed = 1;                                                 // of the jitter of its waits
+  absl::Duration register_every = absl::Seconds(2);                  // while not attached
+  absl::Duration coordinator_silence = absl::Seconds(5);             // nothing heard for so long: registers again
+  absl::Duration drain_notice = absl::Seconds(2);                    // what Drain waits for a Sync in which the coordinator can be told
+  bool record_history = false;                                       // for tests: Inspect() tells every id applied in the lineage. Grows without bound
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -66,23 +66,23 @@ struct ParameterServerOptions {
 struct ParameterServerSnapshot {
   struct Shard {
     std::string name;
-    uint64_t version = 0;   // commits applied to it
-    Tensor value;           // whole blocks; between two blocks of a running commit some have its writes and some have not
+    uint64_t version = 0;  // commits applied to it
+    Tensor value;          // whole blocks; between two blocks of a running commit some have its writes and some have not
   };
   PsState state = PsState::kEmpty;
   JobId job;
   Epoch epoch, lineage;
   uint64_t layout_version = 0, layout_hash = 0;
   Horizon horizon;
-  std::vector<SessionId> sessions;           // sorted
-  std::vector<RememberedEntry> remembered;   // applied and not forgotten, by id
-  std::map<EntryId, int> history;            // record_history: how often each id was applied in this lineage
-  uint64_t applied_seq = 0;                  // commits applied in this lineage
-  int64_t memory_bytes = 0;                  // of shards, those being made included
-  size_t running = 0;                        // commits that are being applied
-  size_t queued = 0;                         // commits that wait for a shard
+  std::vector<SessionId> sessions;          // sorted
+  std::vector<RememberedEntry> remembered;  // applied and not forgotten, by id
+  std::map<EntryId, int> history;           // record_history: how often each id was applied in this lineage
+  uint64_t applied_seq = 0;                 // commits applied in this lineage
+  int64_t memory_bytes = 0;                 // of shards, those being made included
+  size_t running = 0;                       // commits that are being applied
+  size_t queued = 0;                        // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
-  bool draining = false;      // asked to end, and not yet sure that the coordinator knows
+  bool draining = false;  // asked to end, and not yet sure that the coordinator knows
   bool shutting_down = false;
 };
 
@@ -135,7 +135,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // 143. What it holds is lost with it.
   void Drain();
 
-  enum class Detail : uint8_t { kAll, kWithoutValues };   // values are copied, block by block
+  enum class Detail : uint8_t { kAll, kWithoutValues };  // values are copied, block by block
   ParameterServerSnapshot Inspect(Detail detail = Detail::kAll) const;
   // Of all that requests can change: equal before and after a repeated or refused request.
   uint64_t StateHash() const;
@@ -163,7 +163,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   PreludeState Prelude(bool state_allows) const DIVVY_REQUIRES(mu_);
   bool Ready() const DIVVY_REQUIRES(mu_) { return state_ == PsState::kReady && !exit_code_; }
   absl::Status CheckCall(const Fence& fence, bool state_allows) const DIVVY_REQUIRES(mu_);
-  absl::Status CheckFromCoordinator(const Fence& fence, bool state_allows) DIVVY_REQUIRES(mu_);   // and notes that it was heard
+  absl::Status CheckFromCoordinator(const Fence& fence, bool state_allows) DIVVY_REQUIRES(mu_);  // and notes that it was heard
   void Heard() DIVVY_REQUIRES(mu_);
   absl::Status Refusal(Reason reason, absl::string_view why, EntryId entry = EntryId()) const DIVVY_REQUIRES(mu_);
   template <typename Reply, typename Result>
@@ -212,7 +212,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   const ParameterServerOptions options_;
   Executor& executor_;
   const OnExit on_exit_;
-  std::shared_ptr<Registrar> registrar_;   // null without a coordinator client; set before anybody else has a handle
+  std::shared_ptr<Registrar> registrar_;  // null without a coordinator client; set before anybody else has a handle
 
   Outbox outbox_;
   // Lock order: mu_, then a block's lock (shard.h), then the registrar's.
@@ -223,29 +223,29 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   PsState state_ DIVVY_GUARDED_BY(mu_) = PsState::kEmpty;
   Epoch lineage_ DIVVY_GUARDED_BY(mu_);
   uint64_t layout_version_ DIVVY_GUARDED_BY(mu_) = 0, layout_hash_ DIVVY_GUARDED_BY(mu_) = 0;
-  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;   // highest seen in this epoch
+  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;  // highest seen in this epoch
   Horizon horizon_ DIVVY_GUARDED_BY(mu_);
   std::set<SessionId> sessions_ DIVVY_GUARDED_BY(mu_);
   AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
   uint64_t applied_seq_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<EntryId, int> history_ DIVVY_GUARDED_BY(mu_);
-  std::shared_ptr<const ShardTable> shards_ DIVVY_GUARDED_BY(mu_);   // swapped, never changed: plans are made from it without the lock
-  std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);               // in this lineage: a late CreateShards must not bring one back
-  std::map<ShardKey, const CreateRun*> creating_ DIVVY_GUARDED_BY(mu_);   // who makes it
+  std::shared_ptr<const ShardTable> shards_ DIVVY_GUARDED_BY(mu_);       // swapped, never changed: plans are made from it without the lock
+  std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);                   // in this lineage: a late CreateShards must not bring one back
+  std::map<ShardKey, const CreateRun*> creating_ DIVVY_GUARDED_BY(mu_);  // who makes it
   int64_t memory_bytes_ DIVVY_GUARDED_BY(mu_) = 0, creating_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);   // wait for a shard that is being made
-  std::map<ShardKey, std::deque<std::shared_ptr<CommitRun>>> queues_ DIVVY_GUARDED_BY(mu_);                  // writers, first the one whose turn it is
-  std::deque<std::shared_ptr<CommitRun>> candidates_ DIVVY_GUARDED_BY(mu_);                                  // at the head of some queue since the last look
+  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);                               // wait for a shard that is being made
+  std::map<ShardKey, std::deque<std::shared_ptr<CommitRun>>> queues_ DIVVY_GUARDED_BY(mu_);  // writers, first the one whose turn it is
+  std::deque<std::shared_ptr<CommitRun>> candidates_ DIVVY_GUARDED_BY(mu_);                  // at the head of some queue since the last look
   std::set<std::shared_ptr<CommitRun>> running_ DIVVY_GUARDED_BY(mu_);
   size_t queued_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);   // wait for the entry's fate
+  std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);  // wait for the entry's fate
   std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
   std::vector<HeldShutdown> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
-  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);   // of a shutdown that has begun
+  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);  // of a shutdown that has begun
   std::string exit_why_ DIVVY_GUARDED_BY(mu_);
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;
-  bool heard_ DIVVY_GUARDED_BY(mu_) = false;             // from the coordinator since the last look
+  bool heard_ DIVVY_GUARDED_BY(mu_) = false;  // from the coordinator since the last look
 };
 
 }  // namespace divvy

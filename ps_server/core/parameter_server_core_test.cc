@@ -59,7 +59,9 @@ CommitPart Part(WriteOp op, ShardKey key, Tensor values, std::vector<int64_t> ro
 }
 
 template <typename T>
-Tensor Filled(Shape shape, T value) { return *Tensor::Copy<T>(shape, std::vector<T>(static_cast<size_t>(shape.num_elements()), value)); }
+Tensor Filled(Shape shape, T value) {
+  return *Tensor::Copy<T>(shape, std::vector<T>(static_cast<size_t>(shape.num_elements()), value));
+}
 
 template <typename T>
 std::vector<T> ValuesOf(const Tensor& tensor) {
@@ -144,7 +146,9 @@ class Server {
     for (int64_t value : ValuesOf<int64_t>(snapshot.shards.at(Key(variable)).value)) sum += value;
     return sum;
   }
-  Reason CommitReason(uint64_t entry, std::vector<CommitPart> parts, uint32_t session = 0) { return Done(SendCommit(entry, std::move(parts), session))->reason(); }
+  Reason CommitReason(uint64_t entry, std::vector<CommitPart> parts, uint32_t session = 0) {
+    return Done(SendCommit(entry, std::move(parts), session))->reason();
+  }
 
   SimExecutor executor;
   Epoch epoch{1};
@@ -842,9 +846,9 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
   const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
   core->Attach({fence}, [](auto) {});
-  executor.RunFor(absl::Seconds(3));   // 10 s: looked, and the Attach had been heard
+  executor.RunFor(absl::Seconds(3));  // 10 s: looked, and the Attach had been heard
   EXPECT_EQ(coordinator->seen.size(), 4u);
-  executor.RunFor(absl::Seconds(6));   // 15 s: nothing since
+  executor.RunFor(absl::Seconds(6));  // 15 s: nothing since
   EXPECT_EQ(coordinator->seen.size(), 5u);
   coordinator->over = 1;
   executor.RunUntilIdle();
@@ -890,7 +894,7 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
   EXPECT_TRUE(ps.exits.empty());
   ps.executor.RunFor(absl::Seconds(0.2));
   EXPECT_EQ(ps.exits, std::vector<int>{143});
-  Server empty;   // nobody counts on it
+  Server empty;  // nobody counts on it
   empty.core->Drain();
   EXPECT_EQ(empty.exits, std::vector<int>{143});
 }
@@ -930,8 +934,10 @@ void ApplyToModel(const CommitPart& part, Model& model) {
   std::vector<int64_t>& variable = model[part.shard.variable.value()];
   const std::vector<int64_t> values = ValuesOf<int64_t>(part.values);
   std::vector<int64_t> rows;
-  if (part.rows) rows = ValuesOf<int64_t>(*part.rows);
-  else for (size_t row = 0; row < variable.size() / 2; ++row) rows.push_back(static_cast<int64_t>(row));
+  if (part.rows)
+    rows = ValuesOf<int64_t>(*part.rows);
+  else
+    for (size_t row = 0; row < variable.size() / 2; ++row) rows.push_back(static_cast<int64_t>(row));
   for (size_t i = 0; i < rows.size() * 2; ++i) {
     int64_t& element = variable[static_cast<size_t>(rows[i / 2]) * 2 + i % 2];
     switch (part.op) {
@@ -952,7 +958,8 @@ CommitPart RandomPart(Random& random, uint32_t variable, int64_t rows) {
   const int64_t n = op < 2 ? rows : 1 + static_cast<int64_t>(random.Below(6));
   std::vector<int64_t> values, ids;
   for (int64_t i = 0; i < n * 2; ++i) values.push_back(static_cast<int64_t>(random.Below(100)) - 50);
-  if (op >= 2) for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows))));
+  if (op >= 2)
+    for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows))));
   return Part(kOps[op], Key(variable), *Tensor::Copy<int64_t>({n, 2}, values), ids);
 }
 
@@ -980,7 +987,7 @@ TEST(ConcurrentCommitsTest, EqualTheModelRunInTheOrderOfAppliedSeq) {
       }
       commits.push_back(parts);
       answers.emplace_back();
-      for (uint64_t i = 0, n = 1 + random.Below(2); i < n; ++i) {   // some arrive twice
+      for (uint64_t i = 0, n = 1 + random.Below(2); i < n; ++i) {  // some arrive twice
         answers.back().push_back(ps.SendCommit(entry, parts));
         for (uint64_t run = random.Below(8); run > 0; --run) ps.executor.RunOne();
       }
@@ -1005,7 +1012,7 @@ TEST(ConcurrentCommitsTest, EqualTheModelRunInTheOrderOfAppliedSeq) {
 }
 
 TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
-  constexpr int64_t kRows = 12;   // blocks of 2 rows of 2
+  constexpr int64_t kRows = 12;  // blocks of 2 rows of 2
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Server ps(seed, Server::SmallBlocks(32));
@@ -1024,7 +1031,9 @@ TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
         ASSERT_EQ(values[i], values[i / 4 * 4]) << "one block, one state";
         ASSERT_EQ(values[i] % 2, 0) << "both parts of a commit or none";
         ASSERT_GE(values[i], static_cast<int64_t>(part.version) * 2);
-        if (!part.torn) { ASSERT_EQ(values[i], static_cast<int64_t>(part.version) * 2); }
+        if (!part.torn) {
+          ASSERT_EQ(values[i], static_cast<int64_t>(part.version) * 2);
+        }
       }
     }
   }
@@ -1069,7 +1078,8 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
         CommitRequest request;
         request.fence = fence;
         request.entry = EntryId(static_cast<uint64_t>(client * kCommits + i + 1));
-        request.parts = {Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)), Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
+        request.parts = {Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)),
+                         Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
         for (int copy = 0; copy < 2; ++copy) begin(), core->Commit(request, done);
         begin(), core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
         begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}}, done);

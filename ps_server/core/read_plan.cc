@@ -120,7 +120,8 @@ void ReadPlan::ReadBlock(const Part& part, int64_t block) {
     return;
   }
   const absl::Span<const int64_t> rows = RowsOf(part.asked);
-  for (int64_t position : blocks.PositionsIn(block, rows, part.order)) std::memcpy(part.to + position * shard.row_bytes(), shard.row(rows[position]), row_bytes);
+  for (int64_t position : blocks.PositionsIn(block, rows, part.order))
+    std::memcpy(part.to + position * shard.row_bytes(), shard.row(rows[position]), row_bytes);
 }
 
 }  // namespace divvy

@@ -32,9 +32,9 @@ class ReadPlan {
   struct Part {
     PullPart asked;
     std::shared_ptr<Shard> shard;
-    Tensor values;                // what is read; complete after all units
-    std::vector<int64_t> order;   // positions of the rows asked for, by block
-    char* to = nullptr;           // values' buffer
+    Tensor values;               // what is read; complete after all units
+    std::vector<int64_t> order;  // positions of the rows asked for, by block
+    char* to = nullptr;          // values' buffer
   };
   std::vector<Part>& parts() { return parts_; }
 
@@ -45,7 +45,7 @@ class ReadPlan {
   static void ReadBlock(const Part& part, int64_t block);
 
   std::vector<Part> parts_;
-  std::vector<std::pair<size_t, int64_t>> pieces_;   // index of the part, block
+  std::vector<std::pair<size_t, int64_t>> pieces_;  // index of the part, block
   UnitList units_;
 };
 

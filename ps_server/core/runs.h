@@ -16,10 +16,10 @@
 namespace divvy {
 
 struct ParameterServerCore::CommitRun {
-  CommitRequest request;   // without its parts: the plan has them
+  CommitRequest request;  // without its parts: the plan has them
   ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
-  enum class State : uint8_t { kQueued, kRunning, kSettled } state = State::kQueued;   // under the core's lock
+  enum class State : uint8_t { kQueued, kRunning, kSettled } state = State::kQueued;  // under the core's lock
 };
 
 struct ParameterServerCore::ReadRun {
@@ -30,7 +30,7 @@ struct ParameterServerCore::ReadRun {
   Fence fence;
   ResultCallback<PullReply> done;
   ReadPlan plan;
-  std::vector<Seen> at_start;   // of each part
+  std::vector<Seen> at_start;  // of each part
 };
 
 // Shards that are being made.
@@ -39,13 +39,13 @@ struct ParameterServerCore::CreateRun {
   void Initialize(int64_t unit);
 
   HeldCreate call;
-  std::map<ShardKey, const ShardSpec*> specs;   // of the request: those that did not exist
-  ShardTable fresh;                             // made from them
-  int64_t bytes = 0;  // of them
-  std::vector<std::pair<Shard*, int64_t>> pieces;   // shard, block
+  std::map<ShardKey, const ShardSpec*> specs;      // of the request: those that did not exist
+  ShardTable fresh;                                // made from them
+  int64_t bytes = 0;                               // of them
+  std::vector<std::pair<Shard*, int64_t>> pieces;  // shard, block
   UnitList units;
   Mutex mu;
-  absl::Status error DIVVY_GUARDED_BY(mu);   // the first of a block
+  absl::Status error DIVVY_GUARDED_BY(mu);  // the first of a block
 };
 
 }  // namespace divvy

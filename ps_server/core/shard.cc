@@ -42,13 +42,16 @@ absl::Status CheckGeometry(const ShardSpec& spec) {
   if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8) return absl::InvalidArgumentError("more bytes than can be counted");
   const int64_t rows = RowsOf(spec.shape), all_rows = RowsOf(spec.full_shape);
   if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows || spec.first_row > all_rows - rows) {
-    return absl::InvalidArgumentError(absl::StrCat("rows from ", spec.first_row, " of shape ", spec.shape.ToString(), " are no part of ", spec.full_shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows from ", spec.first_row, " of shape ", spec.shape.ToString(), " are no part of ", spec.full_shape.ToString()));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckValues(const ShardSpec& spec) {
-  if (DispatchDType(spec.dtype, [](auto) { return false; }, true)) return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype)));
+  if (DispatchDType(
+          spec.dtype, [](auto) { return false; }, true))
+    return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype)));
   if (!EvaluatedPerRow(spec.initializer)) return absl::InvalidArgumentError("an initializer whose values are made elsewhere: create with zeros and assign");
   return Validate(spec.initializer, spec.full_shape, spec.dtype);
 }
@@ -57,7 +60,8 @@ absl::Status CheckSlot(const ShardSpec& spec, const ShardSpec* variable) {
   if (spec.key.slot == 0) return absl::OkStatus();
   if (variable == nullptr) return absl::InvalidArgumentError("a slot of a variable that is not here");
   if (RowsOf(spec.shape) != RowsOf(variable->shape) || spec.first_row != variable->first_row) {
-    return absl::InvalidArgumentError(absl::StrCat("a slot's rows are its variable's, and shape ", spec.shape.ToString(), " is not cut as ", variable->shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a slot's rows are its variable's, and shape ", spec.shape.ToString(), " is not cut as ", variable->shape.ToString()));
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,7 @@ class Blocks {
 
  private:
   const int64_t rows_, rows_per_block_;
-  mutable std::vector<Mutex> locks_;   // held while a block's bytes are copied or changed, for nothing else
+  mutable std::vector<Mutex> locks_;  // held while a block's bytes are copied or changed, for nothing else
 };
 
 // Immutable but for its bytes and its version. Bytes: under the lock of their block; who makes the shard needs none until others know it. Version: under the
@@ -66,12 +66,15 @@ class Shard {
   int64_t size_bytes() const { return values_.size_bytes(); }
   char* row(int64_t row) { return data_ + row * row_bytes_; }
   const char* row(int64_t row) const { return data_ + row * row_bytes_; }
-  template <typename T> T* row_as(int64_t index) { return reinterpret_cast<T*>(row(index)); }   // REQUIRES: T is its dtype's
+  template <typename T>
+  T* row_as(int64_t index) {
+    return reinterpret_cast<T*>(row(index));
+  }  // REQUIRES: T is its dtype's
 
   // A copy, each block whole.
   absl::StatusOr<Tensor> Copy() const;
 
-  uint64_t version = 0;   // commits applied
+  uint64_t version = 0;  // commits applied
 
  private:
   Shard(ShardSpec spec, uint64_t job_seed, std::shared_ptr<const Blocks> blocks, Tensor values);
@@ -80,7 +83,7 @@ class Shard {
   const uint64_t job_seed_;
   const std::shared_ptr<const Blocks> blocks_;
   const int64_t row_elements_, row_bytes_;
-  Tensor values_;   // never handed out: its buffer is written in place
+  Tensor values_;  // never handed out: its buffer is written in place
   char* const data_;
 };
 

@@ -53,8 +53,10 @@ absl::Status ParameterServerCore::AddToPlan(const ShardSpec& spec, CreateRun& ru
   if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0) return Refusal(Reason::kInvalid, named("it was deleted, and ids are never used again"));
   const ShardKey whole{spec.key.variable, 0, spec.key.part};
   const ShardSpec* variable = nullptr;
-  if (const auto found = run.specs.find(whole); found != run.specs.end()) variable = found->second;
-  else if (const auto known = shards_->find(whole); known != shards_->end()) variable = &known->second->spec();
+  if (const auto found = run.specs.find(whole); found != run.specs.end())
+    variable = found->second;
+  else if (const auto known = shards_->find(whole); known != shards_->end())
+    variable = &known->second->spec();
   if (const absl::Status status = Shard::Check(spec, variable); !status.ok()) return Refusal(Reason::kInvalid, status.message());
   const int64_t bytes = spec.shape.num_elements() * DTypeSize(spec.dtype);
   const int64_t free_bytes = options_.memory_limit_bytes - memory_bytes_ - creating_bytes_ - run.bytes;
@@ -80,10 +82,12 @@ void ParameterServerCore::StartCreate(const std::shared_ptr<CreateRun>& run) {
   creating_bytes_ += run->bytes;
   if (run->fresh.empty()) return FinishCreate(*run);
   outbox_.Add([this, run] {
-    RunUnits(executor_, weak_from_this(), run->units.count(), [run](int64_t unit) { run->Initialize(unit); }, [this, run] {
-      CoreLock lock(mu_, outbox_);
-      FinishCreate(*run);
-    });
+    RunUnits(
+        executor_, weak_from_this(), run->units.count(), [run](int64_t unit) { run->Initialize(unit); },
+        [this, run] {
+          CoreLock lock(mu_, outbox_);
+          FinishCreate(*run);
+        });
   });
 }
 
@@ -119,7 +123,8 @@ absl::Status ParameterServerCore::CheckCreated(CreateRun& run) const {
   RETURN_IF_ERROR(CheckCall(run.call.request.fence, Ready()));
   for (const auto& [key, shard] : run.fresh) {
     const auto found = creating_.find(key);
-    if (found == creating_.end() || found->second != &run) return Refusal(Reason::kInvalid, absl::StrCat(ShardText(shard->spec()), " was deleted while it was made"));
+    if (found == creating_.end() || found->second != &run)
+      return Refusal(Reason::kInvalid, absl::StrCat(ShardText(shard->spec()), " was deleted while it was made"));
   }
   MutexLock lock(run.mu);
   return run.error.ok() ? absl::OkStatus() : Refusal(Reason::kInvalid, run.error.message());
@@ -155,7 +160,7 @@ void ParameterServerCore::DeleteShards(DeleteShardsRequest request, ResultCallba
     memory_bytes_ -= found->second->size_bytes();
     table->erase(found);
   }
-  outbox_.Add([dead = std::move(shards_)] {});   // freed outside the lock
+  outbox_.Add([dead = std::move(shards_)] {});  // freed outside the lock
   shards_ = std::move(table);
   SetLayout(request.layout_version, request.layout_hash);
   Answer(done, LayoutReply{layout_version_});
@@ -180,7 +185,8 @@ void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> do
   auto run = std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
   for (const ReadPlan::Part& part : run->plan.parts()) run->at_start.push_back({part.shard->version, BeingWritten(part.asked.shard)});
   outbox_.Add([this, run] {
-    RunUnits(executor_, weak_from_this(), run->plan.units(), [run](int64_t unit) { run->plan.Read(unit); }, [this, run] { FinishRead(*run); });
+    RunUnits(
+        executor_, weak_from_this(), run->plan.units(), [run](int64_t unit) { run->plan.Read(unit); }, [this, run] { FinishRead(*run); });
   });
 }
 

@@ -34,7 +34,7 @@ PsTask::PsTask(const PsTaskOptions& options)
       dialer_(executor_, options.task.tls) {}
 
 PsTask::~PsTask() {
-  core_.Set(nullptr);   // what it still holds is let go as by a killed process
+  core_.Set(nullptr);  // what it still holds is let go as by a killed process
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
@@ -42,7 +42,7 @@ PsTask::~PsTask() {
 
 absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
+  RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
   std::unique_ptr<PsTask> task(new PsTask(options));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));

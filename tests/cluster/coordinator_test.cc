@@ -216,7 +216,7 @@ TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
   EXPECT_THAT(std::string(raised.message()), HasSubstr("not today"));
   EXPECT_EQ(failed->Fetch().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Counter(), 0);
-  EXPECT_TRUE(coordinator().Join().ok());   // usable again, the same error is not raised twice
+  EXPECT_TRUE(coordinator().Join().ok());  // usable again, the same error is not raised twice
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1).ok());
   EXPECT_TRUE(coordinator().Join().ok());
   EXPECT_EQ(Counter(), 1);
@@ -244,7 +244,7 @@ TEST_F(CoordinatorTest, AnErrorCancelsWhatIsQueued) {
   int cancelled = 0;
   for (const auto& value : queued) cancelled += value.state() == RemoteState::kCancelled;
   EXPECT_GT(cancelled, 0);
-  EXPECT_EQ(Counter(), 1 + 20 - cancelled);   // a cancelled step is in no variable
+  EXPECT_EQ(Counter(), 1 + 20 - cancelled);  // a cancelled step is in no variable
 }
 
 TEST_F(CoordinatorTest, ScheduleRaisesAnEarlierError) {
@@ -310,7 +310,7 @@ TEST_F(CoordinatorTest, AKilledWorkerCostsNothing) {
   gate().Close();
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(coordinator().Schedule(kWaitAtGate, 1).ok());
   gate().AwaitWaiting(2);
-  cluster_->KillWorker(0);   // in the middle of a step
+  cluster_->KillWorker(0);  // in the middle of a step
   gate().Open();
   ASSERT_TRUE(coordinator().Join().ok());
   EXPECT_EQ(Counter(), 100);
@@ -331,7 +331,7 @@ TEST_F(CoordinatorTest, ALostParameterServerIsUnavailableByName) {
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
   ASSERT_TRUE(cluster_->RestartPs(1).ok());
   absl::Status status;
-  while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();   // it is told within seconds
+  while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();  // it is told within seconds
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1"));
   EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kUnavailable);
@@ -353,9 +353,7 @@ TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnce) {
 TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnceWhenAWorkerIsKilled) {
   Start(2, 2);
   ThreadPoolExecutor threads(1);
-  threads.PostBlocking("kills", [this] {
-    cluster_->KillWorker(1);
-  });
+  threads.PostBlocking("kills", [this] { cluster_->KillWorker(1); });
   const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(3000));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(metrics->at("x").count(), 3000);
@@ -364,7 +362,7 @@ TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnceWhenAWorkerIsKilled) {
 
 TEST_F(CoordinatorTest, WithSeveralReplicasAStepTakesABatchForEach) {
   Start(1, 1, /*replicas=*/2);
-  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));   // batches of 3, 3 | 3, 1
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));  // batches of 3, 3 | 3, 1
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(metrics->at("x").count(), 10);
   EXPECT_EQ(coordinator().step(), 2);
@@ -381,7 +379,7 @@ TEST_F(CoordinatorTest, RunUntilGoesOnPassAfterPass) {
 TEST_F(CoordinatorTest, RunUntilGoesOnWhereTheLastOneStopped) {
   Start(1, 2);
   ASSERT_TRUE(coordinator().RunUntil(4, kCountsExamples, kNumbers(30)).ok());
-  ASSERT_TRUE(coordinator().RunEpoch(kCountsBatches, kNumbers(30)).ok());   // as a validation
+  ASSERT_TRUE(coordinator().RunEpoch(kCountsBatches, kNumbers(30)).ok());  // as a validation
   ASSERT_TRUE(coordinator().RunUntil(10, kCountsExamples, kNumbers(30)).ok());
   EXPECT_EQ(Counter(), 435) << "each element once";
   ASSERT_TRUE(coordinator().RunUntil(20, kCountsExamples, kNumbers(30)).ok());
@@ -432,7 +430,7 @@ TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
   const auto dataset = coordinator().CreatePerWorkerDataset(kBrokenData());
   ASSERT_TRUE(dataset.ok());
   const Iterator iterator = dataset->MakeIterator();
-  EXPECT_TRUE(coordinator().Join().ok());   // silent until used
+  EXPECT_TRUE(coordinator().Join().ok());  // silent until used
   EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
 }
@@ -447,7 +445,7 @@ TEST_F(CoordinatorTest, AnIteratorIsAnArgumentOfSchedule) {
   EXPECT_EQ(examples, 9);
   const auto over = coordinator().Schedule(kCountsExamples, iterator);
   EXPECT_EQ(over->Fetch().status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_TRUE(coordinator().Join().ok());   // the end of data is no error
+  EXPECT_TRUE(coordinator().Join().ok());  // the end of data is no error
 }
 
 // ---- variables ----
@@ -496,7 +494,7 @@ TEST_F(CoordinatorTest, APartitionerThatMakesNoSenseIsRefusedAndNothingIsCreated
   EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(coordinator().strategy().FindVariable("cut").status().code(), absl::StatusCode::kNotFound);
   spec.partitioner = FixedShardsPartitioner{2};
-  EXPECT_TRUE(coordinator().strategy().CreateVariable(spec).ok());   // the name is free
+  EXPECT_TRUE(coordinator().strategy().CreateVariable(spec).ok());  // the name is free
 }
 
 TEST_F(CoordinatorTest, ANameIsTakenOnce) {

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 struct Outcome {
   int exit_code = -1;
-  std::string text;   // standard output and error
+  std::string text;  // standard output and error
 };
 
 Outcome RunCommand(const std::string& command) {
@@ -65,7 +65,7 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
   const Outcome outcome = Digits("--ps=2 --workers=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.965) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 53,910 examples seen"));   // 1,437 for training and 360 for validation, 30 times: each once
+  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 53,910 examples seen"));  // 1,437 for training and 360 for validation, 30 times: each once
   EXPECT_THAT(outcome.text, HasSubstr("peak memory"));
 }
 
@@ -75,7 +75,8 @@ TEST(ProgramsTest, DigitsRunsOnOtherClustersToo) {
 }
 
 TEST(ProgramsTest, SparseLogisticRegressionTellsMushroomsApart) {
-  const Outcome outcome = RunCommand("examples/sparse_logistic_regression --train=examples/data/agaricus.train.libsvm --test=examples/data/agaricus.test.libsvm");
+  const Outcome outcome =
+      RunCommand("examples/sparse_logistic_regression --train=examples/data/agaricus.train.libsvm --test=examples/data/agaricus.test.libsvm");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.999) << outcome.text;
 }

@@ -26,15 +26,18 @@ int main(int argc, char** argv) {
     config.trace = absl::GetFlag(FLAGS_trace);
     const sim::SimResult result = sim::RunSimulation(config);
     for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
-    steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps, events += result.events;
+    steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,
+        events += result.events;
     if (result.violation.ok()) continue;
     std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu\n", static_cast<unsigned long long>(seed),
                 result.violation.ToString().c_str(), static_cast<unsigned long long>(seed));
     return 1;
   }
-  std::printf("%llu seeds, no violation: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; %s\n",
-              static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), static_cast<long long>(events), static_cast<long long>(steps),
-              static_cast<long long>(reruns), static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
-              absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
+  std::printf(
+      "%llu seeds, no violation: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
+      "%s\n",
+      static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), static_cast<long long>(events), static_cast<long long>(steps),
+      static_cast<long long>(reruns), static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
+      absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
   return 0;
 }

@@ -116,7 +116,8 @@ template <typename Reply>
 void Network::Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline, std::function<void(Node&, ResultCallback<Reply>)> deliver,
                    ResultCallback<Reply> done) {
   CallThatMayWait<Reply>(
-      from, to, deadline, [deliver](Node& node, ResultCallback<Reply> answer, const std::function<void()>&) { deliver(node, std::move(answer)); }, std::move(done));
+      from, to, deadline, [deliver](Node& node, ResultCallback<Reply> answer, const std::function<void()>&) { deliver(node, std::move(answer)); },
+      std::move(done));
 }
 
 template <typename Reply>

@@ -58,7 +58,7 @@ TEST(SimPsLossTest, ALostParameterServerEndsTheJobWithUnavailableThatNamesIt) {
     config.kill_ps = true;
     config.fault_rate = 0.05;
     config.rounds = 8;
-    const SimResult result = RunSimulation(config);   // checks the error itself
+    const SimResult result = RunSimulation(config);  // checks the error itself
     ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
     lost += result.job_lost;
   }
@@ -132,7 +132,7 @@ TEST(SimDrainTest, WorkersAndCoordinatorsThatAreAskedToEndDoSoWithoutAStepRunTwi
 TEST(SimDuplicateTest, ASecondProcessOfAnIndexIsRefusedAndTheJobGoesOn) {
   SimConfig config = Calm(1);
   config.duplicates = true;
-  config.kill_coordinator = true;   // between two coordinators the second may be the first to be known
+  config.kill_coordinator = true;  // between two coordinators the second may be the first to be known
   const Totals totals = RunAll(config, 20);
   EXPECT_GT(totals.refused, 10);
 }

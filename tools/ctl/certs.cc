@@ -25,7 +25,8 @@ std::vector<Task> TasksOf(const CertsOptions& options) {
 
 absl::Status Check(const CertsOptions& options) {
   if (options.out.empty()) return absl::InvalidArgumentError("certs: give the directory to write to by --out=DIR");
-  if (options.ps < 0 || options.workers < 0 || options.ps + options.workers > 10'000) return absl::InvalidArgumentError("certs: --ps and --workers count tasks, up to 10,000");
+  if (options.ps < 0 || options.workers < 0 || options.ps + options.workers > 10'000)
+    return absl::InvalidArgumentError("certs: --ps and --workers count tasks, up to 10,000");
   if (options.lifetime <= absl::ZeroDuration()) return absl::InvalidArgumentError("certs: --days is at least 1");
   return absl::OkStatus();
 }

@@ -11,11 +11,11 @@
 namespace divvy {
 
 struct CertsOptions {
-  std::string out;                // the directory
-  std::string job = "divvy";      // the trust domain of the role URIs
+  std::string out;            // the directory
+  std::string job = "divvy";  // the trust domain of the role URIs
   int ps = 2, workers = 2;
   absl::Duration lifetime = absl::Hours(24 * 365);
-  bool force = false;             // overwrite what is there
+  bool force = false;  // overwrite what is there
 };
 
 // Writes ca.pem, ca.key, and TASK.pem and TASK.key for chief-0, ps-i, worker-i and admin-0. A certificate says its role, and is good for the host TASK, for

@@ -11,8 +11,8 @@
 namespace divvy {
 
 struct HealthOptions {
-  std::string address;   // "host:port"
-  std::string service;   // empty: the task as a whole
+  std::string address;  // "host:port"
+  std::string service;  // empty: the task as a whole
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   absl::Duration connect_timeout = absl::Seconds(1);
   absl::Duration rpc_timeout = absl::Seconds(1);

@@ -12,9 +12,9 @@
 namespace divvy {
 
 struct StatusOptions {
-  std::vector<std::string> addresses;   // of the tasks to ask, "host:port"
+  std::vector<std::string> addresses;  // of the tasks to ask, "host:port"
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  absl::Duration timeout = absl::Seconds(2);   // for each
+  absl::Duration timeout = absl::Seconds(2);  // for each
   bool json = false;
 };
 

@@ -22,7 +22,8 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
   if (!value.status().ok()) return value.status();
   const int64_t bytes = value.size_bytes();
   if (bytes <= max_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ void WorkerCore::StartStep(Dispatch dispatch) {
   outbox_.Add([this, weak, session, transaction, call = std::move(call), expected = read_sets_.Predict(dispatch.function, session_->layout->version())] {
     transaction->Prefetch(expected);
     runner_.Start(call, transaction, [weak, session, transaction, step = call.step](absl::StatusOr<Nest> result) {
-      StepRecord record = transaction->Finish();   // without the core's lock: pulls still under way are answered
+      StepRecord record = transaction->Finish();  // without the core's lock: pulls still under way are answered
       if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(result));
     });
   });
@@ -109,7 +110,7 @@ void WorkerCore::FunctionSucceeded(Nest value) {
 
 std::vector<std::pair<std::string, Optimizer>> WorkerCore::MissingSlots() const {
   std::vector<std::pair<std::string, Optimizer>> missing;
-  for (const StagedWrite& write : session_->live->record.writes) {   // one gradient for each variable, so no pair twice
+  for (const StagedWrite& write : session_->live->record.writes) {  // one gradient for each variable, so no pair twice
     if (write.op != WriteOp::kGradient) continue;
     const VariableLayout* const variable = session_->layout->Find(write.variable);
     if (variable == nullptr) continue;
@@ -123,7 +124,7 @@ void WorkerCore::CommitIfSlotsExist() {
   LiveStep& live = *session_->live;
   std::vector<std::pair<std::string, Optimizer>> missing = MissingSlots();
   if (missing.empty()) return BeginCommit();
-  if (live.state == WorkerSnapshot::Step::kNeedsSlots) return;   // asked for already: another change of the layout came first
+  if (live.state == WorkerSnapshot::Step::kNeedsSlots) return;  // asked for already: another change of the layout came first
   live.state = WorkerSnapshot::Step::kNeedsSlots;
   Send(NeedSlots{live.dispatch.step, std::move(missing)});
 }
@@ -132,7 +133,7 @@ void WorkerCore::CommitIfSlotsExist() {
 
 void WorkerCore::BeginCommit() {
   LiveStep& live = *session_->live;
-  for (const StagedWrite& write : live.record.writes) {   // deleting waits until nothing is in flight, so all are there; nothing has been sent yet
+  for (const StagedWrite& write : live.record.writes) {  // deleting waits until nothing is in flight, so all are there; nothing has been sent yet
     if (absl::Status gone = CheckWrite(*session_->layout, write); !gone.ok()) return ReportLive(StepOutcome::kFailed, std::move(gone));
   }
   std::map<int, std::vector<CommitPart>> parts =
@@ -147,7 +148,8 @@ void WorkerCore::BeginCommit() {
   }
   live.state = WorkerSnapshot::Step::kCommitting;
   for (auto& [ps, part] : parts) {
-    CommitRequest request{session_->links->FenceFor(ps), live.dispatch.step, live.dispatch.attempt, EntryKind::kStep, static_cast<int>(parts.size()), std::move(part)};
+    CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
+                          static_cast<int>(parts.size()), std::move(part)};
     const uint64_t seed = MixSeeds(options_.seed, MixSeeds(live.dispatch.step.value(), ps));
     live.commits.emplace(ps, Commit{std::move(request), Backoff(seed), clock_.Elapsed(), std::nullopt});
   }
@@ -178,9 +180,7 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
     case PsAnswer::kRefused: commit.answer = reply.status(); break;
-    case PsAnswer::kSessionOver:
-      SessionOver(reply.status());
-      break;
+    case PsAnswer::kSessionOver: SessionOver(reply.status()); break;
     case PsAnswer::kSendAgain:
       outbox_.Add([this, weak = weak_from_this(), session, step, ps, wait = WaitBefore(reply.status(), commit.backoff)] {
         executor_.PostAfter(wait, [weak, session, step, ps] {

@@ -10,17 +10,17 @@
 namespace divvy {
 
 enum class PsAnswer : uint8_t {
-  kDone,          // it was carried out
-  kSendAgain,     // the way failed, or the ps cannot yet: the same request again, after a wait
-  kSessionOver,   // this worker's right to speak has ended: it drops everything and waits for Attach, or (IsFinal) it ends
-  kRefused,       // the request itself is wrong: cannot happen, for all that could be refused was checked before
+  kDone,         // it was carried out
+  kSendAgain,    // the way failed, or the ps cannot yet: the same request again, after a wait
+  kSessionOver,  // this worker's right to speak has ended: it drops everything and waits for Attach, or (IsFinal) it ends
+  kRefused,      // the request itself is wrong: cannot happen, for all that could be refused was checked before
 };
 
 // Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail for it, and a pull waits.
 inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   if (status.ok()) return PsAnswer::kDone;
   switch (ReasonOf(status)) {
-    case Reason::kWrongJob:          // IsFinal: the process ends
+    case Reason::kWrongJob:  // IsFinal: the process ends
     case Reason::kNotAuthorized:
     case Reason::kSessionFenced:
     case Reason::kStepClosed:

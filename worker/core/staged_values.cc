@@ -29,7 +29,7 @@ RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t res
     const auto ids = *read.ids->values<int64_t>();
     for (size_t i = 0; i < ids.size(); ++i) pairs.emplace_back(i, ids[i]);
   } else {
-    std::multimap<int64_t, int64_t> results_of;   // id -> rows of the result
+    std::multimap<int64_t, int64_t> results_of;  // id -> rows of the result
     const auto asked = *read.ids->values<int64_t>();
     for (size_t i = 0; i < asked.size(); ++i) results_of.emplace(asked[i], i);
     const auto written = *write.ids->values<int64_t>();
@@ -43,8 +43,7 @@ RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t res
 
 absl::Status Apply(const StagedWrite& write, const RowPairs& pairs, int64_t row_elements, Tensor& result) {
   if (!TakesElements(write.op, result.dtype())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(WriteOpName(write.op), " on ", DTypeName(result.dtype()), ": this dtype has no arithmetic; assign instead"));
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " on ", DTypeName(result.dtype()), ": this dtype has no arithmetic; assign instead"));
   }
   const int64_t row_bytes = row_elements * DTypeSize(result.dtype());
   for (const auto& [to, from] : pairs) {

@@ -26,12 +26,12 @@ namespace divvy {
 struct StepCall {
   EntryId step;
   uint32_t attempt = 1;
-  std::optional<int64_t> ordinal;    // number of the training step, the same on every attempt; absent: read-only
-  std::string function;              // the registered name
-  Nest args;                         // iterators are PerWorkerHandle leaves
-  std::vector<InputLease> inputs;    // the positions it may take from leased iterators
-  uint64_t seed = 0;                 // from (job, step): the same on every attempt
-  double learning_rate_scale = 1;    // the core has it already; for display
+  std::optional<int64_t> ordinal;  // number of the training step, the same on every attempt; absent: read-only
+  std::string function;            // the registered name
+  Nest args;                       // iterators are PerWorkerHandle leaves
+  std::vector<InputLease> inputs;  // the positions it may take from leased iterators
+  uint64_t seed = 0;               // from (job, step): the same on every attempt
+  double learning_rate_scale = 1;  // the core has it already; for display
 };
 
 // What a running step reads and writes. Nothing it stages is seen by anybody else before the step has ended well.

@@ -12,7 +12,9 @@
 namespace divvy {
 namespace {
 
-absl::Status Cancelled() { return absl::CancelledError("the step was cancelled, or its worker's session has ended: return soon, nothing of it will be applied"); }
+absl::Status Cancelled() {
+  return absl::CancelledError("the step was cancelled, or its worker's session has ended: return soon, nothing of it will be applied");
+}
 absl::Status Over() { return absl::FailedPreconditionError("the step is over: variables are read and written only while its function runs"); }
 
 template <typename T>
@@ -59,7 +61,8 @@ absl::Status WorkerTransaction::CheckPull(const std::vector<VariableRead>& reads
   for (const VariableRead& read : reads) {
     RETURN_IF_ERROR(CheckRead(*options_.layout, read));
     if (!HasGradient(read.variable)) continue;
-    return absl::FailedPreconditionError(absl::StrCat("variable \"", read.variable, "\" has a staged gradient in this step: its new value exists only once the ",
+    return absl::FailedPreconditionError(absl::StrCat("variable \"", read.variable,
+                                                      "\" has a staged gradient in this step: its new value exists only once the ",
                                                       "step has ended; read before ApplyGradients"));
   }
   return absl::OkStatus();
@@ -76,12 +79,12 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std
   waiter.reads = std::move(reads);
   waiter.own.resize(waiter.reads.size());
   waiter.base.resize(waiter.reads.size());
-  waiter.missing = waiter.reads.size() + 1;   // one more, so that it is not finished before all are asked for
+  waiter.missing = waiter.reads.size() + 1;  // one more, so that it is not finished before all are asked for
   waiter.done = std::move(done);
   Fetch fetch;
   for (size_t i = 0; i < waiter.reads.size(); ++i) AddRead(id, i, fetch);
   Begin(std::move(fetch));
-  const auto still = waiters_.find(id);   // unless it has been answered with an error meanwhile
+  const auto still = waiters_.find(id);  // unless it has been answered with an error meanwhile
   if (still != waiters_.end() && --still->second.missing == 0) FinishWaiter(id);
 }
 
@@ -137,7 +140,7 @@ absl::Status WorkerTransaction::CheckStage(const StagedWrite& write, bool gradie
 absl::Status WorkerTransaction::Stage(std::vector<StagedWrite> writes) {
   MutexLock lock(mu_);
   RETURN_IF_ERROR(CheckOpen());
-  std::set<std::string> with_gradient;   // by these writes
+  std::set<std::string> with_gradient;  // by these writes
   for (const StagedWrite& write : writes) {
     RETURN_IF_ERROR(CheckStage(write, HasGradient(write.variable) || with_gradient.count(write.variable) > 0));
     if (write.op == WriteOp::kGradient) with_gradient.insert(write.variable);
@@ -206,13 +209,13 @@ void WorkerTransaction::Begin(Fetch fetch) {
     fetch.asked.emplace(ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
   }
   const auto begun = fetches_.emplace(id, std::move(fetch)).first;
-  if (begun->second.asked.empty()) return Complete(id);   // no rows were asked for
+  if (begun->second.asked.empty()) return Complete(id);  // no rows were asked for
   for (const auto& [ps, asked] : begun->second.asked) Send(id, ps);
 }
 
 void WorkerTransaction::Send(uint64_t id, int ps) {
   const auto link = options_.links->ps.find(ps);
-  if (link == options_.links->ps.end()) return;   // not in the view: waited for, as one that cannot be reached
+  if (link == options_.links->ps.end()) return;  // not in the view: waited for, as one that cannot be reached
   PullRequest request{options_.links->FenceFor(ps), fetches_.at(id).plan.parts().at(ps)};
   outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request), id, ps]() mutable {
     client->Pull(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
@@ -297,7 +300,7 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
 
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
-  if (waiter == waiters_.end()) return;   // answered with an error
+  if (waiter == waiters_.end()) return;  // answered with an error
   waiter->second.base[place.index] = value;
   if (--waiter->second.missing == 0) FinishWaiter(place.waiter);
 }

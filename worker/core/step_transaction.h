@@ -31,25 +31,25 @@ struct SessionLinks {
   struct Ps {
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
-    int64_t max_commit_bytes = 0;   // 0: any
+    int64_t max_commit_bytes = 0;  // 0: any
   };
-  Fence fence;   // of every request; `target` is filled in
+  Fence fence;  // of every request; `target` is filled in
   std::map<int, Ps> ps;
 
-  Fence FenceFor(int index) const;   // REQUIRES: ps has it
+  Fence FenceFor(int index) const;  // REQUIRES: ps has it
 };
 
 // Waits for a ps: which, and since when.
 struct PsWait {
   int ps = 0;
-  absl::Duration since;   // on the Clock
+  absl::Duration since;  // on the Clock
 };
 
 // What a step leaves when its function has returned.
 struct StepRecord {
-  std::vector<StagedWrite> writes;            // in order
-  std::set<std::string> read_whole;           // variables that the function asked for whole
-  std::map<ShardKey, uint64_t> pulled;        // the version of each shard when it was first read
+  std::vector<StagedWrite> writes;      // in order
+  std::set<std::string> read_whole;     // variables that the function asked for whole
+  std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read
 };
 
 // The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before.
@@ -60,8 +60,8 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     std::shared_ptr<const Layout> layout;
     bool read_only = false;
     bool check_numerics = false;
-    uint64_t seed = 0;                          // of the jitter of its waits
-    std::function<void(absl::Status)> on_session_over;   // a ps said so, with this. Called without a lock, perhaps more than once
+    uint64_t seed = 0;                                  // of the jitter of its waits
+    std::function<void(absl::Status)> on_session_over;  // a ps said so, with this. Called without a lock, perhaps more than once
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -82,31 +82,31 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
 
  private:
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
-  struct Waiter {   // one Pull
+  struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
-    std::vector<std::vector<StagedWrite>> own;   // of each read: the writes it must see
+    std::vector<std::vector<StagedWrite>> own;  // of each read: the writes it must see
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
   };
-  struct Place {   // where a value goes
+  struct Place {  // where a value goes
     uint64_t waiter = 0;
     size_t index = 0;
   };
-  struct Whole {   // a variable that is read whole
+  struct Whole {  // a variable that is read whole
     std::optional<Tensor> value;
     std::vector<Place> wanted_by;
   };
-  struct Fetch {   // one message to each ps concerned
+  struct Fetch {  // one message to each ps concerned
     std::vector<VariableRead> reads;
-    std::vector<std::optional<Place>> places;   // of each read; nullopt: a whole variable, kept in whole_
+    std::vector<std::optional<Place>> places;  // of each read; nullopt: a whole variable, kept in whole_
     PullPlan plan;
     std::map<int, PullReply> replies;
     struct Asked {
       absl::Duration since;
       Backoff backoff;
     };
-    std::map<int, Asked> asked;                 // not answered yet
+    std::map<int, Asked> asked;  // not answered yet
   };
 
   absl::Status CheckOpen() const DIVVY_REQUIRES(mu_);
@@ -137,7 +137,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   std::map<uint64_t, Waiter> waiters_ DIVVY_GUARDED_BY(mu_);
   std::map<uint64_t, Fetch> fetches_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);   // staged writes by variable
+  std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);  // staged writes by variable
   StepRecord record_ DIVVY_GUARDED_BY(mu_);
 };
 

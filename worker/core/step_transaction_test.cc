@@ -24,7 +24,9 @@ Tensor Matrix(int64_t rows, int64_t width, const Values& values) { return *Tenso
 Tensor Ids(const std::vector<int64_t>& ids) { return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids)); }
 Values Flat(const Tensor& tensor) { return Values(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
 StagedWrite Write(std::string variable, WriteOp op, Tensor value) { return {std::move(variable), op, std::move(value), std::nullopt, std::nullopt}; }
-StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows) { return {std::move(variable), op, std::move(rows), std::move(ids), std::nullopt}; }
+StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows) {
+  return {std::move(variable), op, std::move(rows), std::move(ids), std::nullopt};
+}
 
 // ---- JudgePsAnswer -----------------------------------------------------------------------------------------------------------------------------------
 
@@ -115,7 +117,8 @@ TEST(AfterWritesTest, ACountingScalarIsSeen) {
 
 // The trivial model: apply every write to the whole array, then pick the rows asked for.
 TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
-  const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterSub, WriteOp::kScatterMul, WriteOp::kScatterMin, WriteOp::kScatterMax};
+  const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterSub,
+                                       WriteOp::kScatterMul,    WriteOp::kScatterMin, WriteOp::kScatterMax};
   const std::vector<WriteOp> dense = {WriteOp::kAssign, WriteOp::kAdd, WriteOp::kSub};
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -147,8 +150,10 @@ TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
       for (size_t i = 0; i < values.size(); ++i) {
         float& old = whole[write.ids ? write.ids->data_as<int64_t>()[i / width] * width + i % width : i];
         switch (write.op) {
-          case WriteOp::kAdd: case WriteOp::kScatterAdd: old += values[i]; break;
-          case WriteOp::kSub: case WriteOp::kScatterSub: old -= values[i]; break;
+          case WriteOp::kAdd:
+          case WriteOp::kScatterAdd: old += values[i]; break;
+          case WriteOp::kSub:
+          case WriteOp::kScatterSub: old -= values[i]; break;
           case WriteOp::kScatterMul: old *= values[i]; break;
           case WriteOp::kScatterMin: old = std::min(old, values[i]); break;
           case WriteOp::kScatterMax: old = std::max(old, values[i]); break;
@@ -366,7 +371,7 @@ TEST_F(WorkerTransactionTest, ACancelAnswersWhatWaitsAndRefusesWhatComes) {
   EXPECT_EQ(Pull({{"b", std::nullopt}}).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(transaction_->Stage({}).code(), absl::StatusCode::kCancelled);
   ps_[0].Release();
-  executor_.RunUntilIdle();   // the late answer is dropped
+  executor_.RunUntilIdle();  // the late answer is dropped
 }
 
 TEST_F(WorkerTransactionTest, AfterTheEndEverythingIsRefused) {

@@ -49,7 +49,8 @@ class TransactionStore : public VariableStore {
   }
 
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override {
-    return absl::FailedPreconditionError(absl::StrCat("variable \"", spec.name, "\" cannot be created in a step: create it on the coordinator, before steps are scheduled"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("variable \"", spec.name, "\" cannot be created in a step: create it on the coordinator, before steps are scheduled"));
   }
 
   absl::Status Read(absl::Span<ReadRequest> requests) override {
@@ -135,7 +136,7 @@ struct RunningStep {
   DataInputOpener& inputs;
   StepCall call;
   std::shared_ptr<StepTransaction> transaction;
-  int64_t number = 0;   // what step() says
+  int64_t number = 0;  // what step() says
 };
 
 class ThreadStepEnvironment : public StepEnvironment {
@@ -184,7 +185,7 @@ std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransact
 // What outlives one step. Shared with the steps that run.
 struct ThreadStepRunner::Kept {
   Mutex mu;
-  std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);   // of steps that have ended; as many as have ever run at once
+  std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);  // of steps that have ended; as many as have ever run at once
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
 
   std::shared_ptr<LocalObjects> TakeLocals() {

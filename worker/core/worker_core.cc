@@ -14,7 +14,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr uint64_t kAcknowledgeEvery = 64;   // messages; else the other side would keep them until the next Pong
+constexpr uint64_t kAcknowledgeEvery = 64;  // messages; else the other side would keep them until the next Pong
 constexpr int kExitOrphan = 138;
 constexpr int kExitDrained = 143;
 
@@ -56,10 +56,15 @@ class WorkerCore::Listener : public StreamListener<ToWorker> {
 
 // ---- life --------------------------------------------------------------------------------------------------------------------------------------------
 
-WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
-                       OnExit on_exit)
-    : options_(std::move(options)), executor_(executor), clock_(clock), runner_(runner), inputs_(inputs), dialer_(dialer),
-      on_exit_(std::move(on_exit)), last_contact_(clock.Elapsed()) {}
+WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer, OnExit on_exit)
+    : options_(std::move(options)),
+      executor_(executor),
+      clock_(clock),
+      runner_(runner),
+      inputs_(inputs),
+      dialer_(dialer),
+      on_exit_(std::move(on_exit)),
+      last_contact_(clock.Elapsed()) {}
 
 WorkerCore::~WorkerCore() { Abandon(); }
 
@@ -70,8 +75,8 @@ absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions opti
   CoreLock lock(core->mu_, core->outbox_);
   if (coordinator != nullptr) {
     const WorkerOptions& own = core->options_;
-    Registrar::Options registration{{JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build},
-                                    own.register_every, own.seed};
+    Registrar::Options registration{
+        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build}, own.register_every, own.seed};
     const std::shared_ptr<CoordinatorClient> borrowed(std::shared_ptr<void>(), coordinator);
     core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code, std::string why) {
       if (const auto self = weak.lock()) self->OnJobOver(exit_code, std::move(why));
@@ -149,7 +154,7 @@ void WorkerCore::End(int exit_code, std::string why) {
 }
 
 void WorkerCore::Abandon() {
-  std::shared_ptr<Session> session;   // what is dropped here is released without the lock
+  std::shared_ptr<Session> session;  // what is dropped here is released without the lock
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections;
   {
     MutexLock lock(mu_);
@@ -159,7 +164,7 @@ void WorkerCore::Abandon() {
     session.swap(session_);
     connections.swap(connections_);
   }
-  if (session != nullptr && session->live) session->live->transaction->Cancel();   // its thread shall not wait for ever
+  if (session != nullptr && session->live) session->live->transaction->Cancel();  // its thread shall not wait for ever
 }
 
 // ---- sessions ----------------------------------------------------------------------------------------------------------------------------------------
@@ -221,7 +226,7 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   session_->layout = std::move(request.layout);
   session_->job_seed = request.job_seed;
   session_->last_heard = clock_.Elapsed();
-  RegisterIfWanted();   // not any more
+  RegisterIfWanted();  // not any more
 }
 
 // Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or meet those of the next attempt as duplicates.
@@ -292,7 +297,7 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   std::optional<ToWorker> message;
   const absl::Status received = session_->stream.Receive(std::move(frame), resend, message);
   for (StreamFrame<FromWorker>& kept : resend) SendFrame(std::move(kept));
-  if (!received.ok()) return Disconnect(connection);   // a gap: the coordinator opens another connection, and both resume
+  if (!received.ok()) return Disconnect(connection);  // a gap: the coordinator opens another connection, and both resume
   if (message) {
     std::visit([this](auto&& content) DIVVY_REQUIRES(mu_) { Handle(std::move(content)); }, *std::move(message));
     if (session_ != nullptr && ++session_->unanswered_messages >= kAcknowledgeEvery) SendFrame(session_->stream.Acknowledgement());
@@ -375,7 +380,7 @@ void WorkerCore::Handle(DropResource message) {
 }
 
 void WorkerCore::Handle(Ping) {
-  EndIfDrained();   // the frame has just acknowledged all that was sent; a Pong would again be something to wait for
+  EndIfDrained();  // the frame has just acknowledged all that was sent; a Pong would again be something to wait for
   if (over_) return;
   Pong pong;
   if (session_->live) {

@@ -45,12 +45,12 @@
 namespace divvy {
 
 struct WorkerOptions {
-  int index = 0;                                          // of the task
-  Incarnation incarnation;                                // of this process life; not 0
-  std::string address;                                    // where the coordinator can dial it; not empty
-  int replicas = 1;                                       // GPUs, or 1
-  ClusterView cluster;                                    // what its TF_CONFIG says, for the coordinator to compare; may be empty
-  std::string build;                                      // version and commit of the binary, for messages; may be empty
+  int index = 0;            // of the task
+  Incarnation incarnation;  // of this process life; not 0
+  std::string address;      // where the coordinator can dial it; not empty
+  int replicas = 1;         // GPUs, or 1
+  ClusterView cluster;      // what its TF_CONFIG says, for the coordinator to compare; may be empty
+  std::string build;        // version and commit of the binary, for messages; may be empty
   // Takes in the program's own flags, as the coordinator was started with: called once, at the first Attach and before any step; does not block. An error
   // refuses that Attach, and it is called again at the next. Empty: this program has none.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
@@ -69,20 +69,20 @@ struct WorkerOptions {
 // What a worker is doing, for status pages and tests.
 struct WorkerSnapshot {
   enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kCommitting };
-  JobId job;                             // 0: never attached
+  JobId job;  // 0: never attached
   bool attached = false;
-  bool silent = false;                   // attached, but the coordinator has not been heard for coordinator_silence
-  bool connected = false;                // a Steps stream is open
+  bool silent = false;     // attached, but the coordinator has not been heard for coordinator_silence
+  bool connected = false;  // a Steps stream is open
   Epoch epoch;
-  SessionId session;                     // the live one, if attached
+  SessionId session;  // the live one, if attached
   uint64_t layout_version = 0;
   Step step = Step::kNone;
-  std::optional<EntryId> live;           // the step that is running or committing
-  std::vector<EntryId> queued;           // in order
-  std::vector<int> unanswered;           // ps that have not answered the live step's commit
+  std::optional<EntryId> live;  // the step that is running or committing
+  std::vector<EntryId> queued;  // in order
+  std::vector<int> unanswered;  // ps that have not answered the live step's commit
   std::set<ResourceId> resources;
-  size_t unacknowledged = 0;             // messages of the Steps stream
-  int64_t reported = 0;                  // steps, in this life
+  size_t unacknowledged = 0;  // messages of the Steps stream
+  int64_t reported = 0;       // steps, in this life
 };
 
 class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
@@ -136,7 +136,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     bool cancelled = false;
     Nest value;
     StepRecord record;
-    std::map<int, Commit> commits;       // by ps
+    std::map<int, Commit> commits;  // by ps
     uint64_t staleness = 0;
   };
   struct Session {
@@ -154,8 +154,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   };
   class Listener;
 
-  WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer,
-             OnExit on_exit);
+  WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer, OnExit on_exit);
 
   // worker_core.cc: life and sessions
   void Tick();
@@ -218,21 +217,21 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   Dialer& dialer_;
 
   Outbox outbox_;
-  mutable Mutex mu_;   // before a WorkerTransaction's
+  mutable Mutex mu_;  // before a WorkerTransaction's
   OnExit on_exit_ DIVVY_GUARDED_BY(mu_);
   std::optional<std::map<std::string, std::string>> applied_flags_ DIVVY_GUARDED_BY(mu_);  // of the program, from the last Attach
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
-  std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);   // of a Shutdown that waits for a commit
+  std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);  // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Duration drain_since_ DIVVY_GUARDED_BY(mu_);
-  Fence known_ DIVVY_GUARDED_BY(mu_);                        // job, newest epoch with its coordinator, newest session in it
-  std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);   // null: detached
+  Fence known_ DIVVY_GUARDED_BY(mu_);                       // job, newest epoch with its coordinator, newest session in it
+  std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);  // null: detached
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
-  absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);        // the coordinator's last word to this worker
-  std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);   // null: nobody to register with
+  absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);           // the coordinator's last word to this worker
+  std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);  // null: nobody to register with
   int64_t reported_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

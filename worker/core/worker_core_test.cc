@@ -86,7 +86,7 @@ class CoordinatorEnd {
   size_t unacknowledged() const { return stream_.unacknowledged(); }
 
   std::vector<FromWorker> received;
-  bool deaf = false;   // what the worker sends is lost on its way
+  bool deaf = false;  // what the worker sends is lost on its way
 
  private:
   struct Connection : StreamConnection<FromWorker> {
@@ -127,7 +127,8 @@ class WorkerCoreTest : public ::testing::Test {
   }
 
   void Start() {
-    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code, const std::string&) { exits_.push_back(code); });
+    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_,
+                               [this](int code, const std::string&) { exits_.push_back(code); });
   }
 
   WorkerAttachRequest AttachRequest(uint32_t session, uint64_t epoch = 1) {
@@ -338,7 +339,7 @@ TEST_F(WorkerCoreTest, StepsRunOneAfterAnotherAndSeeTheWritesOfThoseBefore) {
   EXPECT_EQ(runner_.started(), 1);
   EXPECT_EQ(core_->Inspect().queued, std::vector<EntryId>({EntryId(2)}));
   Run(absl::Minutes(2));
-  end_->Tell(Ping{});   // it had been silent, and a silent coordinator's steps are not begun
+  end_->Tell(Ping{});  // it had been silent, and a silent coordinator's steps are not begun
   Run();
   ASSERT_EQ(Reports().size(), 2u);
   EXPECT_TRUE(BitwiseEqual(*Reports()[1].value.tensor(), Matrix(4, 1, {1, 2, 3, 4})));
@@ -476,9 +477,7 @@ TEST_F(WorkerCoreTest, ACancelledFunctionIsReportedWhenItHasReturnedAndNothingIs
 }
 
 TEST_F(WorkerCoreTest, AFunctionThatIgnoresTheCancelIsStillReportedAsCancelled) {
-  runner_.Define("stubborn", [](const StepCall&) {
-    return std::vector<Move>{IgnoreCancel{}, Take{absl::Seconds(3)}, Stage{Assign("w", {1, 2, 3, 4})}};
-  });
+  runner_.Define("stubborn", [](const StepCall&) { return std::vector<Move>{IgnoreCancel{}, Take{absl::Seconds(3)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
   Attach();
   Dispatch(1, "stubborn");
   Dispatch(2, "empty");
@@ -695,7 +694,7 @@ TEST_F(WorkerCoreTest, MessagesThatWereLostOnTheWayAreSentAgainOnceEach) {
 TEST_F(WorkerCoreTest, ASecondConnectionOfTheSessionReplacesTheFirst) {
   Attach();
   CoordinatorEnd* const end = end_.get();
-  end->Connect(*core_);   // the coordinator noticed the break before the worker did
+  end->Connect(*core_);  // the coordinator noticed the break before the worker did
   Dispatch(1, "empty");
   Run();
   EXPECT_EQ(Reports().size(), 1u);
@@ -847,7 +846,7 @@ TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
   EXPECT_EQ(end_->Got<Draining>().size(), 1u);
   Run();
   EXPECT_EQ(Reports().size(), 2u);
-  end_->Tell(Ping{});   // acknowledges the reports
+  end_->Tell(Ping{});  // acknowledges the reports
   Run();
   end_->Tell(Ping{});
   EXPECT_EQ(exits_, std::vector<int>({143}));
@@ -929,7 +928,7 @@ TEST_F(WorkerCoreTest, AnotherVersionIsRefusedAtAttach) {
 
 TEST_F(WorkerCoreTest, ACommitLargerThanItsPsTakesFailsTheStepBeforeAnythingIsSent) {
   WorkerAttachRequest request = AttachRequest(1);
-  request.view[1].max_commit_bytes = 7;   // of w, ps 1 has two floats
+  request.view[1].max_commit_bytes = 7;  // of w, ps 1 has two floats
   ASSERT_TRUE(TryAttach(request).ok());
   end_ = std::make_unique<CoordinatorEnd>(SessionId(1));
   end_->Connect(*core_);

@@ -30,12 +30,12 @@ WorkerTask::~WorkerTask() {
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
-  core_.Set(nullptr);   // before what it uses
+  core_.Set(nullptr);  // before what it uses
 }
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  RETURN_IF_ERROR(CheckSecurity(options.task));   // before anything reads the certificates
+  RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
   std::unique_ptr<WorkerTask> task(new WorkerTask(options));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));

@@ -59,7 +59,7 @@ class FakePs : public ParameterClient {
     MutexLock lock(mu_);
     return pulls_;
   }
-  std::vector<CommitRequest> commits() const {   // all that arrived, refused and doubled ones too
+  std::vector<CommitRequest> commits() const {  // all that arrived, refused and doubled ones too
     MutexLock lock(mu_);
     return commits_;
   }

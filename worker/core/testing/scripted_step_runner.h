@@ -25,15 +25,27 @@ namespace script {
 // What a step has read so far: the results of its Read moves, in order.
 using Reads = std::vector<std::vector<Tensor>>;
 
-struct Read { std::vector<VariableRead> reads; };                                                            // an error ends the step with it
-struct Stage { StagedWrite write; };                                                                         // so does one of these
-struct Compute { std::function<absl::StatusOr<std::vector<StagedWrite>>(const Reads& reads)> writes; };      // stages what depends on what was read
-struct Take { absl::Duration time; };                                                                        // goes on after so long
-struct Fail { absl::Status error; };                                                                         // ends with the user's error
-struct LoseInput {};                                                                                         // ends with Reason::kInputAborted
-struct RunOut {};                                                                                            // ends with Reason::kEndOfData
-struct IgnoreCancel {};                                                                                      // from here on
-struct Return { std::function<Nest(const Reads& reads)> value; };                                            // without one: the empty Nest at the end
+struct Read {
+  std::vector<VariableRead> reads;
+};  // an error ends the step with it
+struct Stage {
+  StagedWrite write;
+};  // so does one of these
+struct Compute {
+  std::function<absl::StatusOr<std::vector<StagedWrite>>(const Reads& reads)> writes;
+};  // stages what depends on what was read
+struct Take {
+  absl::Duration time;
+};  // goes on after so long
+struct Fail {
+  absl::Status error;
+};                       // ends with the user's error
+struct LoseInput {};     // ends with Reason::kInputAborted
+struct RunOut {};        // ends with Reason::kEndOfData
+struct IgnoreCancel {};  // from here on
+struct Return {
+  std::function<Nest(const Reads& reads)> value;
+};  // without one: the empty Nest at the end
 using Move = std::variant<Read, Stage, Compute, Take, Fail, LoseInput, RunOut, IgnoreCancel, Return>;
 
 }  // namespace script
@@ -70,9 +82,9 @@ class ScriptedStepRunner : public StepRunner {
 class ScriptedInputOpener : public InputOpener {
  public:
   struct Source {
-    std::optional<int64_t> elements;   // of a pass
-    absl::Status error;                // of opening it
-    absl::Duration time;               // that opening takes
+    std::optional<int64_t> elements;  // of a pass
+    absl::Status error;               // of opening it
+    absl::Duration time;              // that opening takes
   };
 
   // REQUIRES: `executor` outlives every Open.
@@ -83,7 +95,7 @@ class ScriptedInputOpener : public InputOpener {
   void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
   void Close(ResourceId iterator) override;
 
-  std::map<ResourceId, MakeResource> open() const;   // those opened and not closed
+  std::map<ResourceId, MakeResource> open() const;  // those opened and not closed
 
  private:
   Executor& executor_;
