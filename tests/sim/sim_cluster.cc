@@ -15,6 +15,7 @@
 #include "coordinator/core/coordinator_core.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
+#include "tests/sim/sim_clients.h"
 #include "tests/sim/sim_network.h"
 #include "worker/core/testing/scripted_step_runner.h"
 #include "worker/core/worker_core.h"
@@ -22,7 +23,7 @@
 namespace divvy::sim {
 namespace {
 
-constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3), kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
+constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
@@ -33,83 +34,13 @@ struct Delta {
   int64_t amount = 1;        // added to each element, once for each id
 };
 
-class Cluster;
-
-// ---- clients: every request becomes messages of the network ----
-
-class SimPsClient : public ParameterClient {
- public:
-  SimPsClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
-  }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));
-  }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
-  }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
-    Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress);
-  }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done));
-  }
-
- private:
-  template <typename Request, typename Reply>
-  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
-            absl::Duration deadline = kUnaryDeadline);
-  Cluster& cluster_;
-  static void ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
-  const std::shared_ptr<Node> from_;
-  const std::string to_;
-};
-
-class SimWorkerClient : public WorkerClient {
- public:
-  SimWorkerClient(Cluster& cluster, std::shared_ptr<Node> from, std::string to) : cluster_(cluster), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override;
-
- private:
-  Cluster& cluster_;
-  const std::shared_ptr<Node> from_;
-  const std::string to_;
-};
-
-class SimCoordinatorClient : public CoordinatorClient {
- public:
-  SimCoordinatorClient(Cluster& cluster, std::shared_ptr<Node> from) : cluster_(cluster), from_(std::move(from)) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override;
-
- private:
-  Cluster& cluster_;
-  const std::shared_ptr<Node> from_;
-};
-
-class SimDialer : public Dialer {
- public:
-  SimDialer(Cluster& cluster, std::shared_ptr<Node> from) : cluster_(cluster), from_(std::move(from)) {}
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return std::make_shared<SimPsClient>(cluster_, from_, address); }
-  std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return std::make_shared<SimWorkerClient>(cluster_, from_, address); }
-
- private:
-  Cluster& cluster_;
-  const std::shared_ptr<Node> from_;
-};
-
 // ---- the cluster ----
 
 // One process life. Kept to the end of the run, so that what late tasks refer to is there.
 struct Process {
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
-  std::shared_ptr<SimCoordinatorClient> coordinator;
+  std::shared_ptr<CoordinatorClient> coordinator;
   std::unique_ptr<ScriptedStepRunner> runner;
   std::unique_ptr<ScriptedInputOpener> inputs;
   std::shared_ptr<ParameterServerCore> ps;
@@ -120,24 +51,24 @@ struct Process {
   std::optional<int> exit_code;
 };
 
-class Cluster {
+class Cluster : public SimSite {
  public:
   explicit Cluster(const SimConfig& config)
       : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)) {}
 
   SimResult Run();
 
-  absl::Duration PayloadTime() { return network_.PayloadDelay() + config_.payload_time; }
-  void OnWaits() { ++result_.waits; }
-  void OnCommitAnswered(const absl::Status& status) { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
-  void Violation(absl::string_view rule, const std::string& what) {
+  absl::Duration PayloadTime() override { return network_.PayloadDelay() + config_.payload_time; }
+  void OnWaits() override { ++result_.waits; }
+  void OnCommitAnswered(const absl::Status& status) override { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
+  void Violation(absl::string_view rule, const std::string& what) override {
     if (!result_.violation.ok()) return;
     result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
     Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
   }
-  Network& network() { return network_; }
-  const std::string& chief_address() const { return chief_->node->address; }
-  void Trace(absl::string_view text) {
+  Network& network() override { return network_; }
+  const std::string& chief_address() const override { return chief_->node->address; }
+  void Trace(absl::string_view text) override {
     hash_ = MixSeeds(hash_, HashText(text));
     hash_ = MixSeeds(hash_, static_cast<uint64_t>(absl::ToInt64Nanoseconds(now())));
     if (config_.trace) result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
@@ -239,155 +170,13 @@ class Cluster {
   std::optional<int64_t> pass_elements_;
 };
 
-// ---- clients ----
-
-template <typename Request, typename Reply>
-void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
-                       ResultCallback<Reply> done, absl::Duration deadline) {
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
-  cluster_.network().Call<Reply>(
-      from_, to_, deadline,
-      [cluster = &cluster_, method, request, line](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
-        cluster->Trace(line);
-        const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-        ((*core).*method)(request, [cluster, line, answer](absl::StatusOr<Reply> reply) {
-          if (!reply.ok()) cluster->Trace(absl::StrCat(line, ": ", reply.status().message()));
-          answer(std::move(reply));
-        });
-      },
-      std::move(done));
-}
-
-void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
-  const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
-  const auto count = [cluster = &cluster_, done = std::move(done)](absl::StatusOr<CommitReply> reply) {
-    cluster->OnCommitAnswered(reply.status());
-    done(std::move(reply));
-  };
-  cluster_.network().CallThatMayWait<CommitReply>(
-      from_, to_, kStreamProgress,
-      [cluster = &cluster_, request, line](Node& node, ResultCallback<CommitReply> answer, const std::function<void()>& waits) {
-        cluster->Trace(line);
-        // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
-        const SessionId session = request.fence.session;
-        const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
-        const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
-        const auto checked = [cluster, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
-          if (fenced && reply.ok() && !reply->duplicate) cluster->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
-          if (!reply.ok()) cluster->Trace(absl::StrCat(line, ": ", reply.status().message()));
-          answer(std::move(reply));
-        };
-        ReceiveCommit(*cluster, node, request, checked, waits);
-      },
-      count);
-}
-
-// While `waiting` is true: says so now and then, as long as the process lives.
-void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor, const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
-  executor->PostAfter(kStreamProgress / 4, [executor, waiting, waits] {
-    if (!*waiting) return;
-    waits();
-    SayThatItWaits(executor, waiting, waits);
-  });
-}
-
-// As a data stream brings it: the header, a reservation, then the payload. Who waits for the reservation is told so. A stream that breaks, or that nothing
-// comes on, gives its reservation back; what was under way on it may still arrive, late.
-void SimPsClient::ReceiveCommit(Cluster& cluster, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits) {
-  const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-  const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
-  if (budget == nullptr) return core->Commit(request, std::move(answer));
-  const std::shared_ptr<NodeExecutor> executor = node.executor;
-  const auto ticket = std::make_shared<MemoryBudget::Ticket>();
-  const auto waiting = std::make_shared<bool>(true);
-  const auto give_back = [budget, ticket] { budget->Release(*ticket); };
-  *ticket = budget->Reserve(PayloadBytes(request.parts), [&cluster, core, executor, request, answer, give_back, waiting](const absl::Status& granted) {
-    *waiting = false;
-    if (!granted.ok()) return answer(granted);
-    const bool breaks = cluster.network().BreaksStream();
-    if (breaks) executor->Post(give_back);
-    if (breaks && cluster.network().PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
-    executor->PostAfter(cluster.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
-      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
-        give_back();
-        answer(std::move(reply));
-      });
-    });
-    executor->PostAfter(kStreamProgress, give_back);
-  });
-  if (*waiting)
-    SayThatItWaits(executor, waiting, [&cluster, waits = std::move(waits)] {
-      cluster.OnWaits();
-      waits();
-    });
-}
-
-void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
-  cluster_.network().Call<WorkerAttachReply>(
-      from_, to_, kUnaryDeadline,
-      [cluster = &cluster_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
-        cluster->Trace(line);
-        std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
-      },
-      std::move(done));
-}
-
-void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
-  cluster_.network().Call<ShutdownReply>(
-      from_, to_, kUnaryDeadline,
-      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); },
-      std::move(done));
-}
-
-// Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
-class CheckedListener : public StreamListener<ToWorker> {
- public:
-  CheckedListener(Cluster& cluster, Epoch sender, std::shared_ptr<WorkerCore> worker, std::shared_ptr<StreamListener<ToWorker>> listener)
-      : cluster_(cluster), sender_(sender), worker_(std::move(worker)), listener_(std::move(listener)) {}
-
-  void OnFrame(StreamFrame<ToWorker> frame) override {
-    const WorkerSnapshot worker = worker_->Inspect();
-    if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
-      cluster_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(), " is taken for one of session ", frame.session.value(),
-                                            " of epoch ", worker.epoch.value()));
-    }
-    listener_->OnFrame(std::move(frame));
-  }
-  void OnBroken() override { listener_->OnBroken(); }
-
- private:
-  Cluster& cluster_;
-  const Epoch sender_;
-  const std::shared_ptr<WorkerCore> worker_;
-  const std::shared_ptr<StreamListener<ToWorker>> listener_;
-};
-
-std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
-  const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
-  return cluster_.network().Open(from_, to_, std::move(listener),
-                                 [&cluster = cluster_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
-                                   auto worker = std::static_pointer_cast<WorkerCore>(node.core);
-                                   auto accepted = worker->Accept(std::move(connection));
-                                   return std::make_shared<CheckedListener>(cluster, sender, std::move(worker), std::move(accepted));
-                                 });
-}
-
-void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
-  cluster_.network().Call<RegisterReply>(
-      from_, cluster_.chief_address(), kUnaryDeadline,
-      [request](Node& node, ResultCallback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
-      std::move(done));
-}
-
 // ---- starting ----
 
 void Cluster::StartPs(int index, const std::string& address) {
   auto process = std::make_unique<Process>();
   process->index = index;
   process->node = network_.Boot(address);
-  process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
+  process->coordinator = SimDialer(*this, process->node).Coordinator();
   ParameterServerOptions options;
   options.index = index;
   options.incarnation = Incarnation(random_.Next() | 1);
@@ -413,7 +202,7 @@ void Cluster::StartWorker(int index, int life) {
   process->node = network_.Boot(address);
   NodeExecutor& executor = *process->node->executor;
   process->dialer = std::make_unique<SimDialer>(*this, process->node);
-  process->coordinator = std::make_shared<SimCoordinatorClient>(*this, process->node);
+  process->coordinator = SimDialer(*this, process->node).Coordinator();
   process->runner = std::make_unique<ScriptedStepRunner>(executor);
   process->inputs = std::make_unique<ScriptedInputOpener>(executor);
   DefineScripts(*process);

@@ -1,0 +1,221 @@
+#include "tests/sim/sim_clients.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/transfer_plan.h"
+#include "coordinator/core/coordinator_core.h"
+#include "ps_server/core/memory_budget.h"
+#include "ps_server/core/parameter_server_core.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy::sim {
+namespace {
+
+constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3);
+
+class SimPsClient : public ParameterClient {
+ public:
+  SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to) : site_(site), from_(std::move(from)), to_(std::move(to)) {}
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
+    Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
+  }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));
+  }
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
+  }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress);
+  }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+    Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done));
+  }
+
+ private:
+  template <typename Request, typename Reply>
+  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
+            absl::Duration deadline = kUnaryDeadline);
+  SimSite& site_;
+  static void ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
+  const std::shared_ptr<Node> from_;
+  const std::string to_;
+};
+
+class SimWorkerClient : public WorkerClient {
+ public:
+  SimWorkerClient(SimSite& site, std::shared_ptr<Node> from, std::string to) : site_(site), from_(std::move(from)), to_(std::move(to)) {}
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override;
+
+ private:
+  SimSite& site_;
+  const std::shared_ptr<Node> from_;
+  const std::string to_;
+};
+
+class SimCoordinatorClient : public CoordinatorClient {
+ public:
+  SimCoordinatorClient(SimSite& site, std::shared_ptr<Node> from) : site_(site), from_(std::move(from)) {}
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override;
+
+ private:
+  SimSite& site_;
+  const std::shared_ptr<Node> from_;
+};
+
+template <typename Request, typename Reply>
+void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
+                       ResultCallback<Reply> done, absl::Duration deadline) {
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
+  site_.network().Call<Reply>(
+      from_, to_, deadline,
+      [site = &site_, method, request, line](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
+        site->Trace(line);
+        const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
+        ((*core).*method)(request, [site, line, answer](absl::StatusOr<Reply> reply) {
+          if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
+          answer(std::move(reply));
+        });
+      },
+      std::move(done));
+}
+
+void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
+  const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
+  const auto count = [site = &site_, done = std::move(done)](absl::StatusOr<CommitReply> reply) {
+    site->OnCommitAnswered(reply.status());
+    done(std::move(reply));
+  };
+  site_.network().CallThatMayWait<CommitReply>(
+      from_, to_, kStreamProgress,
+      [site = &site_, request, line](Node& node, ResultCallback<CommitReply> answer, const std::function<void()>& waits) {
+        site->Trace(line);
+        // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
+        const SessionId session = request.fence.session;
+        const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
+        const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
+        const auto checked = [site, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
+          if (fenced && reply.ok() && !reply->duplicate) site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
+          if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
+          answer(std::move(reply));
+        };
+        ReceiveCommit(*site, node, request, checked, waits);
+      },
+      count);
+}
+
+// While `waiting` is true: says so now and then, as long as the process lives.
+void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor, const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
+  executor->PostAfter(kStreamProgress / 4, [executor, waiting, waits] {
+    if (!*waiting) return;
+    waits();
+    SayThatItWaits(executor, waiting, waits);
+  });
+}
+
+// As a data stream brings it: the header, a reservation, then the payload. Who waits for the reservation is told so. A stream that breaks, or that nothing
+// comes on, gives its reservation back; what was under way on it may still arrive, late.
+void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits) {
+  const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
+  const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
+  if (budget == nullptr) return core->Commit(request, std::move(answer));
+  const std::shared_ptr<NodeExecutor> executor = node.executor;
+  const auto ticket = std::make_shared<MemoryBudget::Ticket>();
+  const auto waiting = std::make_shared<bool>(true);
+  const auto give_back = [budget, ticket] { budget->Release(*ticket); };
+  *ticket = budget->Reserve(PayloadBytes(request.parts), [&site, core, executor, request, answer, give_back, waiting](const absl::Status& granted) {
+    *waiting = false;
+    if (!granted.ok()) return answer(granted);
+    const bool breaks = site.network().BreaksStream();
+    if (breaks) executor->Post(give_back);
+    if (breaks && site.network().PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
+    executor->PostAfter(site.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
+      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+        give_back();
+        answer(std::move(reply));
+      });
+    });
+    executor->PostAfter(kStreamProgress, give_back);
+  });
+  if (*waiting)
+    SayThatItWaits(executor, waiting, [&site, waits = std::move(waits)] {
+      site.OnWaits();
+      waits();
+    });
+}
+
+void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
+  site_.network().Call<WorkerAttachReply>(
+      from_, to_, kUnaryDeadline,
+      [site = &site_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
+        site->Trace(line);
+        std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
+      },
+      std::move(done));
+}
+
+void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
+  site_.network().Call<ShutdownReply>(
+      from_, to_, kUnaryDeadline,
+      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); },
+      std::move(done));
+}
+
+// Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
+class CheckedListener : public StreamListener<ToWorker> {
+ public:
+  CheckedListener(SimSite& site, Epoch sender, std::shared_ptr<WorkerCore> worker, std::shared_ptr<StreamListener<ToWorker>> listener)
+      : site_(site), sender_(sender), worker_(std::move(worker)), listener_(std::move(listener)) {}
+
+  void OnFrame(StreamFrame<ToWorker> frame) override {
+    const WorkerSnapshot worker = worker_->Inspect();
+    if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
+      site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(), " is taken for one of session ", frame.session.value(),
+                                         " of epoch ", worker.epoch.value()));
+    }
+    listener_->OnFrame(std::move(frame));
+  }
+  void OnBroken() override { listener_->OnBroken(); }
+
+ private:
+  SimSite& site_;
+  const Epoch sender_;
+  const std::shared_ptr<WorkerCore> worker_;
+  const std::shared_ptr<StreamListener<ToWorker>> listener_;
+};
+
+std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
+  const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
+  return site_.network().Open(from_, to_, std::move(listener), [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
+    auto worker = std::static_pointer_cast<WorkerCore>(node.core);
+    auto accepted = worker->Accept(std::move(connection));
+    return std::make_shared<CheckedListener>(site, sender, std::move(worker), std::move(accepted));
+  });
+}
+
+void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+  site_.network().Call<RegisterReply>(
+      from_, site_.chief_address(), kUnaryDeadline,
+      [request](Node& node, ResultCallback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
+      std::move(done));
+}
+
+}  // namespace
+
+std::shared_ptr<ParameterClient> SimDialer::ParameterServer(const std::string& address) { return std::make_shared<SimPsClient>(site_, from_, address); }
+
+std::shared_ptr<WorkerClient> SimDialer::Worker(const std::string& address) { return std::make_shared<SimWorkerClient>(site_, from_, address); }
+
+std::shared_ptr<CoordinatorClient> SimDialer::Coordinator() { return std::make_shared<SimCoordinatorClient>(site_, from_); }
+
+}  // namespace divvy::sim

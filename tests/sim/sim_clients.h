@@ -1,0 +1,46 @@
+// The clients of a simulated process: every request becomes messages of the network.
+#ifndef DIVVY_TESTS_SIM_SIM_CLIENTS_H_
+#define DIVVY_TESTS_SIM_SIM_CLIENTS_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "cluster/clients.h"
+#include "tests/sim/sim_network.h"
+
+namespace divvy::sim {
+
+// The simulation that clients are part of: where they send, and whom they tell what passes.
+class SimSite {
+ public:
+  virtual ~SimSite() = default;
+  virtual Network& network() = 0;
+  virtual const std::string& chief_address() const = 0;  // of the coordinator that tasks register with
+  // An invariant of the protocol does not hold.
+  virtual void Violation(absl::string_view rule, const std::string& what) = 0;
+  virtual void Trace(absl::string_view text) {}
+  virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }  // that a commit's payload takes, once there is memory for it
+  virtual void OnWaits() {}                                                  // a ps said that a commit waits for memory
+  virtual void OnCommitAnswered(const absl::Status& status) {}
+};
+
+// The ways from one process to the others. Node::core is what answers at the other end. REQUIRES: `site` outlives every client.
+class SimDialer : public Dialer {
+ public:
+  SimDialer(SimSite& site, std::shared_ptr<Node> from) : site_(site), from_(std::move(from)) {}
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override;
+  std::shared_ptr<CoordinatorClient> Coordinator();
+
+ private:
+  SimSite& site_;
+  const std::shared_ptr<Node> from_;
+};
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_SIM_CLIENTS_H_
