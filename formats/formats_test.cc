@@ -14,6 +14,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "formats/csv.h"
+#include "formats/event_file.h"
 #include "formats/example.h"
 #include "formats/idx.h"
 #include "formats/inflate.h"
@@ -368,6 +369,97 @@ TEST(ExampleTest, WhatIsNotTheWireFormatIsAnErrorWithTheOffset) {
   }
 }
 
+// ---- event files
+
+using Buckets = std::vector<HistogramBucket>;
+
+Event SomeEvent() {
+  Event event;
+  event.wall_time = 1700000000.5;
+  event.step = 7;
+  event.values = {{"loss", 0.25f}, {"note", std::string("# *a*")}, {"weights", Buckets{{-1, 0, 2}, {0, 1, 3}}}, {"image", std::monostate()}};
+  return event;
+}
+
+std::string EventFileOf(const std::vector<Event>& events) {
+  std::string file = EventFileHead(1700000000);
+  for (const Event& event : events) AppendTfRecord(WriteEvent(event), file);
+  return file;
+}
+
+TEST(EventTest, ReadsWhatItWrites) {
+  const Event event = ReadEvent(WriteEvent(SomeEvent())).value();
+  EXPECT_EQ(event.wall_time, 1700000000.5);
+  EXPECT_EQ(event.step, 7);
+  EXPECT_FALSE(event.session_starts);
+  ASSERT_EQ(event.values.size(), 4u);
+  EXPECT_EQ(event.values[0].tag, "loss");
+  EXPECT_EQ(std::get<float>(event.values[0].data), 0.25f);
+  EXPECT_EQ(std::get<std::string>(event.values[1].data), "# *a*");
+  const Buckets& buckets = std::get<Buckets>(event.values[2].data);
+  ASSERT_EQ(buckets.size(), 2u);
+  EXPECT_EQ(buckets[1].left, 0);
+  EXPECT_EQ(buckets[1].right, 1);
+  EXPECT_EQ(buckets[1].count, 3);
+  EXPECT_EQ(event.values[3].tag, "image");
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(event.values[3].data));
+}
+
+TEST(EventTest, AScalarHasTheBytesThatTensorFlowWrites) {
+  Event event;
+  event.wall_time = 1;
+  event.values = {{"x", 0.5f}};
+  EXPECT_EQ(WriteEvent(event), Bytes({9,    0,  0,  0,  0,  0, 0,   0xf0, 0x3f,                          // wall_time
+                                      0x2a, 30, 10, 28, 10, 1, 'x',                                      // summary, value, tag
+                                      0x42, 10, 8,  1,  18, 0, 34,  4,    0,    0,   0,   0x3f,          // tensor: float, no dimensions, content
+                                      0x4a, 11, 10, 9,  10, 7, 's', 'c',  'a',  'l', 'a', 'r',  's'}));  // metadata, plugin
+}
+
+TEST(EventTest, ReadsScalarsOfOtherWriters) {
+  const auto with_value = [](const std::string& value) {  // of the tag "x"
+    const std::string tagged = Bytes({10, 1, 'x'}) + value;
+    return Bytes({0x2a, static_cast<int>(tagged.size() + 2), 10, static_cast<int>(tagged.size())}) + tagged;
+  };
+  const std::string half = Bytes({0, 0, 0, 0x3f});
+  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({21}) + half))->values[0].data), 0.5f);                                         // simple_value
+  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 8, 8, 1, 42, 4}) + half))->values[0].data), 0.5f);                       // float_val, packed
+  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 7, 8, 1, 45}) + half))->values[0].data), 0.5f);                          // float_val, not packed
+  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 11, 8, 2, 49, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f})))->values[0].data), 0.5f);  // double_val
+}
+
+TEST(EventTest, TheStartOfASessionIsKept) {
+  Event event;
+  event.step = 40;
+  event.session_starts = true;
+  EXPECT_TRUE(ReadEvent(WriteEvent(event))->session_starts);
+  EXPECT_EQ(ReadEvent(WriteEvent(event))->step, 40);
+}
+
+TEST(EventFileTest, BeginsWithTheFileVersion) {
+  const EventFile file = ReadEventFile(EventFileOf({SomeEvent()})).value();
+  EXPECT_TRUE(file.end.ok());
+  ASSERT_EQ(file.events.size(), 2u);
+  EXPECT_EQ(file.events[0].file_version, "brain.Event:2");
+  EXPECT_EQ(file.events[0].source_writer, "divvy");
+  EXPECT_EQ(file.events[1].step, 7);
+}
+
+TEST(EventFileTest, ARecordThatIsPartlyWrittenLosesNoEarlierOne) {
+  const std::string two = EventFileOf({SomeEvent(), SomeEvent()});
+  for (size_t size = EventFileOf({SomeEvent()}).size() + 1; size < two.size(); ++size) {
+    const auto file = ReadEventFile(absl::string_view(two).substr(0, size));
+    ASSERT_EQ(file->events.size(), 2u) << size;
+    ASSERT_EQ(file->end.code(), absl::StatusCode::kDataLoss) << size;
+  }
+}
+
+TEST(EventFileTest, AnotherFileIsRefused) {
+  EXPECT_THAT(std::string(ReadEventFile("").status().message()), HasSubstr("does not begin with the file version brain.Event:2"));
+  EXPECT_THAT(std::string(ReadEventFile(TfRecords({WriteEvent(SomeEvent())})).status().message()), HasSubstr("does not begin with the file version"));
+  EXPECT_THAT(std::string(ReadEventFile(TfRecords({"text"})).status().message()), HasSubstr("offset 0: not a tensorflow.Event: offset 1: "));
+  EXPECT_THAT(std::string(ReadEventFile("some text, which is no TFRecord file").status().message()), HasSubstr("this is no TFRecord file"));
+}
+
 // ---- any bytes at all
 
 // Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or dropped.
@@ -452,6 +544,20 @@ TEST(AnyBytesTest, ExampleEitherReadsOrRefuses) {
   ForMutationsOf(WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}}), 16, [](const std::string& record) {
     const auto features = ReadExample(record);
     ASSERT_TRUE(features.ok() || IsDataError(features.status()));
+  });
+}
+
+TEST(AnyBytesTest, EventEitherReadsOrRefuses) {
+  ForMutationsOf(WriteEvent(SomeEvent()), 17, [](const std::string& record) {
+    const auto event = ReadEvent(record);
+    ASSERT_TRUE(event.ok() || IsDataError(event.status()));
+  });
+}
+
+TEST(AnyBytesTest, EventFileEitherReadsOrRefuses) {
+  ForMutationsOf(EventFileOf({SomeEvent(), SomeEvent()}), 18, [](const std::string& bytes) {
+    const auto file = ReadEventFile(bytes);
+    ASSERT_TRUE(file.ok() ? file->end.ok() || IsDataError(file->end) : IsDataError(file.status()));
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
+#include "formats/little_endian.h"
 
 namespace divvy {
 namespace {
@@ -11,18 +12,6 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kHeadBytes = kLengthBytes + kCrcBytes;
-
-template <typename T>
-T LoadLittleEndian(absl::string_view bytes) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-  return value;
-}
-
-template <typename T>
-void AppendLittleEndian(T value, std::string& out) {
-  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
 
 // Whether the checksum that `stored` begins with is that of `bytes`.
 bool ChecksumFits(absl::string_view bytes, absl::string_view stored) { return UnmaskCrc32c(LoadLittleEndian<uint32_t>(stored)) == Crc32c(bytes); }

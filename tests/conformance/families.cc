@@ -1,5 +1,6 @@
 #include "tests/conformance/cluster_judge.h"
 #include "tests/conformance/distribution_judge.h"
+#include "tests/conformance/file_judge.h"
 #include "tests/conformance/golden.h"
 #include "tests/conformance/initializer_judge.h"
 #include "tests/conformance/input_judge.h"
@@ -15,7 +16,7 @@ const std::vector<Family>& Families() {
       {"schedules.json", JudgeSchedule},        {"optimizers.json", JudgeOptimizer},       {"losses_grads.json", JudgeOperation},
       {"embedding.json", JudgeLookup},          {"reduce_gather.json", JudgeReduceGather}, {"rebatch.json", JudgeRebatch},
       {"scatter.json", JudgeScatter},           {"sharded_index.json", JudgeShardedIndex}, {"tf_config.json", JudgeTfConfig},
-      {"tfrecord/content.json", JudgeTfRecord}, {"events/content.json", nullptr},          {"bundle/content.json", nullptr},
+      {"tfrecord/content.json", JudgeTfRecord}, {"events/content.json", JudgeEvent},       {"bundle/content.json", nullptr},
   };
   return families;
 }
