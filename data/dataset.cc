@@ -32,6 +32,8 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
     if (column.hash_buckets == 0 && DTypeSize(column.dtype) == 0) return absl::StrCat(which, "is text, which tensors do not hold: give it hash_buckets");
     if (column.hash_buckets == 0 && (column.dtype == DType::kComplex64 || column.dtype == DType::kComplex128))
       return absl::StrCat(which, "cannot be ", DTypeName(column.dtype));
+    if (column.below < 0 || (column.below > 0 && (column.hash_buckets > 0 || !IsInteger(column.dtype))))
+      return absl::StrCat(which, "is to be below ", column.below, ": a bound, above 0, is for integers that are not hashed");
   }
   return "";
 }
@@ -64,10 +66,11 @@ Dataset Dataset::Idx(std::string images, std::string labels) { return Dataset(Id
 
 Dataset Dataset::Libsvm(std::string files) { return Dataset(LibsvmRecipe(std::move(files))); }
 
-Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns) {
+Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns, char separator) {
   const std::string problem = ColumnsProblem(columns);
   if (!problem.empty()) return Refused("Csv of \"", files, "\": ", problem);
-  return Dataset(CsvRecipe(std::move(files), std::move(columns)));
+  if (separator == '"' || separator == '\n' || separator == '\r') return Refused("Csv of \"", files, "\": a quote or a line end cannot part its fields");
+  return Dataset(CsvRecipe(std::move(files), std::move(columns), separator));
 }
 
 Dataset Dataset::CriteoTsv(std::string files) { return Dataset(CriteoRecipe(std::move(files))); }

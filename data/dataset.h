@@ -42,6 +42,7 @@ struct CsvColumn {
   DType dtype = DType::kFloat32;
   int64_t hash_buckets = 0;  // > 0: any text (dtype kString says so best), hashed to an int64 below it
   int64_t width = 1;         // > 1: so many fields; where a header names columns, its name stands over the first of them
+  int64_t below = 0;         // > 0: integers in [0, below), the rows of a table; any other is DataLoss, with its file and line
 };
 
 // Through what iterators reach the world. All must outlive the iterators, and the executor its own tasks.
@@ -98,10 +99,11 @@ class Dataset {
   // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:" is read and dropped.
   static Dataset Libsvm(std::string files);
   // {name: scalar or [width]}. By name if the first line of a file has all names, and then other fields are ignored; else by position.
-  static Dataset Csv(std::string files, std::vector<CsvColumn> columns);
-  // Lines of label, 13 counts and 26 categories, parted by tabs (the Criteo display ads and terabyte logs): {"label": float32 [], "dense": float32 [13], the
-  // counts as written, 0 where there is none, "sparse": int64 [26]}. A category is hashed (HashText, as in Csv) to any number from 0 on: Map it below the rows
-  // of its table.
+  static Dataset Csv(std::string files, std::vector<CsvColumn> columns, char separator = ',');
+  // Lines of label, 13 counts and 26 categories, parted by tabs (the Criteo display ads and terabyte logs): {"label": float32 [], 0 or 1, "dense": float32
+  // [13], the counts as written, 0 where there is none, "sparse": int64 [26]}. A category is hashed (HashText, as in Csv) to any number from 0 on: Map it below
+  // the rows of its table. Parted by commas, as samples of these logs are passed around, where a file's first line has no tab; if that begins with "label" it
+  // is a header, and passed over.
   static Dataset CriteoTsv(std::string files);
   // What `parse` makes of each record. The record's memory is lent for the call. DataLoss, with the number of the record in its file, counted from 1, and the
   // byte where it begins: a checksum that does not fit, or a record that is cut off; so say errors of `parse` too.

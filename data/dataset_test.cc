@@ -275,6 +275,9 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
       {Dataset::Csv("f", {{"a", DType::kString}}), "give it hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kComplex64}}), "cannot be complex64"},
       {Dataset::Csv("f", {{"a", DType::kInt64, -1}}), "-1 hash_buckets"},
+      {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "is to be below -1"},
+      {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 1, /*below=*/5}}), "integers that are not hashed"},
+      {Dataset::Csv("f", {{"a", DType::kInt64, 7, 1, /*below=*/5}}), "integers that are not hashed"},
       {Dataset::Libsvm(""), "has no name"},
       {Count(3).Batch(0).Shuffle(2, 1).Take(1), "Batch of 0"},
   };

@@ -119,6 +119,25 @@ TEST_F(FileDatasetsTest, CsvTextIsHashedIntoItsBuckets) {
                                  static_cast<int64_t>(HashText("") % 1000)));
 }
 
+TEST_F(FileDatasetsTest, AnotherSeparatorTakesTheCommasPlace) {
+  Write("u.data", "1\t2.5\t3\n4\t5\t6\n");
+  EXPECT_THAT(Shown(Dataset::Csv("u.data", kXAndY, '\t')), ElementsAre("1 2.5 -> 3", "4 5 -> 6"));
+  Write("named.tsv", "y\tother\tx\tx2\n1\t,\t2\t3\n");
+  EXPECT_THAT(Shown(Dataset::Csv("named.tsv", kXAndY, '\t')), ElementsAre("2 3 -> 1"));
+  EXPECT_EQ(FirstError(Dataset::Csv("u.data", kXAndY, '"')).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileDatasetsTest, AnIdOutsideItsTableIsAnErrorWithFileLineAndColumn) {
+  std::vector<CsvColumn> columns = {{"user", DType::kInt64}, {"item", DType::kInt32}};
+  columns[0].below = columns[1].below = 10;
+  Write("a.csv", "0,9\n3,10\n");
+  EXPECT_EQ(Read(Dataset::Csv("a.csv", columns).Take(1)).size(), 1u);
+  EXPECT_EQ(FirstError(Dataset::Csv("a.csv", columns).Skip(1)),
+            absl::DataLossError("a.csv: line 2: column \"item\": 10 is not in [0, 10): correct the line, or make the column's bound, and its table, larger"));
+  Write("a.csv", "-1,0\n");
+  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", columns)).message(), HasSubstr("a.csv: line 1: column \"user\": -1 is not in [0, 10)"));
+}
+
 TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"1,2,3\n4,5\n", "a.csv: line 2: has 2 fields, wanted 3"},
@@ -188,6 +207,20 @@ TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {
   EXPECT_EQ(sparse[25], static_cast<int64_t>(HashText("cat") >> 1));
 }
 
+TEST_F(FileDatasetsTest, CriteoLinesMayBePartedByCommasUnderAHeader) {
+  const std::string line = absl::StrCat("1,,3,260.0", std::string(10, ','), ",68fd1e64", std::string(25, ','), "\n");
+  Write("plain.csv", line + line);
+  EXPECT_EQ(Read(Dataset::CriteoTsv("plain.csv")).size(), 2u);
+  Write("named.csv", "label,I1,I2,...\n" + line);
+  const std::vector<Nest> rows = Read(Dataset::CriteoTsv("named.csv"));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(*rows[0]["label"].tensor()->scalar<float>(), 1.0f);
+  EXPECT_THAT(Values<float>(rows[0]["dense"]), ElementsAre(0, 3, 260, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_EQ(Values<int64_t>(rows[0]["sparse"])[0], static_cast<int64_t>(HashText("68fd1e64") >> 1));
+  Write("short.csv", "label,I1\n1,2,3\n");
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("short.csv")).message(), HasSubstr("short.csv: line 2: has 3 fields parted by commas, wanted a label, 13"));
+}
+
 TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
   const std::string rest(38, '\t');
   Write("day_0", absl::StrCat("0\t", rest, "\n0\t1", "\n"));
@@ -195,6 +228,8 @@ TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
               HasSubstr("day_0: line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26"));
   Write("day_0", absl::StrCat("0\tmany", rest, "\n"));
   EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: \"many\" is not a float32 number"));
+  Write("day_0", absl::StrCat("7\t", rest, "\n"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: the label, its first field, is 7, must be 0 or 1"));
   Write("day_0", absl::StrCat("?\t", rest, "\n"));
   EXPECT_EQ(FirstError(Dataset::CriteoTsv("day_0")).code(), absl::StatusCode::kDataLoss);
 }

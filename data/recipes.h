@@ -65,7 +65,7 @@ Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 
 // text_sources.cc
 Recipe LibsvmRecipe(std::string files);
-Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns);
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
 Recipe CriteoRecipe(std::string files);
 
 // tfrecord_source.cc

@@ -78,6 +78,14 @@ absl::StatusOr<T> ParseField(absl::string_view text) {
   }
 }
 
+// The number in a field of a column that has a bound.
+template <typename T>
+absl::StatusOr<T> ParseBelow(int64_t below, absl::string_view text) {
+  ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
+  if (value >= 0 && static_cast<int64_t>(value) < below) return value;
+  return absl::DataLossError(absl::StrCat(value, " is not in [0, ", below, "): correct the line, or make the column's bound, and its table, larger"));
+}
+
 // A tensor of one element for each field; a scalar where there is one.
 template <typename T, typename Parse>
 absl::StatusOr<Tensor> FieldsToTensor(absl::Span<const std::string> fields, const Parse& parse) {
@@ -99,8 +107,11 @@ absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std:
   }
   return DispatchDType(
       column.dtype,
-      [fields](auto type) {
+      [&column, fields](auto type) {
         using T = decltype(type);
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+          if (column.below > 0) return FieldsToTensor<T>(fields, [&column](absl::string_view text) { return ParseBelow<T>(column.below, text); });
+        }
         return FieldsToTensor<T>(fields, ParseField<T>);
       },
       absl::StatusOr<Tensor>(absl::InvalidArgumentError(absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
@@ -108,7 +119,7 @@ absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std:
 
 class CsvReader : public RecordReader {
  public:
-  explicit CsvReader(std::vector<CsvColumn> columns) : columns_(std::move(columns)) {}
+  CsvReader(std::vector<CsvColumn> columns, char separator) : columns_(std::move(columns)), separator_(separator) {}
 
   // The first record is a header if it has all names.
   absl::Status Begin(absl::string_view text, TextPosition& at) override {
@@ -116,7 +127,7 @@ class CsvReader : public RecordReader {
     TextPosition behind = at;
     first_line_ = -1;
     PlaceByPosition();
-    const absl::StatusOr<bool> first = ReadCsvRecord(text, behind, record_);
+    const absl::StatusOr<bool> first = ReadCsvRecord(text, behind, record_, separator_);
     if (!first.ok() || !*first) return absl::OkStatus();  // Read will tell
     first_line_ = record_.line;
     if (!HeaderHasAllNames()) return absl::OkStatus();
@@ -126,12 +137,12 @@ class CsvReader : public RecordReader {
   }
 
   bool Skip(absl::string_view text, TextPosition& at) override {
-    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record_);
+    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record_, separator_);
     return !got.ok() || *got;
   }
 
   Element Read(absl::string_view text, TextPosition& at) override {
-    ASSIGN_OR_RETURN(const bool got, ReadCsvRecord(text, at, record_));
+    ASSIGN_OR_RETURN(const bool got, ReadCsvRecord(text, at, record_, separator_));
     if (!got) return std::nullopt;
     absl::StatusOr<Nest> element = ToNest();
     if (element.ok()) return *std::move(element);
@@ -190,6 +201,7 @@ class CsvReader : public RecordReader {
   }
 
   const std::vector<CsvColumn> columns_;
+  const char separator_;
   std::vector<size_t> first_fields_;  // of each column
   size_t num_fields_ = 0;             // that each record must have
   int64_t first_line_ = -1;           // of the file's first record, if that is no header
@@ -200,6 +212,16 @@ class CsvReader : public RecordReader {
 
 class CriteoReader : public RecordReader {
  public:
+  absl::Status Begin(absl::string_view text, TextPosition& at) override {
+    at = StartOfText(text);
+    TextPosition behind = at;
+    absl::string_view line;
+    TakeLine(text, behind, &line);
+    separator_ = absl::StrContains(line, '\t') ? '\t' : ',';
+    if (absl::StartsWith(line, "label")) at = behind;
+    return absl::OkStatus();
+  }
+
   bool Skip(absl::string_view text, TextPosition& at) override {
     absl::string_view line;
     while (TakeLine(text, at, &line)) {
@@ -224,13 +246,14 @@ class CriteoReader : public RecordReader {
   static constexpr size_t kCounts = 13;
   static constexpr size_t kCategories = 26;
 
-  static absl::StatusOr<Nest> ToNest(absl::string_view line) {
-    const std::vector<absl::string_view> fields = absl::StrSplit(line, '\t');
+  absl::StatusOr<Nest> ToNest(absl::string_view line) const {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, separator_);
     if (fields.size() != 1 + kCounts + kCategories) {
-      return absl::DataLossError(
-          absl::StrCat("has ", fields.size(), " fields parted by tabs, wanted a label, ", kCounts, " counts and ", kCategories, " categories"));
+      return absl::DataLossError(absl::StrCat("has ", fields.size(), " fields parted by ", separator_ == '\t' ? "tabs" : "commas", ", wanted a label, ",
+                                              kCounts, " counts and ", kCategories, " categories"));
     }
     ASSIGN_OR_RETURN(const float label, ParseFloat(fields[0]));
+    if (label != 0 && label != 1) return absl::DataLossError(absl::StrCat("the label, its first field, is ", label, ", must be 0 or 1"));
     std::vector<float> dense;
     for (size_t i = 1; i <= kCounts; ++i) {
       ASSIGN_OR_RETURN(const float count, ParseFloat(fields[i].empty() ? "0" : fields[i]));
@@ -241,6 +264,8 @@ class CriteoReader : public RecordReader {
     return Nest{
         {"label", Nest(Tensor::Scalar<float>(label))}, {"dense", Nest(Tensor::Vector<float>(dense))}, {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
   }
+
+  char separator_ = '\t';  // of the file
 };
 
 }  // namespace
@@ -249,8 +274,8 @@ Recipe LibsvmRecipe(std::string files) {
   return RecordFilesRecipe(std::move(files), [] { return std::make_unique<LibsvmReader>(); });
 }
 
-Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns) {
-  return RecordFilesRecipe(std::move(files), [columns = std::move(columns)] { return std::make_unique<CsvReader>(columns); });
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator) {
+  return RecordFilesRecipe(std::move(files), [columns = std::move(columns), separator] { return std::make_unique<CsvReader>(columns, separator); });
 }
 
 Recipe CriteoRecipe(std::string files) {

@@ -8,23 +8,23 @@
 namespace divvy {
 namespace {
 
-// What stands between two fields, or behind the last.
-enum class Separator { kComma, kEnd };
+// What stands behind a field.
+enum class Behind { kField, kNothing };
 
 class RecordReader {
  public:
-  RecordReader(absl::string_view text, TextPosition& at, CsvRecord& record) : text_(text), at_(at), record_(record) {}
+  RecordReader(absl::string_view text, TextPosition& at, CsvRecord& record, char separator) : text_(text), at_(at), record_(record), separator_(separator) {}
 
   absl::Status Read() {
     record_.line = at_.line;
-    Separator separator = Separator::kComma;
+    Behind behind = Behind::kField;
     size_t count = 0;
-    for (; separator == Separator::kComma; ++count) {
+    for (; behind == Behind::kField; ++count) {
       if (record_.fields.size() == count) record_.fields.emplace_back();
       record_.fields[count].clear();
       const bool quoted = at_.offset < text_.size() && text_[at_.offset] == '"';
       RETURN_IF_ERROR(quoted ? ReadQuoted(record_.fields[count]) : ReadPlain(record_.fields[count]));
-      ASSIGN_OR_RETURN(separator, ReadSeparator());
+      ASSIGN_OR_RETURN(behind, ReadSeparator());
     }
     record_.fields.resize(count);
     return absl::OkStatus();
@@ -39,9 +39,10 @@ class RecordReader {
   }
 
   absl::Status ReadPlain(std::string& field) {
-    size_t end = std::min(text_.find_first_of(",\"\n", at_.offset), text_.size());
+    const char ends[] = {separator_, '"', '\n'};
+    size_t end = std::min(text_.find_first_of(absl::string_view(ends, sizeof(ends)), at_.offset), text_.size());
     if (text_.substr(end, 1) == "\"") return Error("a quote inside a field that does not begin with one: put the field in quotes and double those inside");
-    const bool ends_line = text_.substr(end, 1) != ",";
+    const bool ends_line = end == text_.size() || text_[end] == '\n';
     if (ends_line && end > at_.offset && text_[end - 1] == '\r') --end;
     field.assign(text_.data() + at_.offset, end - at_.offset);
     at_.offset = end;
@@ -67,20 +68,21 @@ class RecordReader {
     return Error("a field in quotes that is never closed");
   }
 
-  absl::StatusOr<Separator> ReadSeparator() {
+  absl::StatusOr<Behind> ReadSeparator() {
     if (AtLineEnd()) {
       absl::string_view rest_of_line;
       TakeLine(text_, at_, &rest_of_line);
-      return Separator::kEnd;
+      return Behind::kNothing;
     }
-    if (text_[at_.offset] != ',') return Error("text behind a closing quote, where a comma or the end of the line should be");
+    if (text_[at_.offset] != separator_) return Error("text behind a closing quote, where a separator or the end of the line should be");
     ++at_.offset;
-    return Separator::kComma;
+    return Behind::kField;
   }
 
   absl::string_view text_;
   TextPosition& at_;
   CsvRecord& record_;
+  const char separator_;
 };
 
 // Passes over lines with nothing in them. False: nothing is left.
@@ -93,10 +95,10 @@ bool SkipEmptyLines(absl::string_view text, TextPosition& at) {
 
 }  // namespace
 
-absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record) {
+absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator) {
   if (!SkipEmptyLines(text, at)) return false;
   const TextPosition start = at;
-  const absl::Status status = RecordReader(text, at, record).Read();
+  const absl::Status status = RecordReader(text, at, record, separator).Read();
   if (status.ok()) return true;
   at = start;
   absl::string_view bad_line;

@@ -3,7 +3,7 @@
 //   record    = field *( "," field ) ( CRLF / LF / end of text )
 //   field     = *( any byte but comma, quote, CR before LF, LF )  /  quote *( any byte but quote / quote quote ) quote
 //
-// A field in quotes may hold commas, line ends and doubled quotes. Lines with nothing in them are passed over.
+// A field in quotes may hold commas, line ends and doubled quotes. Lines with nothing in them are passed over. Another separator takes the comma's place.
 #ifndef DIVVY_FORMATS_CSV_H_
 #define DIVVY_FORMATS_CSV_H_
 
@@ -22,9 +22,10 @@ struct CsvRecord {
 };
 
 // Reads the record at `at` into `record`, whose memory is used again, and moves `at` behind it. False: nothing is left. Pure.
-// DataLoss, with the line: a quote inside a field without quotes, anything but a comma or an end behind a closing quote, or a quote
-// that is never closed. `at` is then behind the line where the record began, so a caller may go on.
-absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record);
+// DataLoss, with the line: a quote inside a field without quotes, anything but a separator or an end behind a closing quote, or a quote
+// that is never closed. `at` is then behind the line where the record began, so a caller may go on. REQUIRES: `separator` is no quote and
+// no line end.
+absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator = ',');
 
 }  // namespace divvy
 

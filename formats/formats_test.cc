@@ -76,12 +76,12 @@ TEST(ParseNumberTest, QuotesTheHeadOfWhatItRefuses) {
 // ---- CSV
 
 // All records as "line:field|field", and the first error.
-std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error = nullptr) {
+std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error = nullptr, char separator = ',') {
   std::vector<std::string> records;
   TextPosition at = StartOfText(text);
   CsvRecord record;
   while (true) {
-    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record);
+    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record, separator);
     if (!got.ok() && error != nullptr) *error = got.status();
     if (!got.ok() || !*got) return records;
     std::string shown = absl::StrCat(record.line, ":");
@@ -99,6 +99,13 @@ TEST(CsvTest, FieldsAndRecordsArePartedByCommasAndLineEnds) {
 
 TEST(CsvTest, QuotedFieldsHoldCommasLineEndsAndDoubledQuotes) {
   EXPECT_THAT(AllRecords("\"a,\"\"b\"\"\",\"\"\n\"two\r\nlines\",x\ny"), ElementsAre("1:a,\"b\"||", "2:two\r\nlines|x|", "4:y|"));
+}
+
+TEST(CsvTest, AnotherSeparatorTakesTheCommasPlace) {
+  EXPECT_THAT(AllRecords("a,b\tc\r\n\t\n\"d\te\"\t\r\n", nullptr, '\t'), ElementsAre("1:a,b|c|", "2:||", "3:d\te||"));
+  absl::Status error;
+  AllRecords("\"a\",b\n", &error, '\t');
+  EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
 }
 
 TEST(CsvTest, EachWrongQuoteIsAnErrorWithItsLine) {
