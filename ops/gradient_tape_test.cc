@@ -173,6 +173,17 @@ TEST(LookupSparseTest, ADivisorOfZeroGivesZeros) {
   EXPECT_THAT(Bag(Sparse({0}, {0, 1}, {0}), Combiner::kSqrtN), ElementsAre(0, 0));
 }
 
+TEST(LookupSparseTest, RefusesWeightsThatAreNotOneForEachId) {
+  MapReader reader = Reader();
+  GradientTape tape(reader);
+  for (const Nest& ids : {Sparse({0, 1}, {0, 2}, {1}), Sparse({0, 1}, {0, 2}, {1, 2, 3})}) {
+    const absl::Status status = tape.LookupSparse("table", ids, Combiner::kMean).status();
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("weights"));
+  }
+  EXPECT_THAT(reader.calls(), IsEmpty());
+}
+
 TEST(LookupSparseTest, TheSafeFormDropsNegativeIdsAndWeights) {
   LookupOptions safe;
   safe.safe = true;

@@ -380,10 +380,13 @@ template <typename StepType, typename... Args>
 std::false_type Schedules(long);
 
 using AddType = Step<int64_t(int64_t, std::string)>;
-static_assert(decltype(Schedules<AddType, int, const char*>(0))::value);
-static_assert(!decltype(Schedules<AddType, int>(0))::value, "an argument too few");
-static_assert(!decltype(Schedules<AddType, int, int*>(0))::value, "another type");
-static_assert(!decltype(Schedules<AddType, RemoteValue<int64_t>, std::string>(0))::value, "a RemoteValue: fetch it first");
+TEST(CoordinatorTest, AWrongArgumentDoesNotCompile) {
+  static_assert(decltype(Schedules<AddType, int, const char*>(0))::value);
+  static_assert(!decltype(Schedules<AddType, int>(0))::value, "an argument too few");
+  static_assert(!decltype(Schedules<AddType, int, int*>(0))::value, "another type");
+  static_assert(!decltype(Schedules<AddType, RemoteValue<int64_t>, std::string>(0))::value, "a RemoteValue: fetch it first");
+  static_assert(!decltype(Schedules<absl::StatusOr<int> (*)(WorkerContext&), int>(0))::value, "a function that has no name in other processes");
+}
 
 TEST(IteratorTest, IsReleasedWithItsLastHandle) {
   bool closed = false;
