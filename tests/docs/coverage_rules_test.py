@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What coverage.py makes of small trees that claim too much, and of one that does not."""
+import os
+import tempfile
+import unittest
+
+import coverage
+
+COVERED = "".join("| %s | holds | `a/a_test.cc`: `ATest.Holds` |\n" % rule for rule in coverage.RULES)
+DEVIATION = "| a rule | theirs | ours | why | – | `ATest.Holds` |\n"
+
+
+def findings(covered=COVERED, deviations=DEVIATION, test="TEST(ATest, Holds) {}"):
+    """(kind, words) of each finding in a tree with these rows and one test."""
+    files = {
+        "docs/semantics_coverage.md": "| rule | what holds | held by |\n|---|---|---|\n" + covered,
+        "docs/deviations.md": "| rule | TensorFlow | Divvy | why | write instead | pinned by |\n|---|---|---|---|---|---|\n" + deviations,
+        "a/a_test.cc": test + "\n",
+        "tests/golden/scatter.json": "{}",
+    }
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        return [finding[2:] for finding in coverage.check(root)[0]]
+
+
+def with_row(last):
+    return COVERED + "| 1.1 | more | %s |\n" % last
+
+
+class CoverageTest(unittest.TestCase):
+    def test_what_is_so_passes(self):
+        self.assertEqual([], findings(with_row("`scatter.json`, `deviations: a rule`")))
+        self.assertEqual([], findings(with_row("with checkpoints")))
+
+    def test_tests_of_every_kind_are_found(self):
+        for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST"):
+            self.assertEqual([], findings(test="%s(ATest, Holds) {\n}" % kind))
+
+    def test_a_test_that_is_not_there(self):
+        self.assertEqual([("test", "ATest.Gone is not in a/a_test.cc")], findings(with_row("`a/a_test.cc`: `ATest.Gone`")))
+        self.assertEqual([("test", "scatter_nd.json is not there")], findings(with_row("`scatter_nd.json`")))
+        self.assertIn(("test", "b/b_test.cc is not there"), findings(with_row("`b/b_test.cc`: `ATest.Holds`")))
+
+    def test_a_test_in_a_comment_is_none(self):
+        self.assertIn(("test", "ATest.Holds is not in the tests"), findings(test="// TEST(ATest, Holds)"))
+
+    def test_a_deviation_that_is_not_there_or_twice(self):
+        self.assertEqual([("deviation", "another")], findings(with_row("`deviations: another`")))
+        self.assertEqual([("deviation", "a rule")], findings(with_row("`deviations: a rule`"), deviations=DEVIATION * 2))
+
+    def test_an_empty_cell(self):
+        self.assertIn(("empty", "cell 3 of 1.1"), findings(with_row("")))
+        self.assertEqual([("empty", "cell 4 of a rule")], findings(deviations=DEVIATION.replace("why", "")))
+
+    def test_a_row_that_names_nothing(self):
+        self.assertEqual([("nothing", "1.1")], findings(with_row("it is so")))
+        self.assertEqual([("nothing", "a rule")], findings(deviations=DEVIATION.replace("`ATest.Holds`", "it is so")))
+
+    def test_a_rule_without_a_row_and_a_number_that_is_none(self):
+        self.assertEqual([("rule", "G7 has no row")], findings(COVERED.replace("| G7 ", "| G6 ")))
+        self.assertEqual([("rule", "G13 is no rule")], findings(COVERED + "| G13 | more | `ATest.Holds` |\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
