@@ -16,10 +16,12 @@
 #include "strategy/replica_context.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
+#include "strategy/summary_writer.h"
 #include "strategy/variable.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
 #include "train/model.h"
+#include "train/tensor_board.h"
 #include "train/trainer.h"
 
 #endif  // DIVVY_DIVVY_H_

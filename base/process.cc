@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,6 +29,14 @@ int64_t PeakMemoryBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+int ProcessId() { return getpid(); }
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name[0] == '\0' ? "localhost" : name;
 }
 
 }  // namespace divvy

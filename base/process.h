@@ -3,6 +3,7 @@
 #define DIVVY_BASE_PROCESS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/time/time.h"
 
@@ -10,6 +11,8 @@ namespace divvy {
 
 int NumCores();             // processors this process may run on; at least 1
 int64_t PeakMemoryBytes();  // the most memory it ever held resident
+int ProcessId();
+std::string HostName();  // of this machine, as it calls itself; "localhost" if it has no name
 
 // Ends the process with `exit_code` if it has not ended within `delay`: for a process that ends while a thread runs code that may never return. Nothing is
 // cleaned up then. Never blocks; cannot be taken back.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +23,8 @@ class TrainingRun {
   // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch ("loss", "accuracy", ...); and of the last validation as
   // "validation/loss" ... Empty before the first step.
   const std::map<std::string, double>& metrics() const { return metrics_; }
+  // What Fit was called with and on how large a cluster, for people: "model", "optimizer", "data", "epochs", "workers", ... and a text for each.
+  const std::map<std::string, std::string>& configuration() const { return configuration_; }
   // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the middle of an epoch, the steps in flight are still finished.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
   // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for callbacks.
@@ -29,10 +32,12 @@ class TrainingRun {
 
  private:
   friend class Trainer;
-  TrainingRun(Coordinator& coordinator, int epoch) : coordinator_(coordinator), epoch_(epoch) {}
+  TrainingRun(Coordinator& coordinator, int epoch, std::map<std::string, std::string> configuration)
+      : coordinator_(coordinator), configuration_(std::move(configuration)), epoch_(epoch) {}
   bool stopped() const { return stop_reason_.has_value(); }
 
   Coordinator& coordinator_;
+  const std::map<std::string, std::string> configuration_;
   int epoch_;
   std::map<std::string, double> metrics_;
   std::optional<std::string> stop_reason_;

@@ -6,11 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/testing/in_memory_file_system.h"
+#include "base/testing/sim_executor.h"
+#include "formats/event_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/testing/map_reader.h"
 #include "strategy/testing/test_strategy.h"
+#include "train/configuration.h"
 #include "train/model.h"
+#include "train/tensor_board.h"
 #include "train/trainer.h"
 
 namespace divvy {
@@ -322,6 +327,7 @@ class InlineCoordinator : public Coordinator {
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
   int64_t goal_ = 0;
+  bool reports_in_time_ = true;  // no: its loops end before their first report
   TestStrategy strategy_{1};
 
  protected:
@@ -358,7 +364,7 @@ class InlineCoordinator : public Coordinator {
       ASSIGN_OR_RETURN(const Metrics metrics, NestCodec<Metrics>::Decode(result));
       RETURN_IF_ERROR(Merge(metrics, merged));
       step_ += trains ? 1 : 0;
-      stopped_ = loop.observer && !loop.observer(metrics);
+      stopped_ = reports_in_time_ && loop.observer && !loop.observer(metrics);
     }
     return absl::OkStatus();
   }
@@ -608,6 +614,95 @@ TEST_F(TrainerTest, ClipNormReachesTheStep) {
   const std::vector<float> before = FloatsOf(coordinator_.strategy_.store().Value("linear/bias"));
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
   EXPECT_THAT(FloatsOf(coordinator_.strategy_.store().Value("linear/bias")), Pointwise(FloatNear(1e-6), before));
+}
+
+// ---- TensorBoard ---------------------------------------------------------------------------------------------------------------------------------------
+
+class TensorBoardTest : public TrainerTest {
+ protected:
+  TensorBoardTest() {
+    options_.epochs = 2;
+    options_.validation = kData;
+    options_.callbacks = {std::make_shared<TensorBoard>("/logs", files_, clock_)};
+  }
+
+  // The events of a run that have a value of this tag.
+  std::vector<Event> Points(const std::string& run, const std::string& tag) {
+    std::vector<Event> points;
+    for (const std::string& name : files_.ListDirectory(absl::StrCat("/logs/", run)).value_or(std::vector<std::string>())) {
+      const EventFile file = ReadEventFile(files_.ReadFile(absl::StrCat("/logs/", run, "/", name)).value()).value();
+      for (const Event& event : file.events) {
+        for (const EventValue& value : event.values) {
+          if (value.tag == tag) points.push_back({event.wall_time, event.step, {value}, "", "", false});
+        }
+      }
+    }
+    return points;
+  }
+
+  std::vector<int64_t> Steps(const std::string& run, const std::string& tag) {
+    std::vector<int64_t> steps;
+    for (const Event& event : Points(run, tag)) steps.push_back(event.step);
+    return steps;
+  }
+
+  InMemoryFileSystem files_;
+  SimClock clock_;
+  FitOptions options_;
+};
+
+TEST_F(TensorBoardTest, DrawsEachReportAndEachValidationUnderTheSameNames) {
+  const auto values = trainer_.Fit(kData, options_);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(Steps("train", "loss"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Steps("validation", "loss"), ElementsAre(2, 4));
+  EXPECT_THAT(Steps("train", "validation/loss"), IsEmpty());
+  EXPECT_EQ(std::get<float>(Points("validation", "loss").back().values[0].data), static_cast<float>(values->at("validation/loss")));
+}
+
+TEST_F(TensorBoardTest, TellsTheConfiguration) {
+  ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
+  const std::vector<Event> points = Points("train", "configuration");
+  ASSERT_EQ(points.size(), 1u);
+  const std::string table = std::get<std::string>(points[0].values[0].data);
+  for (const char* line : {"| model | regression: ", "| optimizer | Sgd: learning_rate 0.02 at step 0 |", "| epochs | 2 |", "| data | data |"}) {
+    EXPECT_THAT(table, HasSubstr(line));
+  }
+}
+
+TEST_F(TensorBoardTest, AnEpochThatEndsBeforeItsFirstReportIsAPoint) {
+  coordinator_.reports_in_time_ = false;
+  ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
+  EXPECT_THAT(Steps("train", "loss"), ElementsAre(2, 4));
+}
+
+TEST_F(TensorBoardTest, WhereNothingCanBeWrittenFitDoesNotBegin) {
+  files_.FailNext(FileOperation::kCreateDirectory, "/logs", absl::PermissionDeniedError("not yours"));
+  EXPECT_EQ(trainer_.Fit(kData, options_).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(0, coordinator_.step());
+}
+
+TEST_F(TensorBoardTest, TrainingGoesOnWhenTheDiskIsFull) {
+  ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
+  files_.FailNext(FileOperation::kAppend, "/logs/validation", absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_TRUE(trainer_.Fit(kData, options_).ok());
+  EXPECT_THAT(Steps("validation", "loss"), ElementsAre(2, 4, 8));
+}
+
+TEST(DescribeOptimizerTest, NamesWhatIsNotZero) {
+  EXPECT_EQ(DescribeOptimizer(Sgd{0.5}), "Sgd: learning_rate 0.5 at step 0");
+  EXPECT_EQ(DescribeOptimizer(Adam{ExponentialDecay{0.25, 10, 0.5}}), "Adam: learning_rate 0.25 at step 0, beta1 0.9, beta2 0.999, epsilon 1e-07");
+  EXPECT_EQ(DescribeOptimizer(Momentum{0.5, 0.75f, true}), "Momentum: learning_rate 0.5 at step 0, momentum 0.75, nesterov");
+}
+
+TEST_F(TrainerTest, TheConfigurationTellsWhatWasGiven) {
+  FitOptions options;
+  options.clip_norm = 2;
+  options.steps_per_epoch = 3;
+  const auto texts = DescribeFit(coordinator_.strategy(), kRegression, Sgd{0.5}, kData, options);
+  EXPECT_EQ(texts.at("clip norm"), "2");
+  EXPECT_EQ(texts.at("steps per epoch"), "3");
+  EXPECT_EQ(texts.count("validation"), 0u);
 }
 
 }  // namespace

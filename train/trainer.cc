@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "train/configuration.h"
 
 namespace divvy {
 namespace {
@@ -104,7 +105,7 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CreateVariables());
   coordinator_.SetGoal(options.epochs);
-  TrainingRun run(coordinator_, epochs_);
+  TrainingRun run(coordinator_, epochs_, DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));
   RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));
   for (int epoch = 0; epoch < options.epochs && !run.stopped(); ++epoch) RETURN_IF_ERROR(FitEpoch(data, options, run));
   if (run.stopped()) DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;

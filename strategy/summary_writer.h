@@ -1,0 +1,63 @@
+// Event files for TensorBoard, as tf.summary writes them.
+#ifndef DIVVY_STRATEGY_SUMMARY_WRITER_H_
+#define DIVVY_STRATEGY_SUMMARY_WRITER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace divvy {
+
+class Clock;
+class FileSystem;
+struct Event;
+
+// The runs of a log directory: `tensorboard --logdir DIRECTORY` shows each sub-directory that holds an event file as a run of its name. One process writes a
+// run.
+//
+//   SummaryWriter summaries("/logs/experiment-7");
+//   RETURN_IF_ERROR(summaries.Scalars("train", coordinator.step(), {{"loss", loss}}));      // /logs/experiment-7/train/events.out.tfevents...
+//
+// A run's directory and file are made with its first point. Where the run has files already, this one goes on at that point's step: TensorBoard leaves out what
+// the others have of this step and later ones, so a job that went back to a checkpoint draws no line twice.
+//
+// A point is in the file, for whoever reads it, when its call has returned; a process that dies within one leaves the points before whole. What a machine's
+// crash must not lose: Sync.
+//
+// Not thread-safe. Blocks for as long as writing takes.
+//
+// Errors are the file system's (ResourceExhausted: the disk is full; PermissionDenied; ...), with the file's name. A run whose file failed begins another with
+// its next point, so the caller may go on: what is lost is the point of that call, and what had not been synced.
+class SummaryWriter {
+ public:
+  explicit SummaryWriter(std::string directory);
+  SummaryWriter(std::string directory, FileSystem& files, const Clock& clock);  // REQUIRES: both outlive it
+  SummaryWriter(SummaryWriter&&) = delete;
+  ~SummaryWriter();  // ends the files; does not sync
+
+  // A point in the series of each name. `run`: parts of [A-Za-z0-9_.-]+ joined by '/', none of them "." or ".."; empty: the directory itself. InvalidArgument:
+  // another name.
+  absl::Status Scalars(absl::string_view run, int64_t step, const std::map<std::string, double>& scalars);
+  // Markdown.
+  absl::Status Text(absl::string_view run, int64_t step, absl::string_view tag, absl::string_view markdown);
+  // Returns when all points are on the disk. The first error; the other runs are synced.
+  absl::Status Sync();
+
+ private:
+  struct Run;
+  absl::Status Write(absl::string_view run, Event event);
+  absl::Status Open(Run& run, int64_t step);
+
+  const std::string directory_;
+  FileSystem& files_;
+  const Clock& clock_;
+  std::map<std::string, std::unique_ptr<Run>> runs_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_STRATEGY_SUMMARY_WRITER_H_

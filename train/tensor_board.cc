@@ -1,0 +1,76 @@
+#include "train/tensor_board.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/log.h"
+
+namespace divvy {
+namespace {
+
+constexpr char kTrain[] = "train";
+constexpr char kValidation[] = "validation";
+
+// The metrics of a run, under their own names.
+std::map<std::string, double> MetricsOf(const TrainingRun& run, bool validation) {
+  std::map<std::string, double> metrics;
+  for (const auto& [name, value] : run.metrics()) {
+    absl::string_view own = name;
+    if (absl::ConsumePrefix(&own, absl::StrCat(kValidation, "/")) == validation) metrics[std::string(own)] = value;
+  }
+  return metrics;
+}
+
+// | and line ends would break the table.
+std::string Cell(absl::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|') cell.push_back('\\');
+    cell.push_back(c == '\n' ? ' ' : c);
+  }
+  return cell;
+}
+
+std::string MarkdownTable(const std::map<std::string, std::string>& texts) {
+  std::string table = "| | |\n|---|---|\n";
+  for (const auto& [name, text] : texts) absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(text), " |\n");
+  return table;
+}
+
+void LogError(const absl::Status& status) {
+  if (!status.ok()) DIVVY_LOG(WARNING) << "TensorBoard: points are lost: " << status;
+}
+
+}  // namespace
+
+TensorBoard::TensorBoard(std::string directory) : summaries_(std::move(directory)) {}
+
+TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& clock) : summaries_(std::move(directory), files, clock) {}
+
+absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
+  last_step_ = run.step();
+  return summaries_.Text(kTrain, run.step(), "configuration", MarkdownTable(run.configuration()));
+}
+
+void TensorBoard::WriteTrain(TrainingRun& run) {
+  if (run.step() == last_step_) return;  // no step has ended since
+  last_step_ = run.step();
+  LogError(summaries_.Scalars(kTrain, run.step(), MetricsOf(run, /*validation=*/false)));
+}
+
+absl::Status TensorBoard::OnReport(TrainingRun& run) {
+  WriteTrain(run);
+  reported_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status TensorBoard::OnEpochEnd(TrainingRun& run) {
+  if (!std::exchange(reported_, false)) WriteTrain(run);
+  LogError(summaries_.Scalars(kValidation, run.step(), MetricsOf(run, /*validation=*/true)));
+  LogError(summaries_.Sync());
+  return absl::OkStatus();
+}
+
+}  // namespace divvy

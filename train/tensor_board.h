@@ -1,0 +1,40 @@
+// Keras' TensorBoard callback.
+#ifndef DIVVY_TRAIN_TENSOR_BOARD_H_
+#define DIVVY_TRAIN_TENSOR_BOARD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "strategy/summary_writer.h"
+#include "train/callback.h"
+
+namespace divvy {
+
+// Writes event files that `tensorboard --logdir DIRECTORY` shows; steps are training steps. In the run "train": the means of each report interval, and the
+// text "configuration"; at an epoch's end those of the epoch if it ended before its first report. In the run "validation": each validation's metrics, under
+// the same names, so that TensorBoard draws both in one picture.
+//
+//   options.callbacks = {std::make_shared<TensorBoard>("/logs/experiment-7")};
+//
+// Fit gives the file system's error where nothing can be written at its beginning. Later errors are logged and training goes on: it is worth more than its
+// curves.
+class TensorBoard : public Callback {
+ public:
+  explicit TensorBoard(std::string directory);
+  TensorBoard(std::string directory, FileSystem& files, const Clock& clock);  // REQUIRES: both outlive it
+  absl::Status OnFitBegin(TrainingRun& run) override;
+  absl::Status OnReport(TrainingRun& run) override;
+  absl::Status OnEpochEnd(TrainingRun& run) override;
+
+ private:
+  void WriteTrain(TrainingRun& run);
+
+  SummaryWriter summaries_;
+  int64_t last_step_ = 0;  // that has points in "train"
+  bool reported_ = false;  // in this epoch
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TRAIN_TENSOR_BOARD_H_
