@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What coverage.py makes of small trees that claim too much, and of one that does not."""
+"""What coverage.py makes of small trees that claim too much, and snippets.py of guides that show something else than what is built."""
 import os
 import tempfile
 import unittest
 
 import coverage
+import snippets
 
 COVERED = "".join("| %s | holds | `a/a_test.cc`: `ATest.Holds` |\n" % rule for rule in coverage.RULES)
 DEVIATION = "| a rule | theirs | ours | why | – | `ATest.Holds` |\n"
@@ -62,6 +63,27 @@ class CoverageTest(unittest.TestCase):
     def test_a_rule_without_a_row_and_a_number_that_is_none(self):
         self.assertEqual([("rule", "G7 has no row")], findings(COVERED.replace("| G7 ", "| G6 ")))
         self.assertEqual([("rule", "G13 is no rule")], findings(COVERED + "| G13 | more | `ATest.Holds` |\n"))
+
+
+SOURCE = "void f() {\n// guide: one\n  int a;\n    int b;\n// guide: end\n}\n"
+
+
+class SnippetsTest(unittest.TestCase):
+    def words(self, guide):
+        return [words for _, words in snippets.compare(guide, snippets.snippets(SOURCE))]
+
+    def test_the_same_text_without_its_indentation(self):
+        self.assertEqual([], self.words("<!-- snippet: one -->\n```cpp\nint a;\n  int b;\n```\n"))
+
+    def test_what_differs_has_no_name_is_not_there_or_not_shown(self):
+        self.assertIn("snippet one differs", self.words("<!-- snippet: one -->\n```cpp\nint c;\n```\n")[0])
+        self.assertIn("without a name", self.words("```cpp\nint a;\n```\n")[0])
+        self.assertEqual(["there is no snippet two", "snippet one is not shown"], self.words("<!-- snippet: two -->\n```cpp\nint a;\n```\n"))
+
+    def test_an_update_fills_the_blocks_and_nothing_else(self):
+        guide = "words\n<!-- snippet: one -->\n```cpp\n```\n```python\nx\n```\n"
+        filled = snippets.updated(guide, snippets.snippets(SOURCE))
+        self.assertEqual("words\n<!-- snippet: one -->\n```cpp\nint a;\n  int b;\n```\n```python\nx\n```\n", filled)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,452 @@
+// The C++ of docs/guide.md, and tests that run it. What stands between "// guide: NAME" and "// guide: end" is in the guide word for word: snippets.py
+// compares.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/main.h"
+
+using namespace divvy;
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// ---- a whole program -----------------------------------------------------------------------------------------------------------------------------------
+
+namespace program {
+
+// guide: program
+const VariableSpec kWeights{"weights", {2, 1}, Zeros(), Sgd{0.1}};
+const VariableSpec kBias{"bias", {1}, Zeros(), Sgd{0.1}};
+
+absl::StatusOr<Dataset> Points(const InputContext& input, int64_t n) {
+  const auto point = [](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+    const float a = static_cast<float>(i % 7) - 3, b = static_cast<float>(i % 5) - 2;
+    return Nest{{"x", Tensor::Vector<float>({a, b})}, {"y", Tensor::Scalar(2 * a - b + 1)}};
+  };
+  return Dataset::Generator(point, n).Shuffle(1000, input.seed).Batch(8);
+}
+const DataSource kPoints("points", Points);
+
+absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
+  GradientTape tape(replica);
+  Var weights = tape.Read(kWeights), bias = tape.Read(kBias);
+  Var losses = SquaredError(Reshape(MatMul(batch["x"], weights) + bias, {-1}), batch["y"]);
+  RETURN_IF_ERROR(replica.ApplyGradients(tape.Gradient(ReduceMean(losses))));
+  return Collect({{"loss", MeanOf(losses)}});
+}
+
+absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
+  ASSIGN_OR_RETURN(PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica, batch));
+  return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+}
+const Step kTrain("train", TrainStep);
+
+absl::Status Train(Coordinator& coordinator) {
+  auto scope = coordinator.strategy().Scope();
+  RETURN_IF_ERROR(CreateVariable(kWeights).status());
+  RETURN_IF_ERROR(CreateVariable(kBias).status());
+  while (coordinator.epoch() < 5) RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kPoints(1000)).status());
+  return absl::OkStatus();
+}
+DIVVY_PROGRAM(Train);
+// guide: end
+
+TEST(GuideTest, TheProgramLearnsItsLine) {
+  const auto found = FindProgram();
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto coordinator = StartEmbedded();
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  ASSERT_EQ((*found)->train(**coordinator), absl::OkStatus());
+  const Tensor weights = *(*coordinator)->strategy().FindVariable("weights")->Read();
+  EXPECT_NEAR((*weights.values<float>())[0], 2, 1e-3);
+  EXPECT_NEAR((*weights.values<float>())[1], -1, 1e-3);
+}
+
+}  // namespace program
+
+// ---- strategy and cluster ------------------------------------------------------------------------------------------------------------------------------
+
+namespace cluster {
+
+// guide: options
+StrategyOptions CutAboveAMebibyte() {
+  StrategyOptions options;
+  options.partitioner = [](int num_ps) -> Partitioner { return MinSizePartitioner{1 << 20, num_ps}; };
+  options.placement = StrategyOptions::Placement::kBalanced;  // else round robin, as TensorFlow
+  return options;
+}
+// DIVVY_PROGRAM(Train, CutAboveAMebibyte());
+// guide: end
+
+TEST(GuideTest, VariablesAreCutAsTheOptionsSay) {
+  EmbeddedOptions embedded;
+  embedded.strategy = CutAboveAMebibyte();
+  const auto coordinator = StartEmbedded(embedded);
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"large", {1 << 19}})->shard_offsets().size(), 3u);
+  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"small", {1 << 18}})->shard_offsets().size(), 2u);
+}
+
+// guide: embedded
+absl::Status OnOneMachine() {
+  EmbeddedOptions options;
+  options.num_ps = 2;
+  options.num_workers = 4;
+  ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, StartEmbedded(options));
+  return program::Train(*coordinator);
+}
+// guide: end
+
+TEST(GuideTest, AnEmbeddedClusterTrains) { EXPECT_EQ(OnOneMachine(), absl::OkStatus()); }
+
+// guide: resolver
+absl::StatusOr<int> NumWorkers(Strategy& strategy) {
+  const ClusterResolver* resolver = strategy.cluster_resolver();
+  if (resolver == nullptr) return 1;  // the default strategy
+  ASSIGN_OR_RETURN(const ClusterSpec cluster, resolver->cluster_spec());
+  return cluster.num_tasks("worker");
+}
+// guide: end
+
+TEST(GuideTest, TheResolverKnowsTheCluster) {
+  EXPECT_EQ(*NumWorkers(Strategy::Current()), 1);
+  EXPECT_EQ(*NumWorkers((*StartEmbedded())->strategy()), 2);
+}
+
+}  // namespace cluster
+
+// ---- variables -----------------------------------------------------------------------------------------------------------------------------------------
+
+namespace variables {
+
+// guide: variables
+const VariableSpec kKernel{"kernel", {784, 128}, GlorotUniform()};
+
+VariableSpec Table() {
+  VariableSpec spec{"table", {1'000, 16}, RandomNormal{0, 0.05f}, RowwiseAdagrad{0.05}};
+  spec.partitioner = FixedShardsPartitioner{4};  // instead of the strategy's
+  return spec;
+}
+
+absl::StatusOr<Variable> Create(Strategy& strategy) {
+  auto scope = strategy.Scope();
+  RETURN_IF_ERROR(CreateVariable(kKernel).status());
+  return CreateVariable(Table());
+}
+// guide: end
+
+// guide: use_variables
+absl::Status UseIt(const Variable& table) {
+  ASSIGN_OR_RETURN(Tensor whole, table.Read());
+  ASSIGN_OR_RETURN(Tensor part, table.At({IndexSlice{2, 6}, -1}));                // v[2:6, -1]
+  ASSIGN_OR_RETURN(Tensor rows, table.Rows(Tensor::Vector<int64_t>({9, 0, 9})));  // in the order asked
+  RETURN_IF_ERROR(table.Assign(whole));                                           // the whole shape, checked first
+  IndexedSlices slices{Tensor::Vector<int64_t>({9, 0, 9}), rows, /*num_rows=*/1'000};
+  RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd, slices));  // both 9s count
+  return part.shape() == Shape({4}) ? absl::OkStatus() : absl::InternalError("another shape");
+}
+// guide: end
+
+TEST(GuideTest, VariablesAreCreatedReadAndWritten) {
+  const auto coordinator = StartEmbedded();
+  const absl::StatusOr<Variable> table = Create((*coordinator)->strategy());
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->shard_offsets(), ElementsAre(0, 250, 500, 750, 1000));
+  EXPECT_EQ(UseIt(*table), absl::OkStatus());
+}
+
+}  // namespace variables
+
+// ---- schedule, join, fetch -----------------------------------------------------------------------------------------------------------------------------
+
+namespace scheduling {
+
+// guide: step
+const VariableSpec kCounter{"counter", {}, Zeros(), {}, DType::kInt64};
+
+absl::StatusOr<int64_t> Count(WorkerContext& worker, int64_t amount) {
+  ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(kCounter));
+  RETURN_IF_ERROR(counter.AssignAdd(Tensor::Scalar(amount)));
+  return amount * worker.worker_index();
+}
+const Step kCount("count", Count);
+// guide: end
+
+// guide: schedule
+absl::StatusOr<int64_t> CountToAHundred(Coordinator& coordinator) {
+  RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kCounter).status());
+  std::vector<RemoteValue<int64_t>> results;
+  for (int i = 0; i < 100; ++i) {
+    ASSIGN_OR_RETURN(RemoteValue<int64_t> result, coordinator.Schedule(kCount, 1));
+    results.push_back(result);
+  }
+  RETURN_IF_ERROR(coordinator.Join());
+  RETURN_IF_ERROR(FetchAll<int64_t>(results).status());
+  ASSIGN_OR_RETURN(Variable counter, coordinator.strategy().FindVariable("counter"));
+  ASSIGN_OR_RETURN(Tensor value, counter.Read());
+  return value.scalar<int64_t>();  // 100: not 99 and not 101, whichever worker died
+}
+// guide: end
+
+TEST(GuideTest, AHundredStepsCountToAHundred) { EXPECT_EQ(*CountToAHundred(**StartEmbedded()), 100); }
+
+// guide: errors
+absl::Status RaisedOnce(Coordinator& coordinator) {
+  RETURN_IF_ERROR(coordinator.Schedule(kCount, 1).status());  // no variable "counter": the step fails
+  const absl::Status raised = coordinator.Join();             // NotFound, with the step, the worker and the names that there are
+  if (raised.code() != absl::StatusCode::kNotFound) return absl::InternalError("it should have failed");
+  return coordinator.Join();  // OK: an error is raised once, and the coordinator goes on
+}
+// guide: end
+
+TEST(GuideTest, AnErrorIsRaisedOnce) { EXPECT_EQ(RaisedOnce(**StartEmbedded()), absl::OkStatus()); }
+
+}  // namespace scheduling
+
+// ---- data ----------------------------------------------------------------------------------------------------------------------------------------------
+
+namespace data {
+
+// guide: dataset
+absl::StatusOr<Dataset> Clicks(const InputContext& input, std::string files, bool training) {
+  const auto parse = [](absl::string_view record) { return ParseExample(record, {{"label", DType::kFloat32}, {"ids", DType::kInt64, {8}}}); };
+  Dataset clicks = Dataset::TfRecord(files, parse).IgnoreErrors(/*limit=*/100);
+  clicks = clicks.Filter([](const Nest& click) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(Tensor label, click["label"].tensor());
+    ASSIGN_OR_RETURN(float value, label.scalar<float>());
+    return value >= 0;
+  });
+  return training ? clicks.Shuffle(100'000, input.seed).Batch(256).Prefetch(2) : clicks.Batch(256);
+}
+const DataSource kClicks("clicks", Clicks);
+// guide: end
+
+// guide: policies
+const DataSource kByFiles("clicks by files", Clicks, InputOptions{AutoShardPolicy::kFile});
+const DataSource kEverything("clicks for each", Clicks, InputOptions{AutoShardPolicy::kOff});  // as TensorFlow under parameter servers
+// guide: end
+
+TEST(GuideTest, FilesThatAreNotThereAreNamed) {
+  const auto coordinator = StartEmbedded();
+  const auto dataset = (*coordinator)->CreatePerWorkerDataset(kClicks("/nowhere/part-*", true));
+  ASSERT_TRUE(dataset.ok());
+  const auto metrics = (*coordinator)->RunEpoch(program::kTrain, kClicks("/nowhere/part-*", true));
+  EXPECT_THAT(std::string(metrics.status().message()), HasSubstr("cannot list /nowhere"));
+}
+
+// guide: global_batches
+absl::StatusOr<Dataset> GlobalBatches(const InputContext&) {
+  const Tensor rows = Tensor::Vector<float>({1, 2, 3, 4, 5, 6, 7, 8});
+  return Strategy::Current().DistributeDataset(Dataset::FromTensors(rows).Batch(4));
+}
+const DataSource kGlobalBatches("global batches", GlobalBatches);
+// guide: end
+
+// guide: iterate
+absl::StatusOr<Metrics> CountBatches(WorkerContext& worker, Iterator batches) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));  // one for each replica; OutOfRange at the end
+  double examples = 0;
+  for (const Nest& one : batch.values()) {
+    ASSIGN_OR_RETURN(Tensor tensor, one.tensor());
+    examples += static_cast<double>(tensor.shape().dim(0));
+  }
+  return Metrics{{"examples of a replica", Metric::Mean(examples, batch.size())}};
+}
+const Step kCountBatches("count batches", CountBatches, StepKind::kReadOnly);
+
+absl::Status LoopByHand(Coordinator& coordinator) {
+  ASSIGN_OR_RETURN(PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kGlobalBatches()));
+  const Iterator iterator = dataset.MakeIterator();
+  for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(coordinator.Schedule(kCountBatches, iterator).status());
+  return coordinator.Join();
+}
+
+absl::StatusOr<Metrics> LoopDone(Coordinator& coordinator) { return coordinator.RunEpoch(kCountBatches, kGlobalBatches()); }
+// guide: end
+
+TEST(GuideTest, AWorkersReplicasShareAGlobalBatch) {
+  EmbeddedOptions options;
+  options.replicas_per_worker = 2;
+  const auto coordinator = StartEmbedded(options);
+  EXPECT_EQ(LoopByHand(**coordinator), absl::OkStatus());
+  const auto metrics = LoopDone(**coordinator);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("examples of a replica").value(), 2);
+}
+
+}  // namespace data
+
+// ---- replicas ------------------------------------------------------------------------------------------------------------------------------------------
+
+namespace replicas {
+
+// guide: run
+absl::StatusOr<Nest> Squares(ReplicaContext& replica, float x) { return Nest(x * x + static_cast<float>(replica.replica_id_in_sync_group())); }
+
+absl::StatusOr<Nest> SumOfSquares(Strategy& strategy) {
+  ASSIGN_OR_RETURN(PerReplica<float> values, strategy.DistributeValuesFromFunction([](ValueContext c) { return 1.0f + c.replica_id_in_sync_group; }));
+  ASSIGN_OR_RETURN(PerReplica<Nest> squares, strategy.Run(Squares, values));
+  return strategy.Reduce(ReduceOp::kSum, squares, kNoAxis);
+}
+// guide: end
+
+// guide: collectives
+absl::StatusOr<float> Meet(ReplicaContext& replica, float mine) {
+  ASSIGN_OR_RETURN(float sum, replica.AllReduce(ReduceOp::kSum, mine));
+  ASSIGN_OR_RETURN(Tensor all, replica.AllGather(Tensor::Vector<float>({mine}), /*axis=*/0));
+  const auto largest = [](Strategy&, const PerReplica<float>& values) -> absl::StatusOr<float> {
+    return *std::max_element(values.values().begin(), values.values().end());
+  };
+  ASSIGN_OR_RETURN(float max, replica.MergeCall(largest, mine));  // once, with all replicas' values
+  return sum + max + static_cast<float>(all.shape().dim(0));
+}
+// guide: end
+
+// guide: differentiable
+absl::StatusOr<Gradients> ThroughTheMean(ReplicaContext& replica, const Tensor& x) {
+  GradientTape tape(replica);
+  Var mean = replica.AllReduce(ReduceOp::kMean, tape.Watch("x", x));
+  return tape.Gradient(ReduceSum(Square(mean)));
+}
+// guide: end
+
+TEST(GuideTest, ReplicasRunAndMeet) {
+  EmbeddedOptions options;
+  options.replicas_per_worker = 2;
+  const auto coordinator = StartEmbedded(options);
+  Strategy& strategy = (*coordinator)->strategy();
+  EXPECT_EQ(*SumOfSquares(strategy)->tensor()->scalar<float>(), 1 + 4 + 1);
+  EXPECT_THAT(strategy.Run(Meet, PerReplica<float>({3, 4}))->values(), ElementsAre(13, 13));
+  const auto gradients = strategy.Run(ThroughTheMean, PerReplica<Tensor>({Tensor::Scalar(1.0f), Tensor::Scalar(3.0f)}));
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_EQ(*std::get<Tensor>((*gradients)[0].entries().at("x")).scalar<float>(), 4);
+}
+
+}  // namespace replicas
+
+// ---- embeddings and optimizers -------------------------------------------------------------------------------------------------------------------------
+
+namespace embeddings {
+
+// guide: embedding
+const VariableSpec kItems{"items", {100'000, 8}, RandomUniform{}, RowwiseAdagrad{0.05}};
+
+Var Scores(GradientTape& tape, const Nest& batch) {
+  Var item = tape.Lookup(kItems, batch["item"]);  // ids of any shape -> ids.shape + [8]
+  LookupOptions safe;
+  safe.safe = true;  // drops ids below 0; lists left empty give zeros
+  Var history = tape.LookupSparse(kItems, batch["history"], Combiner::kMean, safe);
+  return ReduceSum(item * history, -1);
+}
+// guide: end
+
+// guide: optimizers
+const VariableSpec kDense{"dense", {8, 1}, Zeros(), Momentum{ExponentialDecay{0.1, /*decay_steps=*/1'000, /*rate=*/0.5}, 0.9f}};
+
+absl::Status Apply(ReplicaContext& replica, GradientTape& tape, const Var& losses) {
+  ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceMean(losses)));
+  RETURN_IF_ERROR(gradients.ClipByGlobalNorm(1.0));
+  return replica.ApplyGradients(gradients);  // each variable's own optimizer, on its ps; the mean over the replicas
+  // replica.ApplyGradients(gradients, ReduceOp::kSum);               // TensorFlow's
+  // replica.ApplyGradients(gradients, Adam{1e-3}, ReduceOp::kMean);  // this one for all
+}
+// guide: end
+
+TEST(GuideTest, OnlyTheRowsNamedAreTrained) {
+  const auto coordinator = StartEmbedded();
+  Strategy& strategy = (*coordinator)->strategy();
+  const absl::StatusOr<Variable> items = strategy.CreateVariable(kItems);
+  ASSERT_TRUE(items.ok()) << items.status();
+  const Tensor before = *items->Rows(Tensor::Vector<int64_t>({7, 8}));
+  const SparseIds history{Tensor::Vector<int64_t>({7, -1}), Tensor::Vector<int64_t>({0, 2}), std::nullopt};
+  const Nest batch{{"item", Tensor::Vector<int64_t>({7})}, {"history", Nest(history)}};
+  const auto train = [&batch](ReplicaContext& replica) {
+    GradientTape tape(replica);
+    return Apply(replica, tape, Scores(tape, batch));
+  };
+  ASSERT_EQ(strategy.Run(train).status(), absl::OkStatus());
+  const Tensor after = *items->Rows(Tensor::Vector<int64_t>({7, 8}));
+  EXPECT_FALSE(BitwiseEqual(*before.Rows(0, 1), *after.Rows(0, 1)));
+  EXPECT_TRUE(BitwiseEqual(*before.Rows(1, 2), *after.Rows(1, 2)));
+}
+
+}  // namespace embeddings
+
+// ---- another autograd ----------------------------------------------------------------------------------------------------------------------------------
+
+namespace own_gradients {
+
+// guide: own_gradients
+absl::Status TrainByHand(ReplicaContext& replica, const Tensor& x) {
+  ASSIGN_OR_RETURN(std::vector<Tensor> parameters, replica.ReadAll({program::kWeights, program::kBias}));  // one round trip
+  Gradients gradients;
+  gradients.Set("weights", x);  // what your library gives for the loss weights . x + bias
+  gradients.Set("bias", Tensor::Vector<float>({1}));
+  return replica.ApplyGradients(gradients);
+}
+// guide: end
+
+TEST(GuideTest, GradientsMayComeFromElsewhere) {
+  const auto coordinator = StartEmbedded();
+  Strategy& strategy = (*coordinator)->strategy();
+  for (const VariableSpec& spec : {program::kWeights, program::kBias}) ASSERT_TRUE(strategy.CreateVariable(spec).ok());
+  const Tensor x = *Tensor::Copy<float>({2, 1}, {10, 20});
+  ASSERT_EQ(strategy.Run(TrainByHand, x).status(), absl::OkStatus());
+  EXPECT_THAT(*strategy.FindVariable("weights")->Read()->values<float>(), ElementsAre(-1, -2));
+}
+
+}  // namespace own_gradients
+
+// ---- train/ --------------------------------------------------------------------------------------------------------------------------------------------
+
+namespace training {
+
+// guide: model
+const Mlp kNetwork("network", {2, 16, 1});
+
+ModelOutput Forward(GradientTape& tape, const Nest& batch) {
+  Var predictions = Reshape(kNetwork(tape, batch["x"]), {-1});
+  return {SquaredError(predictions, batch["y"]), {{"rmse", Rmse(predictions, batch["y"])}}};
+}
+const Model kModel("points model", {kNetwork}, Forward);
+// guide: end
+
+// guide: callback
+struct HalveTheRate : Callback {
+  absl::Status OnEpochEnd(TrainingRun& run) override {
+    run.coordinator().SetLearningRateScale(std::pow(0.5, run.epoch()));
+    return absl::OkStatus();
+  }
+};
+// guide: end
+
+// guide: fit
+absl::StatusOr<double> Fit(Coordinator& coordinator) {
+  Trainer trainer(coordinator, kModel, Adam{0.01});
+  FitOptions options;
+  options.epochs = 10;
+  options.validation = program::kPoints(200);
+  options.callbacks = {std::make_shared<HalveTheRate>(), std::make_shared<EarlyStopping>("validation/loss", /*patience=*/2)};
+  options.clip_norm = 10;
+  ASSIGN_OR_RETURN(auto metrics, trainer.Fit(program::kPoints(1000), options));
+  return metrics["validation/rmse"];
+}
+// guide: end
+
+TEST(GuideTest, TheTrainerFits) {
+  const absl::StatusOr<double> rmse = Fit(**StartEmbedded());
+  ASSERT_TRUE(rmse.ok()) << rmse.status();
+  EXPECT_LT(*rmse, 0.5);
+}
+
+}  // namespace training
