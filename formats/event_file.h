@@ -42,7 +42,8 @@ struct Event {
   std::vector<EventValue> values = {};
   std::string file_version = {};   // of the first event of a file alone
   std::string source_writer = {};  // likewise: which program wrote it
-  bool session_starts = false;     // a run goes on at `step` after a restart: what was written of it for this step and later ones does not count
+  // The run begins at `step`, or goes on there after a restart: what files before this one have of this step and later ones does not count.
+  bool session_starts = false;
 };
 
 // Pure. DataLoss, with the offset in the record: not the wire format, or cut off.

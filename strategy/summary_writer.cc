@@ -75,7 +75,6 @@ absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
 // as many digits as files of one second and process can need.
 absl::Status SummaryWriter::Open(Run& run, int64_t step) {
   RETURN_IF_ERROR(files_.CreateDirectory(run.directory));
-  ASSIGN_OR_RETURN(const std::vector<std::string> there, files_.ListDirectory(run.directory));
   const double now = SecondsOf(clock_.WallTime());
   const std::string stem = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d", run.directory, static_cast<int64_t>(now), HostName(), ProcessId());
   absl::StatusOr<std::unique_ptr<WritableFile>> file = absl::AlreadyExistsError("");
@@ -83,14 +82,12 @@ absl::Status SummaryWriter::Open(Run& run, int64_t step) {
     file = files_.OpenForWrite(absl::StrFormat("%s.%03d.v2", stem, number), WriteMode::kCreateNew);
   }
   RETURN_IF_ERROR(file.status());
+  Event start;  // TensorBoard takes a run's first for the beginning, each later one for a restart: so all files have it
+  start.wall_time = now;
+  start.step = step;
+  start.session_starts = true;
   std::string head = EventFileHead(now);
-  if (std::any_of(there.begin(), there.end(), IsEventFileName)) {
-    Event restart;
-    restart.wall_time = now;
-    restart.step = step;
-    restart.session_starts = true;
-    AppendTfRecord(WriteEvent(restart), head);
-  }
+  AppendTfRecord(WriteEvent(start), head);
   RETURN_IF_ERROR((*file)->Append(head));
   run.file = *std::move(file);
   return files_.SyncDirectory(run.directory);

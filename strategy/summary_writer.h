@@ -22,7 +22,7 @@ struct Event;
 //   SummaryWriter summaries("/logs/experiment-7");
 //   RETURN_IF_ERROR(summaries.Scalars("train", coordinator.step(), {{"loss", loss}}));      // /logs/experiment-7/train/events.out.tfevents...
 //
-// A run's directory and file are made with its first point. Where the run has files already, this one goes on at that point's step: TensorBoard leaves out what
+// A run's directory and file are made with its first point. Where the run has files already, that point's step is where it goes on: TensorBoard leaves out what
 // the others have of this step and later ones, so a job that went back to a checkpoint draws no line twice.
 //
 // A point is in the file, for whoever reads it, when its call has returned; a process that dies within one leaves the points before whole. What a machine's

@@ -1,0 +1,53 @@
+// write_events DIRECTORY: event files as a training that is restarted writes them, for tensorboard_test.py.
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/status_macros.h"
+#include "strategy/summary_writer.h"
+
+namespace divvy {
+namespace {
+
+// A loss of 1 / step, and "train/odd" at every odd step.
+absl::Status WriteSteps(SummaryWriter& summaries, int64_t first, int64_t last) {
+  for (int64_t step = first; step <= last; ++step) {
+    RETURN_IF_ERROR(summaries.Scalars("train", step, {{"loss", 1.0 / static_cast<double>(step)}}));
+    if (step % 2 == 1) RETURN_IF_ERROR(summaries.Scalars("train", step, {{"train/odd", static_cast<double>(step)}}));
+  }
+  return absl::OkStatus();
+}
+
+// As a process leaves it that dies within a write.
+absl::Status CutLastRecord(const std::string& directory) {
+  FileSystem& files = FileSystem::Real();
+  ASSIGN_OR_RETURN(const auto names, files.ListDirectory(directory));
+  const std::string name = absl::StrCat(directory, "/", names.back());
+  ASSIGN_OR_RETURN(const std::string bytes, files.ReadFile(name));
+  return files.ReplaceFile(name, absl::string_view(bytes).substr(0, bytes.size() - 7));
+}
+
+absl::Status WriteAll(const std::string& directory) {
+  {
+    SummaryWriter summaries(directory);
+    RETURN_IF_ERROR(summaries.Text("train", 0, "configuration", "| | |\n|---|---|\n| epochs | 2 |\n"));
+    RETURN_IF_ERROR(WriteSteps(summaries, 1, 100));
+    RETURN_IF_ERROR(summaries.Scalars("validation", 100, {{"loss", std::nan("")}, {"accuracy", 0.5}}));
+    RETURN_IF_ERROR(summaries.Scalars("cut", 1, {{"loss", 1}}));
+    RETURN_IF_ERROR(summaries.Scalars("cut", 2, {{"loss", 2}}));
+  }
+  RETURN_IF_ERROR(CutLastRecord(absl::StrCat(directory, "/cut")));
+  SummaryWriter again(directory);  // from the checkpoint of step 59
+  return WriteSteps(again, 60, 120);
+}
+
+}  // namespace
+}  // namespace divvy
+
+int main(int argc, char** argv) {
+  const absl::Status status = argc == 2 ? divvy::WriteAll(argv[1]) : absl::InvalidArgumentError("write_events DIRECTORY");
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
