@@ -1,4 +1,4 @@
-// bazel run //bench:pull_push [-- --format=json]
+// bazel run //bench:pull_push [-- --format=json --only="push, 1 MB"]
 //
 // A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their gradients pushed and applied with SGD: through the client
 // that a worker has, the data streams, and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes to and from a third
@@ -32,6 +32,7 @@
 #include "rpc/dialer.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(std::string, only, "", "the line to measure, by its name; none: all of them");
 ABSL_FLAG(int, rounds, 7, "in each of which both run once");
 ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "moved by one run");
 ABSL_FLAG(std::string, role, "", "of a process that the benchmark starts for itself: ps or tcp");
@@ -283,6 +284,7 @@ absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const
   absl::Status status;
   CpuMeter cpu{ps}, raw_cpu{raw};
   const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
+  if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name) return absl::OkStatus();
   const Contender figure{name, cpu.Measuring([&] { status.Update(RunOnce(parameters, work)); })};
   const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"), raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
   const double bytes = static_cast<double>(absl::GetFlag(FLAGS_run_bytes));

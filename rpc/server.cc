@@ -8,6 +8,7 @@
 #include "rpc/failure_text.h"
 #include "rpc/grpc_log.h"
 #include "rpc/time.h"
+#include "rpc/transport.h"
 
 namespace divvy {
 namespace {
@@ -29,10 +30,11 @@ void KeepAlive(grpc::ServerBuilder& builder) {
 }
 
 void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
-  RouteGrpcLog();
+  PrepareTransport();
   grpc::EnableDefaultHealthCheckService(true);
   LimitPings(builder);
   KeepAlive(builder);
+  for (const auto& [name, value] : TransportArguments()) builder.AddChannelArgument(name, value);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
