@@ -7,15 +7,16 @@ namespace divvy::exit_codes {
 // Below 128: final, the same start ends the same way. From 128 on: worth another start (sysexits.h; Kubeflow's ExitCode policy). docs/operations.md has the
 // table for people.
 constexpr int kPermanent = 1;
-constexpr int kUsage = 64;          // EX_USAGE
-constexpr int kCorruptData = 65;    // EX_DATAERR
-constexpr int kNoInput = 66;        // EX_NOINPUT
-constexpr int kInternal = 70;       // EX_SOFTWARE
-constexpr int kResources = 74;      // EX_IOERR: a disk, or a limit of memory
-constexpr int kNotAuthorized = 77;  // EX_NOPERM
-constexpr int kConfiguration = 78;  // EX_CONFIG
-constexpr int kOfSignal = 128;      // and its number
-constexpr int kTryAgain = 138;      // the least of our own that ask to be started again
+constexpr int kUsage = 64;                // EX_USAGE
+constexpr int kCorruptData = 65;          // EX_DATAERR
+constexpr int kNoInput = 66;              // EX_NOINPUT
+constexpr int kInternal = 70;             // EX_SOFTWARE
+constexpr int kResources = 74;            // EX_IOERR: a disk, or a limit of memory
+constexpr int kNotAuthorized = 77;        // EX_NOPERM
+constexpr int kConfiguration = 78;        // EX_CONFIG
+constexpr int kOfSignal = 128;            // and its number
+constexpr int kTryAgain = 138;            // the least of our own that ask to be started again: peers are gone
+constexpr int kDrained = kOfSignal + 15;  // SIGTERM, obeyed
 
 }  // namespace divvy::exit_codes
 

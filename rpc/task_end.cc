@@ -5,14 +5,13 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/terminal.h"
 #include "cluster/error.h"
 
 namespace divvy {
-
-constexpr int kExitConfiguration = 78;  // EX_CONFIG
 
 // What a step function or a connection may still hold up once the task has ended otherwise.
 constexpr absl::Duration kLastWords = absl::Seconds(3);
@@ -44,7 +43,7 @@ int AwaitEnd(Termination& termination, absl::string_view task, const std::functi
 int RefuseToStart(const absl::Status& why) {
   WriteStandardError(absl::StrCat(why.message(), "\n"));
   const bool configuration = (absl::IsInvalidArgument(why) || absl::IsFailedPrecondition(why)) && ReasonOf(why) == Reason::kNone;
-  return configuration ? kExitConfiguration : ExitCodeOf(why);
+  return configuration ? exit_codes::kConfiguration : ExitCodeOf(why);
 }
 
 }  // namespace divvy

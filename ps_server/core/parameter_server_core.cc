@@ -5,16 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exit_codes.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
 
 namespace divvy {
-namespace {
-
-constexpr int kExitDrained = 143;
-
-}  // namespace
 
 absl::Status ParameterServerOptions::Validate() const {
   std::vector<std::string> problems;
@@ -210,7 +206,7 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   applied_.ForgetClosed(horizon_);
   const SyncReply reply{request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, draining_ || exit_code_};
-  if (draining_ && !exit_code_) exit_code_ = kExitDrained;  // told: carried out behind the answer
+  if (draining_ && !exit_code_) exit_code_ = exit_codes::kDrained;  // told: carried out behind the answer
   return reply;
 }
 
@@ -260,13 +256,13 @@ void ParameterServerCore::Drain() {
   if (draining_ || exit_code_) return;
   draining_ = true;
   exit_why_ = "asked to end";
-  if (state_ != PsState::kReady) return BeginShutdown(kExitDrained, exit_why_);  // nobody counts on it
+  if (state_ != PsState::kReady) return BeginShutdown(exit_codes::kDrained, exit_why_);  // nobody counts on it
   outbox_.Add([this, weak = weak_from_this()] {
     executor_.PostAfter(options_.drain_notice, [weak] {
       const auto self = weak.lock();
       if (self == nullptr) return;
       CoreLock lock(self->mu_, self->outbox_);
-      self->BeginShutdown(kExitDrained, self->exit_why_);
+      self->BeginShutdown(exit_codes::kDrained, self->exit_why_);
     });
   });
 }

@@ -268,6 +268,26 @@ TEST_F(CountingTest, ADrainedCoordinatorExits143AndItsClusterServesTheNext) {
   Finish();
 }
 
+TEST_F(CountingTest, AStepThatNeverReturnsHoldsItsWorkerNoLongerThanTheDrainTimeout) {
+  Make(1, 2, /*proxied=*/false, {"--hanging_worker=1", "--drain_timeout=1s"});
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  WaitFor(WorkerTask(1), "hanging");
+  cluster_->Signal(WorkerTask(1), SIGTERM);
+  EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
+  CountOn(2);  // its step was given away
+  Finish();
+}
+
+TEST_F(CountingTest, AStepThatNeverReturnsDoesNotOutliveItsJob) {
+  Make(1, 2, /*proxied=*/false, {"--hanging_worker=1", "--drain_timeout=1s"});
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  WaitFor(WorkerTask(1), "hanging");
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 143);  // it does not wait for the step any longer than its own drain timeout
+  cluster_->Signal(WorkerTask(1), SIGTERM);
+  EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
+}
+
 // ---- (i) what is refused
 
 struct Refusal {

@@ -1,5 +1,7 @@
 // A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
 // Prints "counter = N" in the end if every element of every counter is N, the number of steps that were asked for.
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 
@@ -14,12 +16,20 @@ ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
 ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
+ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
 using namespace divvy;
 
 VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}; }
 
+[[noreturn]] void HangForEver() {
+  std::puts("hanging");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 absl::Status AddOne(WorkerContext& worker) {
+  if (worker.worker_index() == absl::GetFlag(FLAGS_hanging_worker)) HangForEver();
   const std::vector<int64_t> ones(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), 1);
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
     ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(Counter(i).name));

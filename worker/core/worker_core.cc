@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exit_codes.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
@@ -15,8 +16,6 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr uint64_t kAcknowledgeEvery = 64;  // messages; else the other side would keep them until the next Pong
-constexpr int kExitOrphan = 138;
-constexpr int kExitDrained = 143;
 
 }  // namespace
 
@@ -100,7 +99,7 @@ void WorkerCore::Tick() {
   if (over_) return;
   const absl::Duration now = clock_.Elapsed();
   if (now - last_contact_ >= options_.orphan_timeout) {
-    return End(kExitOrphan, absl::StrCat("no coordinator has been heard for ", absl::FormatDuration(options_.orphan_timeout), " (--orphan_timeout)"));
+    return End(exit_codes::kTryAgain, absl::StrCat("no coordinator has been heard for ", absl::FormatDuration(options_.orphan_timeout), " (--orphan_timeout)"));
   }
   if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout) return End(*shutdown_code_, "");
   RegisterIfWanted();
@@ -140,7 +139,7 @@ void WorkerCore::EndIfDrained() {
   const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
   // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
   const bool patient = committing && clock_.Elapsed() - drain_since_ < options_.drain_timeout;
-  if (idle || (Silent() && !patient)) End(kExitDrained, "asked to end");
+  if (idle || (Silent() && !patient)) End(exit_codes::kDrained, "asked to end");
 }
 
 void WorkerCore::End(int exit_code, std::string why) {
