@@ -53,6 +53,7 @@ struct CoordinatorOptions {
   std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
   int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
   int64_t max_queued_steps = 262'144;                // Schedule waits beyond
+  uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half
   int max_step_attempts = 10;
   int64_t max_args_bytes = 15 << 20;                   // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
   absl::Duration step_deadline = absl::Minutes(10);    // of one attempt; time blocked on a ps is not counted
@@ -186,7 +187,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
 
  private:
-  static constexpr uint64_t kIdBlock = uint64_t{1} << 20;  // entry ids made durable at a time
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 

@@ -90,6 +90,24 @@ class FakePs : public ParameterClient {
   }
 };
 
+// Whose disk may be slow.
+class SlowStore : public MemoryStore {
+ public:
+  explicit SlowStore(Executor& executor) : MemoryStore(executor) {}
+  void Put(const JobRow& row, std::function<void(absl::Status)> done) override {
+    if (!slow) return MemoryStore::Put(row, std::move(done));
+    waiting_.push_back([this, row, done = std::move(done)] { MemoryStore::Put(row, done); });
+  }
+  void WriteAll() {
+    slow = false;
+    for (const auto& write : std::exchange(waiting_, {})) write();
+  }
+  bool slow = false;
+
+ private:
+  std::vector<std::function<void()>> waiting_;
+};
+
 // Takes dispatches and keeps them until a test reports.
 class FakeWorker : public WorkerClient, public std::enable_shared_from_this<FakeWorker> {
  public:
@@ -232,7 +250,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
 
   int64_t max_commit_bytes_ = 0;
   SimExecutor world_{1};
-  MemoryStore store_{world_};
+  SlowStore store_{world_};
   std::vector<std::string> log_;
   std::vector<std::shared_ptr<FakePs>> ps_;
   std::vector<std::shared_ptr<FakeWorker>> workers_;
@@ -787,6 +805,29 @@ TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtSt
   store_.Put(row, [](const absl::Status&) {});
   options.job = JobId(6);
   EXPECT_EQ(ReasonOf(CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status()), Reason::kWrongJob);
+}
+
+TEST_F(CoordinatorCoreTest, OnlyStepIdsThatAreDurableAreGiven) {
+  CoordinatorOptions options;
+  options.id_block = 4;
+  Start(1, 1, options);
+  store_.slow = true;
+  for (int i = 0; i < 10; ++i) Schedule("a");
+  const auto run_all = [&] {
+    size_t done = 0;
+    for (int i = 0; i < 20; ++i) {
+      world_.RunFor(absl::Milliseconds(10));
+      while (done < workers_[0]->dispatched.size()) workers_[0]->Finish(workers_[0]->dispatched[done++]);
+    }
+    return done;
+  };
+  const uint64_t durable_end = store_.Load()->id_block_end;
+  const size_t before = run_all();
+  EXPECT_LE(before, 4u);
+  for (const Dispatch& dispatch : workers_[0]->dispatched) EXPECT_LT(dispatch.step.value(), durable_end);
+  store_.WriteAll();
+  EXPECT_EQ(run_all(), 10u);
+  EXPECT_GT(store_.Load()->id_block_end, workers_[0]->dispatched.back().step.value());
 }
 
 TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits) {

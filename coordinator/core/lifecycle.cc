@@ -30,6 +30,7 @@ absl::Status CoordinatorOptions::Validate() const {
   if (ps_addresses.empty()) problems.push_back("there is no parameter server");
   if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
   if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
+  if (id_block < 2) problems.push_back(absl::StrCat("id_block is ", id_block, ", wanted at least 2"));
   if (max_step_attempts < 1) problems.push_back(absl::StrCat("max_step_attempts is ", max_step_attempts, ", wanted at least 1"));
   const std::pair<const char*, absl::Duration> timeouts[] = {
       {"--step_deadline", step_deadline}, {"--ps_timeout", ps_timeout}, {"worker_silence", worker_silence}, {"reconnect_limit", reconnect_limit}};
@@ -80,7 +81,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       began_(clock.Elapsed()),
       layout_(Layout::Empty()) {
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
-  row_.id_block_end += kIdBlock;
+  row_.id_block_end += options_.id_block;
   durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
   next_resource_ = (row_.epoch.value() << 32) + 1;  // so that no epoch makes an id of another's
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {

@@ -286,9 +286,9 @@ bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIds
 
 EntryId CoordinatorCore::GiveId() {
   if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
-  if (durable_id_end_ - next_id_ < kIdBlock / 2 && !id_block_wanted_) {
+  if (durable_id_end_ - next_id_ < options_.id_block / 2 && !id_block_wanted_) {
     id_block_wanted_ = true;
-    row_.id_block_end += kIdBlock;
+    row_.id_block_end += options_.id_block;
     store_.Put(row_, [weak = weak_from_this(), end = row_.id_block_end](absl::Status stored) {
       if (const auto self = weak.lock()) {
         self->Guarded([stored, end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {

@@ -240,7 +240,8 @@ void Cluster::StartCoordinator(const JobRow& row) {
   options.min_workers = 1;
   options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
   options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
-  options.max_step_attempts = 1000;           // loss after loss is no error here
+  options.id_block = config_.id_block;
+  options.max_step_attempts = 1000;  // loss after loss is no error here
   const int shards = config_.num_ps;
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
@@ -951,6 +952,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.learn_addresses = random.Chance(0.3);
   if (random.Chance(0.5)) config.commit_buffer_bytes = 2'000;
   config.late = rate(0.005);
+  if (random.Chance(0.5)) config.id_block = 4 + random.Below(60);
   return config;
 }
 

@@ -39,6 +39,7 @@ struct SimConfig {
   bool duplicates = false;                        // a second process is started with the job and index of one that lives
   bool learn_addresses = false;                   // the coordinator knows no ps in advance
   int64_t commit_buffer_bytes = 0;                // of each ps; 0: as much as one wants
+  uint64_t id_block = uint64_t{1} << 20;          // step ids that the coordinator makes durable at a time
   absl::Duration payload_time;                    // what the payload of a commit takes, once there is memory for it
   bool failing_steps = false;                     // step functions fail now and then
   bool changing_steps = false;                    // a re-run fails, or touches other ps: may end the job
