@@ -1,4 +1,5 @@
-// bazel run -c opt //bench:input [-- DIRECTORY]
+// bazel run //bench:input [-- --format=json] [DIRECTORY]
+//
 // Records per second of each reader, beside reading the bytes of its file. Writes a file for each format into DIRECTORY (default: the working directory), and
 // removes it again.
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
@@ -16,6 +19,8 @@
 #include "data/dataset.h"
 #include "formats/example.h"
 #include "formats/tfrecord.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
@@ -44,9 +49,10 @@ void Reader(const std::string& name, const std::string& directory, const MakeRec
   const std::string file = absl::StrCat(directory, "/bench_input.", name);
   DIVVY_CHECK(FileSystem::Real().ReplaceFile(file, bytes).ok());
   const Dataset dataset = read(file);
-  Print(Compare({name, [&] { ReadAll(dataset); }},
-                {absl::StrCat("reading its ", bytes.size() >> 20, " MiB"), [&] { DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok()); }}, kRecords, kRounds),
-        {"M records/s", 1e6});
+  const Contender ceiling{absl::StrCat("reading its ", bytes.size() >> 20, " MiB"), [&] { DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok()); }};
+  const Comparison comparison = Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
+  const Unit unit{"k records/s", 1e3};
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit) : Print(comparison, unit);
   DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
 }
 
@@ -94,8 +100,9 @@ void Records(const std::string& directory) {
 }  // namespace divvy::bench
 
 int main(int argc, char** argv) {
-  const std::string directory = argc > 1 ? argv[1] : ".";
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::string directory = arguments.size() > 1 ? arguments[1] : ".";
   divvy::bench::Texts(directory);
   divvy::bench::Records(directory);
-  divvy::bench::PrintPeakMemory();
+  if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
 }

@@ -1,4 +1,4 @@
-// bazel run //bench:ops
+// bazel run //bench:ops [-- --format=json]
 //
 // Each operation, forth and back through a tape, on one core: those that stream beside memcpy of the bytes that they read and write, products and convolutions
 // beside one matrix product of as many multiplications. What an operation allocates, and what a core's function units bound (Tanh), is the difference.
@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "bench/rounds.h"
@@ -17,6 +19,8 @@
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/variable_reader.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
@@ -72,6 +76,10 @@ int64_t BytesOf(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
+void Report(const Comparison& comparison, const Unit& unit) {
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("ops", comparison, unit) : Print(comparison, unit);
+}
+
 // `moved` bytes are read and written in a forward pass; a backward pass moves about as much again, and the sum's gradient.
 void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
   NoVariables variables;
@@ -83,7 +91,7 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
     const int64_t moved = back ? 2 * (in + out) : in + out;
     const Contender copy{"memcpy of the same bytes", [&] { std::memcpy(to.data(), from.data(), moved / 2); }};
     const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
-    Print(Compare(run, copy, static_cast<double>(moved), kRounds), {"GB/s", 1e9});
+    Report(Compare(run, copy, static_cast<double>(moved), kRounds), {"GB/s", 1e9});
   }
 }
 
@@ -98,7 +106,7 @@ void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int6
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, kSide, kSide, 1, a.data(), kSide, b.data(), kSide, 0, c.data(), kSide);
     };
     const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
-    Print(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds), {"GFLOP/s", 1e9});
+    Report(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds), {"GFLOP/s", 1e9});
   }
 }
 
@@ -146,11 +154,12 @@ void Products() {
 }  // namespace
 }  // namespace divvy::bench
 
-int main() {
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
   divvy::SetBlasThreads(1);
   divvy::bench::Elementwise();
   divvy::bench::Reductions();
   divvy::bench::Movements();
   divvy::bench::Products();
-  divvy::bench::PrintPeakMemory();
+  if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
 }

@@ -3,10 +3,6 @@
 // A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their gradients pushed and applied with SGD: through the client
 // that a worker has, the data streams, and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes to and from a third
 // process, request and answer, as many outstanding.
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -17,18 +13,15 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/executor.h"
-#include "base/late.h"
-#include "base/mutex.h"
 #include "base/process.h"
 #include "base/status_macros.h"
+#include "bench/parameter_server.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
 #include "cluster/clients.h"
-#include "ps_server/service/ps_task.h"
 #include "rpc/dialer.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
@@ -42,118 +35,8 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{16} << 20;
 constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
-constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};  // target: as Attach tells it
-
-// ---- the other processes -----------------------------------------------------------------------------------------------------------------------------------
-
-void TellPort(int port) {
-  std::printf("%d\n", port);
-  std::fflush(stdout);
-}
-
-absl::Status ServeParameters() {
-  PsTaskOptions options;
-  options.task.job = JobName::kPs;
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task, PsTask::Start(options, [](int, const std::string&) {}));
-  int port = 0;
-  if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port)) return absl::InternalError("no port in " + task->address());
-  TellPort(port);
-  char byte;
-  while (read(STDIN_FILENO, &byte, 1) > 0) {
-  }  // until the benchmark is gone
-  return absl::OkStatus();
-}
-
-// This program in another process, which ends when this goes.
-class Child {
- public:
-  static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role) {
-    int in[2], out[2];
-    if (pipe(in) != 0 || pipe(out) != 0) return absl::UnavailableError("no pipe");
-    const pid_t pid = fork();
-    if (pid < 0) return absl::UnavailableError("no fork");
-    if (pid == 0) Exec(role, in, out);
-    close(in[0]);
-    close(out[1]);
-    std::unique_ptr<Child> child(new Child(pid, in[1]));
-    std::FILE* const told = fdopen(out[0], "r");
-    const bool ready = std::fscanf(told, "%d", &child->port_) == 1;
-    std::fclose(told);
-    if (!ready) return absl::UnavailableError(absl::StrCat("the process with --role=", role, " did not start"));
-    return child;
-  }
-  ~Child() {
-    close(stdin_);
-    waitpid(pid_, nullptr, 0);
-  }
-  int port() const { return port_; }
-  double CpuSeconds() const {
-    clockid_t clock;
-    timespec used{};
-    if (clock_getcpuclockid(pid_, &clock) == 0) clock_gettime(clock, &used);
-    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-  }
-
- private:
-  Child(pid_t pid, int in) : pid_(pid), stdin_(in) {}
-  [[noreturn]] static void Exec(const std::string& role, const int* in, const int* out) {
-    dup2(in[0], STDIN_FILENO);
-    dup2(out[1], STDOUT_FILENO);
-    close(in[1]);
-    close(out[0]);
-    execl("/proc/self/exe", "pull_push", absl::StrCat("--role=", role).c_str(), nullptr);
-    std::_Exit(EXIT_FAILURE);
-  }
-
-  const pid_t pid_;
-  const int stdin_;
-  int port_ = 0;
-};
 
 // ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
-
-// Calls with a few of them outstanding, until all are answered.
-class Window {
- public:
-  explicit Window(int size) : free_(size), size_(size) {}
-  void Enter() {
-    MutexLock lock(mu_);
-    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ > 0; });
-    --free_;
-  }
-  void Leave(const absl::Status& status) {
-    MutexLock lock(mu_);
-    status_.Update(status);
-    ++free_;
-    changed_.NotifyAll();
-  }
-  absl::Status Wait() {
-    MutexLock lock(mu_);
-    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ == size_; });
-    return status_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  int free_ DIVVY_GUARDED_BY(mu_);
-  const int size_;
-  absl::Status status_ DIVVY_GUARDED_BY(mu_);
-};
-
-// Makes the call and waits for its answer.
-template <typename Reply, typename Request>
-absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, ResultCallback<Reply>), Request request) {
-  absl::StatusOr<Reply> answer = absl::UnknownError("");
-  Window window(1);
-  window.Enter();
-  (ps.*method)(std::move(request), [&](absl::StatusOr<Reply> reply) {
-    answer = std::move(reply);
-    window.Leave(answer.status());
-  });
-  RETURN_IF_ERROR(window.Wait());
-  return answer;
-}
 
 // A parameter server with the variables, and the words of a worker.
 class Parameters {
@@ -161,15 +44,9 @@ class Parameters {
   explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
 
   absl::Status Prepare() {
-    ASSIGN_OR_RETURN(const PsAttachReply attached, Await(*ps_, &ParameterClient::Attach, PsAttachRequest{kFence}));
-    fence_.target = attached.incarnation;
-    LoadRequest load;
-    load.fence = fence_;
-    load.horizon.next = EntryId(1);
-    RETURN_IF_ERROR(Await(*ps_, &ParameterClient::Load, load).status());
-    CreateShardsRequest create{fence_, 1, 1, 1, {}};
-    for (const int64_t bytes : kSizes) create.shards.push_back(Spec(bytes));
-    RETURN_IF_ERROR(Await(*ps_, &ParameterClient::CreateShards, create).status());
+    std::vector<ShardSpec> shards;
+    for (const int64_t bytes : kSizes) shards.push_back(WholeVariable(NumberOf(bytes), {bytes / 4}));
+    ASSIGN_OR_RETURN(fence_, BeginJob(*ps_, std::move(shards)));
     for (Tensor& gradient : gradients_) {
       ASSIGN_OR_RETURN(gradient, Tensor::Zeros(DType::kFloat32, {kLargest / 4}));
       for (int64_t i = 0; i < kLargest / 4; ++i) gradient.fresh_data<float>()[i] = 1e-3f;
@@ -197,15 +74,8 @@ class Parameters {
   }
 
  private:
-  static ShardKey KeyOf(int64_t bytes) { return {VariableId(static_cast<uint32_t>(bytes >> 10)), 0, 0}; }
-  static ShardSpec Spec(int64_t bytes) {
-    ShardSpec spec;
-    spec.key = KeyOf(bytes);
-    spec.name = absl::StrCat("v", bytes);
-    spec.shape = spec.full_shape = {bytes / 4};
-    spec.initializer = Zeros();
-    return spec;
-  }
+  static uint32_t NumberOf(int64_t bytes) { return static_cast<uint32_t>(bytes >> 10); }
+  static ShardKey KeyOf(int64_t bytes) { return {VariableId(NumberOf(bytes)), 0, 0}; }
   absl::StatusOr<CommitRequest> Gradient(int64_t bytes) {
     CommitPart part;
     part.shard = KeyOf(bytes);
@@ -220,18 +90,12 @@ class Parameters {
   }
 
   const std::shared_ptr<ParameterClient> ps_;
-  Fence fence_ = kFence;
+  Fence fence_;
   Tensor gradients_[2];
   uint64_t entry_ = 0;
 };
 
 // ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
-
-double OwnCpuSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-}
 
 // What both ends of one contender used while it ran, per GB.
 struct CpuMeter {

@@ -25,21 +25,41 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds) {
-  figure.run();
+std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds) {
+  for (const Contender& figure : figures) figure.run();
   ceiling.run();
-  std::vector<double> rates, ceiling_rates, ratios;
+  std::vector<std::vector<double>> rates(figures.size()), ratios(figures.size());
+  std::vector<double> ceiling_rates;
   for (int round = 0; round < rounds; ++round) {
-    rates.push_back(units / SecondsOf(figure.run));
+    for (size_t i = 0; i < figures.size(); ++i) rates[i].push_back(units / SecondsOf(figures[i].run));
     ceiling_rates.push_back(units / SecondsOf(ceiling.run));
-    ratios.push_back(rates.back() / ceiling_rates.back());
+    for (size_t i = 0; i < figures.size(); ++i) ratios[i].push_back(rates[i].back() / ceiling_rates.back());
   }
-  return {figure.name, ceiling.name, Median(rates), Median(ceiling_rates), Median(ratios)};
+  std::vector<Comparison> comparisons;
+  for (size_t i = 0; i < figures.size(); ++i) {
+    comparisons.push_back({figures[i].name, ceiling.name, Median(rates[i]), Median(ceiling_rates), Median(ratios[i]), rates[i]});
+  }
+  return comparisons;
+}
+
+Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds) { return CompareAll({figure}, ceiling, units, rounds)[0]; }
+
+double TimesAsFast(const Comparison& a, const Comparison& b) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < a.rates.size(); ++round) ratios.push_back(b.rates[round] / a.rates[round]);
+  return Median(ratios);
 }
 
 void Print(const Comparison& comparison, const Unit& unit) {
   std::printf("%-24s %9.1f %s   %-32s %9.1f %s   %.2f of it\n", comparison.figure.c_str(), comparison.rate / unit.scale, unit.name.c_str(),
               comparison.ceiling.c_str(), comparison.ceiling_rate / unit.scale, unit.name.c_str(), comparison.ratio);
+  std::fflush(stdout);
+}
+
+void PrintJson(const std::string& bench, const Comparison& comparison, const Unit& unit) {
+  std::printf("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rate\": %.4g, \"ceiling\": \"%s\", \"ceiling_rate\": %.4g, \"ratio\": %.3f}\n",
+              bench.c_str(), comparison.figure.c_str(), unit.name.c_str(), comparison.rate / unit.scale, comparison.ceiling.c_str(),
+              comparison.ceiling_rate / unit.scale, comparison.ratio);
   std::fflush(stdout);
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace divvy::bench {
 
@@ -17,11 +18,18 @@ struct Comparison {
   std::string figure, ceiling;
   double rate = 0, ceiling_rate = 0;  // units per second, the median of the rounds
   double ratio = 0;                   // the median of each round's own ratio: a disturbance that lasts hits both
+  std::vector<double> rates;          // of each round
 };
 
 // `rounds` rounds, in each of which both run once, and one before them to warm up, which does not count. Blocks for as long as that takes. REQUIRES: rounds
 // >= 1.
 Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds);
+
+// The same for several figures beside one ceiling, all in each round.
+std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds);
+
+// How often `a`'s rate goes into `b`'s, two figures of one CompareAll: the median of each round's own ratio.
+double TimesAsFast(const Comparison& a, const Comparison& b);
 
 // One line: "Adam, dense  412.3 M elements/s   memcpy of the same bytes  530.1 M elements/s   0.78 of it". A `unit` is so many of the units of work: 1e6 for
 // "M elements/s".
@@ -30,6 +38,8 @@ struct Unit {
   double scale = 1;
 };
 void Print(const Comparison& comparison, const Unit& unit);
+// The same as one JSON object, of the benchmark with this name.
+void PrintJson(const std::string& bench, const Comparison& comparison, const Unit& unit);
 
 // "peak memory of the process: 123.4 MB".
 void PrintPeakMemory();

@@ -1,0 +1,142 @@
+// bazel run //bench:many_vars [-- --format=json]
+//
+// 16 MB of parameters in 1, 8, 64 and 256 variables on 2 parameter servers: steps of a worker that read all of them and apply a gradient to each (SGD), and
+// compute nothing. All processes of this machine, run by `divvyctl launch`. What a step costs should follow from its bytes, not from the number of variables.
+// The ceiling, in turns with all of them: a plain TCP socket between two threads of the coordinator's process that moves the same bytes back and forth.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "bench/raw_tcp.h"
+#include "bench/rounds.h"
+#include "divvy.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, rounds, 7, "in each of which every contender runs once");
+ABSL_FLAG(int, steps, 20, "of one run");
+
+namespace divvy::bench {
+namespace {
+
+constexpr int64_t kBytes = int64_t{16} << 20;
+constexpr int64_t kCounts[] = {1, 8, 64, 256};
+
+// ---- the step ----------------------------------------------------------------------------------------------------------------------------------------------
+
+// What a step over so many variables reads and writes.
+struct Work {
+  std::vector<VariableSpec> variables;
+  Gradients gradients;
+};
+
+std::vector<VariableSpec> Variables(int64_t count) {
+  std::vector<VariableSpec> variables(static_cast<size_t>(count));
+  for (size_t i = 0; i < variables.size(); ++i) {
+    variables[i].name = absl::StrCat("many_vars/", count, "/", i);
+    variables[i].shape = {kBytes / count / 256, 64};
+    variables[i].optimizer = Sgd{0.1};
+  }
+  return variables;
+}
+
+std::unique_ptr<Work> MakeWork(int64_t count) {
+  auto work = std::make_unique<Work>(Work{Variables(count), {}});
+  for (const VariableSpec& variable : work->variables) {
+    const std::vector<float> values(static_cast<size_t>(variable.shape.num_elements()), 1e-3f);
+    work->gradients.Set(variable.name, Tensor::Copy<float>(variable.shape, values).value());
+  }
+  return work;
+}
+
+absl::Status TouchAll(WorkerContext& worker, int64_t count) {
+  const auto in_replica = [count](ReplicaContext& replica) -> absl::Status {
+    const Work& work = replica.Local<Work>(absl::StrCat("work/", count), [count] { return MakeWork(count); });
+    RETURN_IF_ERROR(replica.ReadAll(work.variables).status());
+    return replica.ApplyGradients(work.gradients);
+  };
+  return worker.strategy().Run(in_replica).status();
+}
+const Step kTouchAll("many_vars/touch_all", TouchAll);
+
+absl::Status RunSteps(Coordinator& coordinator, int64_t count) {
+  for (int i = 0; i < absl::GetFlag(FLAGS_steps); ++i) RETURN_IF_ERROR(coordinator.Schedule(kTouchAll, count).status());
+  return coordinator.Join();
+}
+
+// ---- the ceiling -------------------------------------------------------------------------------------------------------------------------------------------
+
+// The other end of the socket, on a thread of its own.
+class Peer {
+ public:
+  Peer() : thread_(1) {
+    thread_.PostBlocking("raw tcp", [] { ServeRawTcp(kBytes, TellPort).IgnoreError(); });
+  }
+  int port() {
+    MutexLock lock(mu_);
+    told_.Wait(mu_, []() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return port_ != 0; });
+    return port_;
+  }
+
+ private:
+  static void TellPort(int port) {
+    MutexLock lock(mu_);
+    port_ = port;
+    told_.NotifyAll();
+  }
+
+  static inline Mutex mu_;
+  static inline CondVar told_;
+  static inline int port_ DIVVY_GUARDED_BY(mu_) = 0;
+  ThreadPoolExecutor thread_;
+};
+
+absl::Status MoveBytes(RawTcp& tcp) {
+  for (int i = 0; i < absl::GetFlag(FLAGS_steps); ++i) {
+    RETURN_IF_ERROR(tcp.Pull(kBytes, 1, 1));
+    RETURN_IF_ERROR(tcp.Push(kBytes, 1, 1));
+  }
+  return absl::OkStatus();
+}
+
+// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+
+void Report(int64_t count, const Comparison& comparison, const Comparison& one) {
+  const double ms = 1e3 / comparison.rate, ceiling_ms = 1e3 / comparison.ceiling_rate, of_one = TimesAsFast(comparison, one);
+  if (absl::GetFlag(FLAGS_format) == "json") {
+    absl::PrintF(
+        "{\"bench\": \"many_vars\", \"bytes\": %d, \"variables\": %d, \"step_ms\": %.2f, \"raw_tcp_ms\": %.2f, \"ratio\": %.3f, \"times_one\": %.3f}\n", kBytes,
+        count, ms, ceiling_ms, comparison.ratio, of_one);
+  } else {
+    absl::PrintF("16 MB in %3d variables  %8.2f ms a step   raw TCP %8.2f ms   %.2f of it   %.2f x the time of one variable\n", count, ms, ceiling_ms,
+                 comparison.ratio, of_one);
+  }
+}
+
+absl::Status Train(Coordinator& coordinator) {
+  for (const int64_t count : kCounts) {
+    for (const VariableSpec& variable : Variables(count)) RETURN_IF_ERROR(coordinator.strategy().CreateVariable(variable).status());
+  }
+  Peer peer;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(peer.port(), kBytes));
+  absl::Status status;
+  std::vector<Contender> figures;
+  for (const int64_t count : kCounts) figures.push_back({absl::StrCat(count), [&, count] { status.Update(RunSteps(coordinator, count)); }});
+  const Contender ceiling{"raw TCP", [&] { status.Update(MoveBytes(*tcp)); }};
+  const std::vector<Comparison> comparisons = CompareAll(figures, ceiling, absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
+  RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < comparisons.size(); ++i) Report(kCounts[i], comparisons[i], comparisons[0]);
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+DIVVY_PROGRAM(divvy::bench::Train);

@@ -1,0 +1,80 @@
+// A parameter server in another process, and a worker's words to it: what benchmarks of the data plane are made of.
+#ifndef DIVVY_BENCH_PARAMETER_SERVER_H_
+#define DIVVY_BENCH_PARAMETER_SERVER_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "cluster/clients.h"
+
+namespace divvy::bench {
+
+// This program in another process, with --role=ROLE, which ends when this goes. It tells its port by TellPort.
+class Child {
+ public:
+  static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role);
+  ~Child();
+  int port() const { return port_; }
+  double CpuSeconds() const;
+
+ private:
+  Child(pid_t pid, int in) : pid_(pid), stdin_(in) {}
+
+  const pid_t pid_;
+  const int stdin_;
+  int port_ = 0;
+};
+void TellPort(int port);
+
+double OwnCpuSeconds();
+
+// What a child that is the parameter server does, until its parent is gone.
+absl::Status ServeParameters();
+
+// Calls with a few of them outstanding, until all are answered. Thread-safe.
+class Window {
+ public:
+  explicit Window(int size) : free_(size), size_(size) {}
+  void Enter();  // blocks while all are outstanding
+  void Leave(const absl::Status& status);
+  absl::Status Wait();  // for all; the first error
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  int free_ DIVVY_GUARDED_BY(mu_);
+  const int size_;
+  absl::Status status_ DIVVY_GUARDED_BY(mu_);
+};
+
+// Makes the call and waits for its answer.
+template <typename Reply, typename Request>
+absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, ResultCallback<Reply>), Request request) {
+  absl::StatusOr<Reply> answer = absl::UnknownError("");
+  Window window(1);
+  window.Enter();
+  (ps.*method)(std::move(request), [&](absl::StatusOr<Reply> reply) {
+    answer = std::move(reply);
+    window.Leave(answer.status());
+  });
+  RETURN_IF_ERROR(window.Wait());
+  return answer;
+}
+
+// A shard of float32 zeros, whole, of the variable with this number.
+ShardSpec WholeVariable(uint32_t variable, const Shape& shape);
+
+// Begins a job on a new parameter server and makes the shards. Returns the fence of what follows.
+absl::StatusOr<Fence> BeginJob(ParameterClient& ps, std::vector<ShardSpec> shards);
+
+}  // namespace divvy::bench
+
+#endif  // DIVVY_BENCH_PARAMETER_SERVER_H_

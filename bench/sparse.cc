@@ -1,0 +1,174 @@
+// bazel run //bench:sparse [-- --format=json]
+//
+// Rows of 64 floats of a table of 2^20 rows: 4,096 different ids a request, pulled from a parameter server in another process, and their gradients pushed and
+// applied with SGD, through the client that a worker has, the data streams, and the whole server. Ids are uniform, or by Zipf's law (the n-th most frequent
+// row with probability 1/n, scattered over the table as hashed ids are); a worker asks for a row once, however often a batch names it, so a request is drawn
+// until its ids are so many different ones. The ceiling, in turns with it: as many rows as a dense variable, by the same client.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/executor.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "bench/parameter_server.h"
+#include "bench/rounds.h"
+#include "cluster/clients.h"
+#include "rpc/dialer.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, rounds, 7, "in each of which both run once");
+ABSL_FLAG(int, requests, 300, "of one run");
+ABSL_FLAG(std::string, role, "", "of the process that the benchmark starts for itself: ps");
+
+namespace divvy::bench {
+namespace {
+
+constexpr int64_t kTableRows = 1 << 20, kWidth = 64, kIds = 4096;
+constexpr uint32_t kTable = 1, kDense = 2;
+constexpr int kBatches = 32;  // different requests, in turns: more rows than caches hold
+constexpr int kOutstanding = 2;
+
+// ---- ids ---------------------------------------------------------------------------------------------------------------------------------------------------
+
+int64_t UniformId(Random& random) { return static_cast<int64_t>(random.Below(kTableRows)); }
+
+int64_t ZipfId(Random& random) {
+  constexpr int64_t kScatter = 0x9E3779B1;  // odd: a permutation of the rows
+  const auto rank = static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kTableRows))));
+  return std::min(rank, kTableRows - 1) * kScatter % kTableRows;
+}
+
+// Rising, as a worker sends them.
+std::vector<Tensor> Batches(int64_t (*draw)(Random&)) {
+  Random random(3);
+  std::vector<Tensor> batches;
+  for (int i = 0; i < kBatches; ++i) {
+    std::set<int64_t> ids;
+    while (static_cast<int64_t>(ids.size()) < kIds) ids.insert(draw(random));
+    batches.push_back(Tensor::Vector<int64_t>(std::vector<int64_t>(ids.begin(), ids.end())));
+  }
+  return batches;
+}
+
+// ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
+
+class Parameters {
+ public:
+  explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
+
+  absl::Status Prepare() {
+    ASSIGN_OR_RETURN(fence_, BeginJob(*ps_, {WholeVariable(kTable, {kTableRows, kWidth}), WholeVariable(kDense, {kIds, kWidth})}));
+    for (Tensor& gradient : gradients_) {
+      ASSIGN_OR_RETURN(gradient, Tensor::Zeros(DType::kFloat32, {kIds, kWidth}));
+      for (int64_t i = 0; i < kIds * kWidth; ++i) gradient.fresh_data<float>()[i] = 1e-3f;
+    }
+    return absl::OkStatus();
+  }
+
+  // `rows` of the table; none: the dense variable.
+  void Pull(const std::optional<Tensor>& rows, Window& window) {
+    window.Enter();
+    ps_->Pull({fence_, {{KeyOf(rows), rows}}}, [&window](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
+  }
+  void Push(const std::optional<Tensor>& rows, Window& window) {
+    window.Enter();
+    CommitPart part;
+    part.shard = KeyOf(rows);
+    part.op = WriteOp::kGradient;
+    part.rows = rows;
+    part.values = gradients_[++entry_ % 2];
+    part.optimizer = StepOf(Sgd{0.1}, 0);
+    CommitRequest request;
+    request.fence = fence_;
+    request.entry = EntryId(entry_);
+    request.parts.push_back(std::move(part));
+    ps_->Commit(std::move(request), [&window](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+  }
+
+ private:
+  static ShardKey KeyOf(const std::optional<Tensor>& rows) { return {VariableId(rows ? kTable : kDense), 0, 0}; }
+
+  const std::shared_ptr<ParameterClient> ps_;
+  Fence fence_;
+  Tensor gradients_[2];
+  uint64_t entry_ = 0;
+};
+
+// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+
+enum class What { kPull, kPush, kPullThenPush };
+
+// `batches` in turns; empty: the dense variable.
+absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor>& batches) {
+  Window window(kOutstanding);
+  const int requests = absl::GetFlag(FLAGS_requests);
+  for (int i = 0; i < requests; ++i) {
+    const std::optional<Tensor> rows = batches.empty() ? std::nullopt : std::optional<Tensor>(batches[static_cast<size_t>(i) % batches.size()]);
+    if (what == What::kPull) parameters.Pull(rows, window);
+    if (what == What::kPush) parameters.Push(rows, window);
+    if (what != What::kPullThenPush) continue;
+    parameters.Pull(rows, window);  // as a step does, one waits for the other
+    RETURN_IF_ERROR(window.Wait());
+    parameters.Push(rows, window);
+    RETURN_IF_ERROR(window.Wait());
+  }
+  return window.Wait();
+}
+
+void Report(const std::string& what, const std::string& ids, const Comparison& comparison) {
+  constexpr double kRowBytes = kWidth * sizeof(float);
+  if (absl::GetFlag(FLAGS_format) != "json") return Print(comparison, {"k rows/s", 1e3});
+  absl::PrintF(
+      "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"rows_per_s\": %.0f, \"gb_per_s\": %.3f, \"dense_gb_per_s\": %.3f, \"ratio\": %.3f}\n", what,
+      ids, comparison.rate, comparison.rate * kRowBytes / 1e9, comparison.ceiling_rate * kRowBytes / 1e9, comparison.ratio);
+  std::fflush(stdout);
+}
+
+absl::Status Measure(Parameters& parameters, const std::string& ids, const std::vector<Tensor>& batches) {
+  for (const auto& [what, name] : {std::pair(What::kPull, "pull"), std::pair(What::kPush, "push"), std::pair(What::kPullThenPush, "pull, then push")}) {
+    absl::Status status;
+    const Contender figure{absl::StrCat(name, ", ", ids), [&, what = what] { status.Update(RunOnce(parameters, what, batches)); }};
+    const Contender ceiling{"as many dense rows", [&, what = what] { status.Update(RunOnce(parameters, what, {})); }};
+    const double rows = static_cast<double>(kIds) * absl::GetFlag(FLAGS_requests) * (what == What::kPullThenPush ? 2 : 1);
+    const Comparison comparison = Compare(figure, ceiling, rows, absl::GetFlag(FLAGS_rounds));
+    RETURN_IF_ERROR(status);
+    Report(name, ids, comparison);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps"));
+  ThreadPoolExecutor executor(NumCores());
+  RpcDialer dialer(executor, std::nullopt);
+  Parameters parameters(dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port())));
+  RETURN_IF_ERROR(parameters.Prepare());
+  RETURN_IF_ERROR(Measure(parameters, "uniform", Batches(UniformId)));
+  return Measure(parameters, "Zipf", Batches(ZipfId));
+}
+
+int Main() {
+  const absl::Status status = absl::GetFlag(FLAGS_role) == "ps" ? ServeParameters() : Run();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::bench::Main();
+}
