@@ -3,6 +3,7 @@
 // Records per second of each reader, beside reading the bytes of its file. Writes a file for each format into DIRECTORY (default: the working directory), and
 // removes it again.
 #include <cstdint>
+#include <initializer_list>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -40,20 +41,34 @@ void ReadAll(const Dataset& dataset) {
   DIVVY_CHECK(records == kRecords);
 }
 
+// The records of `dataset` beside reading the bytes of `files`, which it reads.
+void Measure(const std::string& name, const std::vector<std::string>& files, const Dataset& dataset) {
+  uint64_t bytes = 0;
+  for (const std::string& file : files) bytes += FileSystem::Real().Stat(file).value().size_bytes;
+  const auto read_bytes = [&files] {
+    for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok());
+  };
+  const Contender ceiling{absl::StrCat("reading its ", bytes >> 20, " MiB"), read_bytes};
+  const Comparison comparison = Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
+  const Unit unit{"k records/s", 1e3};
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit) : Print(comparison, unit);
+  for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
+}
+
+std::string WriteFile(const std::string& directory, const std::string& name, const std::string& bytes) {
+  const std::string file = absl::StrCat(directory, "/bench_input.", name);
+  DIVVY_CHECK(FileSystem::Real().ReplaceFile(file, bytes).ok());
+  return file;
+}
+
 // `make_record(random)` as often as there are records, in a file that `read` makes a dataset of.
 template <typename MakeRecord, typename Read>
 void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record, const Read& read) {
   Random random(1);
   std::string bytes;
   for (int64_t i = 0; i < kRecords; ++i) bytes += make_record(random);
-  const std::string file = absl::StrCat(directory, "/bench_input.", name);
-  DIVVY_CHECK(FileSystem::Real().ReplaceFile(file, bytes).ok());
-  const Dataset dataset = read(file);
-  const Contender ceiling{absl::StrCat("reading its ", bytes.size() >> 20, " MiB"), [&] { DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok()); }};
-  const Comparison comparison = Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
-  const Unit unit{"k records/s", 1e3};
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit) : Print(comparison, unit);
-  DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
+  const std::string file = WriteFile(directory, name, bytes);
+  Measure(name, {file}, read(file));
 }
 
 template <typename Make>
@@ -75,6 +90,22 @@ void Texts(const std::string& directory) {
         "1\t", Joined(39, "\t", [&](int i) { return i < 13 ? absl::StrCat(random.Below(1000)) : absl::StrCat(absl::Hex(random.Below(1 << 30))); }), "\n");
   };
   Reader("criteo", directory, criteo, [](const std::string& file) { return Dataset::CriteoTsv(file); });
+}
+
+// An IDX file of bytes: 0, 0, its type, the number of dimensions, each of them in four bytes, most significant first.
+std::string IdxBytes(std::initializer_list<int64_t> dims) {
+  std::string bytes{0, 0, 8, static_cast<char>(dims.size())};
+  int64_t size = 1;
+  for (const int64_t dim : dims) {
+    size *= dim;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(dim >> shift));
+  }
+  return bytes + std::string(static_cast<size_t>(size), 1);
+}
+
+void Images(const std::string& directory) {
+  const std::vector<std::string> files = {WriteFile(directory, "images", IdxBytes({kRecords, 28, 28})), WriteFile(directory, "labels", IdxBytes({kRecords}))};
+  Measure("idx, 28 x 28", files, Dataset::Idx(files[0], files[1]));
 }
 
 void Records(const std::string& directory) {
@@ -103,6 +134,7 @@ int main(int argc, char** argv) {
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   const std::string directory = arguments.size() > 1 ? arguments[1] : ".";
   divvy::bench::Texts(directory);
+  divvy::bench::Images(directory);
   divvy::bench::Records(directory);
   if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
 }

@@ -116,6 +116,16 @@ void Elementwise() {
                                                                  {"Sigmoid", Sigmoid}, {"Tanh", Tanh},       {"Softplus", Softplus},
                                                                  {"Gelu", Gelu},       {"Softmax", Softmax}, {"L2Normalize", L2Normalize}};
   for (const auto& [name, unary] : unaries) Streams(name, {x}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
+  const Tensor positive = Square(x).Value().value();
+  for (const auto& [name, unary] : {std::pair<const char*, Var (*)(const Var&)>("Log", Log), {"Sqrt", Sqrt}}) {
+    Streams(name, {positive}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
+  }
+  const std::pair<const char*, Var (*)(const Var&, const Var&)> binaries[] = {{"Subtract", [](const Var& a, const Var& b) { return a - b; }},
+                                                                              {"Multiply", [](const Var& a, const Var& b) { return a * b; }},
+                                                                              {"Divide", [](const Var& a, const Var& b) { return a / b; }},
+                                                                              {"Maximum", Maximum},
+                                                                              {"SquaredError", SquaredError}};
+  for (const auto& [name, binary] : binaries) Streams(name, {x, y}, [f = binary](const std::vector<Var>& v) { return f(v[0], v[1]); });
   Streams("Add", {x, y}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
   Streams("Add a row", {x, row}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
   Streams("Dropout", {x}, [](const std::vector<Var>& v) { return Dropout(v[0], 0.5f); });
@@ -124,6 +134,7 @@ void Elementwise() {
 
 void Reductions() {
   const Tensor x = RandomTensor({kRows, kWidth});
+  Streams("ReduceMean", {x}, [](const std::vector<Var>& v) { return ReduceMean(v[0]); });
   Streams("ReduceSum of rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 1); });
   Streams("ReduceSum over rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 0); });
   Streams("ReduceMax of rows", {x}, [](const std::vector<Var>& v) { return ReduceMax(v[0], 1); });
