@@ -140,7 +140,7 @@ TEST_F(FileDatasetsTest, AnIdOutsideItsTableIsAnErrorWithFileLineAndColumn) {
 
 TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"1,2,3\n4,5\n", "a.csv: line 2: has 2 fields, wanted 3"},
+      {"1,2,3\n4,5\n", "a.csv: line 2: has 2 fields, wanted 3: x, y"},
       {"1,2,3\n4,5,6,7\n", "a.csv: line 2: has 4 fields, wanted 3"},
       {"1,2,3\n4,five,6\n", "a.csv: line 2: column \"x\": \"five\" is not a float32 number"},
       {"1,2,3\n\n4,5,6.5\n", "a.csv: line 3: column \"y\": \"6.5\" is not an integer of 64 bits"},

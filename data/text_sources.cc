@@ -181,7 +181,9 @@ class CsvReader : public RecordReader {
 
   absl::StatusOr<Nest> ToNest() const {
     if (record_.fields.size() != num_fields_) {
-      return absl::DataLossError(absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_, HeaderHint()));
+      const std::string hint = HeaderHint();
+      return absl::DataLossError(
+          absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_, hint.empty() ? absl::StrCat(": ", ColumnNames()) : hint));
     }
     Nest::Dict element;
     for (size_t i = 0; i < columns_.size(); ++i) {
@@ -196,8 +198,11 @@ class CsvReader : public RecordReader {
   // A header that lacks a name looks like a first line that cannot be read.
   std::string HeaderHint() const {
     if (record_.line != first_line_) return "";
-    return absl::StrCat("; if this is a header, it must have all of ",
-                        absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) { absl::StrAppend(out, column.name); }));
+    return absl::StrCat("; if this is a header, it must have all of ", ColumnNames());
+  }
+
+  std::string ColumnNames() const {
+    return absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) { absl::StrAppend(out, column.name); });
   }
 
   const std::vector<CsvColumn> columns_;

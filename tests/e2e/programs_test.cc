@@ -3,7 +3,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -90,6 +92,66 @@ TEST(ProgramsTest, MnistLearnsToItsAccuracyWhereItsFilesAre) {
   const Outcome convolutional = RunCommand(absl::StrCat("examples/mnist_cnn --ps=2 --workers=2 --data=", data));
   EXPECT_EQ(convolutional.exit_code, 0) << convolutional.text;
   EXPECT_GE(Last(convolutional.text, "  accuracy"), 0.97) << convolutional.text;
+}
+
+// Small and short; the default sizes come nearer to what is planted (README.md).
+
+TEST(ProgramsTest, MatrixFactorizationComesNearItsNoiseFloor) {
+  const Outcome outcome = RunCommand("examples/matrix_factorization --ps=2 --workers=2 --ratings=100000 --epochs=8");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_NEAR(Last(outcome.text, "noise floor"), 0.5, 0.01) << outcome.text;
+  EXPECT_LE(Last(outcome.text, "ratio"), 1.4) << outcome.text;  // of the biases alone: 1.6
+  EXPECT_GE(Last(outcome.text, "ratio"), 1) << outcome.text;
+}
+
+TEST(ProgramsTest, DlrmComesNearThePlantedModel) {
+  const Outcome outcome = RunCommand("examples/dlrm --ps=2 --workers=2 --impressions=60000 --epochs=2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_GE(Last(outcome.text, "ratio"), 0.8) << outcome.text;  // of guesses: 0.6
+  EXPECT_LE(Last(outcome.text, "ratio"), 1) << outcome.text;
+}
+
+TEST(ProgramsTest, TwoTowerComesNearThePlantedPointsOnAClusterOfProcessesToo) {
+  for (const std::string launch : {"examples/two_tower --ps=2 --workers=2", "tools/divvyctl launch --ps=2 --workers=2 -- examples/two_tower"}) {
+    const Outcome outcome = RunCommand(absl::StrCat(launch, " --visits=50000 --epochs=3"));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+    EXPECT_GE(Last(outcome.text, "ratio"), 0.55) << outcome.text;  // of guesses: 0.09
+    EXPECT_LE(Last(outcome.text, "ratio"), 1) << outcome.text;
+  }
+}
+
+std::string Repeated(int times, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(ProgramsTest, TheRecommendersReadFilesToo) {
+  const std::string line_end(25, '\t');
+  const std::map<std::string, std::string> data = {
+      {"matrix_factorization", Repeated(100, "1\t2\t5\t881250949\n943\t1682\t3\t0\n")},
+      {"dlrm", Repeated(100, absl::StrCat("1\t", std::string(12, '\t'), "7\tab", line_end, "\n0\t", std::string(12, '\t'), "\tcd", line_end, "\n"))},
+      {"two_tower", absl::StrCat("user,item,tag\n", Repeated(100, "1,2,jazz\n3,4,rock\n"))},
+  };
+  for (const auto& [program, text] : data) {
+    const Outcome outcome = RunCommand(absl::StrCat("examples/", program, " --epochs=1 --data=", WriteTemporary(program, text)));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("held out: "));
+    EXPECT_EQ(Last(outcome.text, "ratio"), -1) << "nothing is planted there";
+  }
+}
+
+TEST(BadInputTest, ABadLineOfTheRecommendersIsNamedWithTheFix) {
+  const std::map<std::string, std::pair<std::string, std::string>> data = {
+      {"matrix_factorization", {"1\t2\t5\t0\n1\t2000\t5\t0\n", "line 2: column \"item\": 2000 is not in [0, 1683): correct the line"}},
+      {"dlrm", {"0\t1\n0\t1\n", "line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26 categories"}},
+      {"two_tower", {"user,item,tag\n1,2,jazz\n1,2\n", "line 3: has 2 fields, wanted 3"}},
+  };
+  for (const auto& [program, bad] : data) {
+    const Outcome outcome = RunCommand(absl::StrCat("examples/", program, " --data=", WriteTemporary(program, bad.first)));
+    EXPECT_EQ(outcome.exit_code, 65) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(absl::StrCat("/", program, ": ", bad.second)));
+  }
 }
 
 TEST(BadInputTest, AnUnknownFlagIsNamed) {
