@@ -159,13 +159,15 @@ enum class AutoShardPolicy {
 // With kAuto, kFile and kData the worker's part is taken of what the function returns, so the function shards nothing by itself; the part of a worker that dies
 // waits until it is back.
 
+// Of a DataSource: how its data are dealt out, and how far workers read ahead. The hints change no result.
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
   bool fetch_to_device = true;       // a hint
   int64_t prefetch_per_replica = 2;  // a hint
 };
 
-// A DataSource with its arguments: a value, which travels as its name and arguments.
+// A DataSource with its arguments: a value, which travels as its name and arguments. What a coordinator or a trainer is given, as often as wanted: each pass
+// calls the function anew.
 class BoundDataSource {
  public:
   BoundDataSource(std::string name, Nest args) : name_(std::move(name)), args_(std::move(args)) {}

@@ -19,13 +19,15 @@
 
 namespace divvy {
 
+// Element by element, with broadcasting: [2, 3] + [3] -> [2, 3]. A C++ scalar takes the other's dtype: x * 0.5f. Division is IEEE's: x / 0 is infinite or NaN.
 Var operator+(const Var& a, const Var& b);
 Var operator-(const Var& a, const Var& b);
 Var operator*(const Var& a, const Var& b);
 Var operator/(const Var& a, const Var& b);
 Var operator-(const Var& a);
 
-// Elementwise.
+// Element by element: any shape -> the same (Maximum: with broadcasting). float32 and float64. Outside their domain as the C library: Log(0) is -infinity,
+// Sqrt(-1) is NaN. Sigmoid, Softplus and Softmax do not overflow for any finite input.
 Var Exp(const Var& x);
 Var Log(const Var& x);
 Var Sqrt(const Var& x);
@@ -44,6 +46,7 @@ Var Softmax(const Var& x);   // over the last axis; rank >= 1
 // thread; FailedPrecondition: there is none. On a tape in inference mode, and with rate 0, x itself. InvalidArgument: rate outside [0, 1).
 Var Dropout(const Var& x, float rate, uint64_t seed = 0);
 
+// Whether an operand of MatMul is taken with its last two axes exchanged. Nothing is copied for it.
 enum class Transpose { kNo, kYes };
 // [m, k] x [k, n] -> [m, n], each operand as it stands or transposed; rank 3: the same leading dimension on both, no broadcasting; rank 1 is refused.
 Var MatMul(const Var& a, const Var& b, Transpose a_transposed = Transpose::kNo, Transpose b_transposed = Transpose::kNo);
@@ -74,13 +77,15 @@ class Axes {
 };
 inline constexpr std::nullopt_t kNoAxis = std::nullopt;
 
-// Reduced axes are dropped; without `axes`, all are. An axis outside [-rank, rank) or named twice is InvalidArgument. The mean of no elements is NaN.
+// Reduced axes are dropped; without `axes`, all are: the result is a scalar. [2, 3] over axis 0 -> [3]. The gradient is spread over what was reduced.
+// InvalidArgument: an axis outside [-rank, rank) or named twice. The sum of no elements is 0, their mean NaN.
 Var ReduceSum(const Var& x);
 Var ReduceSum(const Var& x, const Axes& axes);
 Var ReduceMean(const Var& x);
 Var ReduceMean(const Var& x, const Axes& axes);
 Var ReduceMax(const Var& x, const Axes& axes);  // of no elements: -infinity. The gradient is shared evenly by all that equal the maximum
 
+// What only moves elements takes any dtype; the gradient moves back.
 Var Reshape(const Var& x, const Shape& shape);      // one dimension may be -1; shares the buffer
 Var Concat(absl::Span<const Var> parts, int axis);  // one dtype; the same shape but for `axis`, which may be negative
 // Elements [begin, end) along `axis`, which may be negative. InvalidArgument: not 0 <= begin <= end <= its extent.
@@ -97,6 +102,7 @@ Var DotInteraction(const Var& features);
 // Any dtype to any other. Floating to integer truncates toward 0, saturates, and takes NaN to 0; anything to bool is "not 0". The gradient flows
 // between floating types only.
 Var Cast(const Var& x, DType dtype);
+// x itself, a constant to the tape.
 Var StopGradient(const Var& x);
 Var Range(int64_t n);  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
 

@@ -12,7 +12,8 @@ namespace divvy {
 class ReplicaContext;
 class Strategy;
 
-// In a scope or a merge function: where values of all replicas are at hand. Outside every scope there is a default replica, so false.
+// tf.distribute.in_cross_replica_context(): in a scope, a step or a merge function, where values of all replicas are at hand. Outside every scope there is a
+// default replica, so false. Of the calling thread.
 bool InCrossReplicaContext();
 
 namespace internal {

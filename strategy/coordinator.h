@@ -29,6 +29,12 @@ namespace divvy {
 // merged since the last call (empty: no step finished). False: the loop makes no more steps and returns what was merged when those in flight have ended.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
+// What has become of a scheduled step.
+//   kNotReady   it waits, runs, or is run again
+//   kReady      it has finished, and its effects are applied on every parameter server it touched
+//   kFailed     its function returned an error, or it was given up; nothing of it is applied
+//   kCancelled  another step's error ended the batch of work before it had finished; nothing of it is applied
+// The last three are final.
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
 
 namespace internal {
@@ -53,14 +59,18 @@ struct StepLoop {
 
 }  // namespace internal
 
-// The result of a scheduled step, held by the coordinator as soon as it exists. Thread-safe handle. Not an argument of Schedule: fetch first.
+// The result of a scheduled step: TensorFlow's RemoteValue. The coordinator holds it as soon as it exists, so it is there whatever becomes of the worker.
+// A handle: copies are the same result; dropping them cancels nothing. Thread-safe. Not an argument of Schedule (it does not compile): fetch first.
 template <typename T>
 class RemoteValue {
  public:
   using State = RemoteState;
   explicit RemoteValue(std::shared_ptr<const internal::RemoteResult> result) : result_(std::move(result)) {}
-  State state() const { return result_->state(); }
-  // Blocks. The step's own error, whatever its code; DeadlineExceeded: not ready yet, call again; Cancelled: another step's error ended the batch of work.
+  State state() const { return result_->state(); }  // does not block
+  // Blocks until the step has ended, for at most `timeout`, and gives what it returned; as often as it is called. Another step's error is not this one's, and
+  // is not raised here (Schedule, Join, Done and Run* do that). DeadlineExceeded: not ready within `timeout`; call again. Cancelled: another step's error ended
+  // the batch of work; schedule the step again if it is still wanted. OutOfRange with IsEndOfData: the step has met the end of its data. Unavailable with a
+  // reason: the job has ended. Else the error that the step's function returned, whatever its code, with the step, its number and its worker in front.
   absl::StatusOr<T> Fetch(absl::Duration timeout = absl::InfiniteDuration()) const {
     ASSIGN_OR_RETURN(Nest value, result_->Fetch(timeout));
     return NestCodec<T>::Decode(value);
@@ -70,6 +80,7 @@ class RemoteValue {
   std::shared_ptr<const internal::RemoteResult> result_;
 };
 
+// Of a step that returns a Status: there is nothing to fetch but whether it has succeeded.
 template <>
 class RemoteValue<void> {
  public:
@@ -82,36 +93,54 @@ class RemoteValue<void> {
   std::shared_ptr<const internal::RemoteResult> result_;
 };
 
-// A data source bound to the workers: each opens it for itself.
+// A data source bound to the workers: each opens it for itself. TensorFlow's per-worker dataset. A value; thread-safe.
+//
+//   ASSIGN_OR_RETURN(PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kClicks("day-7/part-*")));
+//   const Iterator clicks = dataset.MakeIterator();
+//   for (int i = 0; i < 1000; ++i) RETURN_IF_ERROR(coordinator.Schedule(kTrain, clicks).status());
 class PerWorkerDataset {
  public:
   // For implementers of Coordinator. REQUIRES: `make` is thread-safe and does not block.
   explicit PerWorkerDataset(std::function<Iterator()> make) : make_(std::move(make)) {}
-  // From the beginning, made on each worker when first needed, and again on a worker that came back. Errors of the source appear in the steps that use it.
+  // A pass of its own, from the beginning: two iterators do not share a position. Does not block: the workers open it when they are told to, and again when
+  // they come back. It keeps its place when a step fails and the queue is cancelled. Errors of the source (a missing file) appear in the steps that use it; one
+  // that no step uses does no harm. Under kLease a worker that comes back goes on where the pass is, else from the beginning of its data.
   Iterator MakeIterator() const { return make_(); }
 
  private:
   std::function<Iterator()> make_;
 };
 
-// Implemented by coordinator/core: the templates here only encode and decode. Thread-safe; blocking calls say so. Steps start in FIFO order and finish in any;
-// a step whose worker is lost is run again by another. The first error of a step is returned by the next Schedule, Join, Done or Run*, after the steps in
-// flight have ended and the queued ones were cancelled; then the coordinator is usable again.
+// The one coordinator of a job, with the strategy of its variables. Implemented by coordinator/core: the templates here only encode and decode. Thread-safe;
+// blocking calls say so; none of those may be made from a task of the cluster's Executor.
+//
+// Steps start in the order scheduled, each on a worker that has room, and finish in any order. A step whose worker is lost is run again by another, first of
+// all that wait; its effects count once. With no worker at all they wait: the live line says for whom.
+//
+// Errors. The first error of a step is kept; later ones are told by their own RemoteValue alone. The workers go on until the program asks: the next Schedule,
+// Join, Done or Run* (or one that waits already) cancels what is queued, waits for what runs (which may still succeed) and returns that error. Then nothing
+// runs, the coordinator is usable again, and the error is not raised twice. The end of a step's data is no error here. Unavailable that names a parameter
+// server is the end of the job: every later call returns it; end the program, which may be started again.
 class Coordinator {
  public:
   virtual ~Coordinator() = default;
   virtual Strategy& strategy() = 0;
 
-  // Blocks only while max_queued_steps wait.
+  // Queues a step and returns a handle on its result. The arguments are encoded now (NestCodec) and travel with it: give what is small, and keep values in
+  // variables. An Iterator is the executing worker's own. Blocks only while the queue is full (262,144 steps wait; those that run do not count), never for a
+  // Join of another thread.
+  // NotFound: a step that is not registered in this process. InvalidArgument: arguments larger than a message may be. Else the error of an earlier step: then
+  // this one was not queued; schedule it again if it is still wanted.
   template <typename R, typename... Args>
   absl::StatusOr<RemoteValue<R>> Schedule(const Step<R(Args...)>& step, const std::decay_t<Args>&... args) {
     ASSIGN_OR_RETURN(std::shared_ptr<const internal::RemoteResult> result,
                      ScheduleStep(step.name(), step.kind(), NestCodec<std::tuple<std::decay_t<Args>...>>::Encode({args...})));
     return RemoteValue<R>(std::move(result));
   }
-  // Blocks until all scheduled steps are committed. DeadlineExceeded: not yet.
+  // Blocks until nothing is queued and nothing runs, those scheduled meanwhile by other threads included: then all are committed. At once where nothing was
+  // scheduled. DeadlineExceeded: not within `timeout`; nothing is cancelled, call again. Else the first error of a step.
   virtual absl::Status Join(absl::Duration timeout = absl::InfiniteDuration()) = 0;
-  // Whether nothing waits and nothing runs. Blocks only where it returns an error.
+  // Whether nothing is queued and nothing runs. Blocks only where it returns an error, until what runs has ended.
   virtual absl::StatusOr<bool> Done() = 0;
 
   // The loops most programs want: keep every worker busy, merge and report the metrics, draw progress; return what was merged. Block. RunEpoch is one pass over
@@ -139,14 +168,17 @@ class Coordinator {
     if (step.kind() == StepKind::kReadOnly) return absl::InvalidArgumentError("RunUntil counts training steps; use RunEpoch for a read-only step");
     return RunSteps({std::string(step.name()), step.kind(), data, {NestCodec<std::decay_t<Args>>::Encode(args)...}, last_step, std::move(observer)});
   }
-  virtual int64_t epoch() const = 0;  // RunEpochs of training steps completed
-  virtual int64_t step() const = 0;   // training steps committed
+  // RunEpochs of training steps completed. Count from this, never from 0: a program may run more than once in its job's life.
+  virtual int64_t epoch() const = 0;
+  // Training steps committed. Those that still run are not among them.
+  virtual int64_t step() const = 0;
 
+  // Does not block: nothing is opened yet. NotFound: a source that is not registered in this process. InvalidArgument: arguments larger than a message may be.
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;
-  // For the steps scheduled from now on.
+  // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning. A step that is run again keeps the one it had.
   virtual void SetLearningRateScale(double scale) = 0;
-  // A line for the sub-run `run`.
+  // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no name.
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
   // The program means to run so many epochs more: for the progress line alone. Trainer says it.
   virtual void SetGoal(int64_t epochs) {}
@@ -158,7 +190,7 @@ class Coordinator {
   virtual absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) = 0;
 };
 
-// The values, in order; the first error ends it. Blocks for at most `timeout` on each.
+// The values, in order; the first error ends it. Blocks for at most `timeout` on each. Errors: RemoteValue::Fetch.
 template <typename T>
 absl::StatusOr<std::vector<T>> FetchAll(absl::Span<const RemoteValue<T>> values, absl::Duration timeout = absl::InfiniteDuration()) {
   std::vector<T> fetched;

@@ -37,6 +37,7 @@ class Metric {
   Kind kind_;
   std::vector<double> sums_;  // kMean: total, count. kRmse: squares, count. kAuc: negatives, then positives, by bucket
 };
+// By name, as the live line shows them.
 using Metrics = std::map<std::string, Metric>;
 
 // Adds `from` to `into`; names that `into` lacks are taken over. InvalidArgument: another kind under the same name; `into` is unchanged.

@@ -13,6 +13,8 @@
 
 namespace divvy {
 
+// How values of several replicas become one. kMean divides by the number of replicas; with an axis, by the number of elements. The mean of several integers is
+// InvalidArgument: cast first.
 enum class ReduceOp : uint8_t { kSum, kMean };
 // "SUM", "mean": any case. InvalidArgument: another text (TensorFlow takes what is no text at all for SUM).
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
@@ -35,7 +37,9 @@ struct ValueContext {
   int num_replicas_in_sync = 1;
 };
 
-// One value for each replica of a worker, in replica order. T is any copyable type; it never leaves the process.
+// One value for each replica of a worker, in replica order: tf.distribute's PerReplica and DistributedValues. What Run gives, and what it takes apart again. A
+// value type, as safe as T; T is any copyable type, and never leaves the process. A PerReplica of another strategy's number of replicas is InvalidArgument
+// where it is used.
 template <typename T>
 class PerReplica {
  public:

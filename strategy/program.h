@@ -23,6 +23,7 @@ struct Program {
   explicit Program(TrainFunction* train, StrategyOptions options = runner::ParameterServerStrategy(), const char& api = divvy_program_api_1);
 };
 
+// What FindProgram has found.
 struct RegisteredProgram {
   TrainFunction* train = nullptr;
   StrategyOptions options;
@@ -33,6 +34,7 @@ absl::StatusOr<const RegisteredProgram*> FindProgram();
 
 }  // namespace divvy
 
+// DIVVY_PROGRAM(Train), or DIVVY_PROGRAM(Train, options): the program of this binary or library. Once, at namespace scope, in the file that has Train.
 #define DIVVY_PROGRAM(...) static const ::divvy::Program divvy_program(__VA_ARGS__)
 
 #endif  // DIVVY_STRATEGY_PROGRAM_H_

@@ -53,7 +53,17 @@ class Entered {
   internal::ContextEntry entry_;
 };
 
-// Used on its replica's thread only. Calls made anywhere else (in a merge function, after Run) are FailedPrecondition and name the call to use.
+// What a replica function is given: who the replica is, how it meets the others, what it reads from and gives its gradients to.
+//
+//   absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
+//     GradientTape tape(replica);
+//     Var losses = Losses(tape, batch);
+//     RETURN_IF_ERROR(replica.ApplyGradients(tape.Gradient(ReduceMean(losses))));
+//     return Collect({{"loss", MeanOf(losses)}});
+//   }
+//
+// Used on its replica's thread only, while its function runs. Calls made anywhere else (in a merge function, after Run) are FailedPrecondition and name the
+// call to use.
 class ReplicaContext : public VariableReader {
  public:
   ReplicaContext(Strategy& strategy, int replica_id_in_sync_group);  // by hand only in tests; Run makes them

@@ -60,7 +60,8 @@ class StepEnvironment {
   virtual bool cancelled() const = 0;
 };
 
-// The API of a step function, on its worker, in cross-replica context. Used on the step's thread.
+// The API of a step function, on its worker, in cross-replica context: the step handles values of all replicas of the worker, and calls Run for what each does.
+// Used on the step's thread, while the step runs.
 class WorkerContext {
  public:
   explicit WorkerContext(StepEnvironment& environment) : environment_(environment) {}
@@ -72,9 +73,12 @@ class WorkerContext {
   int64_t step() const { return environment_.strategy().parts().step; }   // number of the step; the same on every attempt
   uint64_t seed() const { return environment_.strategy().parts().seed; }  // from (job, step); the same on every attempt
 
-  // An element for each replica: with too few left, empty batches; with none, OutOfRange (RunEpoch expects it). May block. FailedPrecondition: in a replica
-  // function, where each replica would take a step's elements.
+  // An element for each replica, in replica order: where too few are left, the last replicas get batches with 0 rows (EmptyBatchLike). Blocks while data are
+  // read. Of leased data once in a step: its elements are the step's, the same on every attempt. OutOfRange, for which IsEndOfData holds: none is left; return
+  // it, RunEpoch expects it. FailedPrecondition: in a replica function, where each replica would take a step's elements; or a second time in a step. DataLoss,
+  // NotFound and others: the data source's own, with file and line. Aborted: the iterator was lost with its worker's session; return it, the step is run again.
   absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
+  // The same, with nullopt at the end: for a step that has something to do then.
   absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator);
 
   // An object kept between steps by this worker, made at first use. Gone when the worker is: never put state of the model in it. Another T under the same key

@@ -99,7 +99,11 @@ std::vector<Nest> EncodeAll(const PerReplica<T>& values) {
 template <typename F, typename... Args>
 using ReplicaResult = internal::ReplicaResultT<F, Args...>;
 
-// Makes a strategy current on this thread while it lives. Movable; ends on the thread it began on.
+// Makes a strategy current on this thread while it lives: `with strategy.scope():`. Variables are created in it; reading and writing them, scheduling and
+// reducing do not ask for it. Movable; ends on the thread it began on.
+//
+//   auto scope = coordinator.strategy().Scope();
+//   RETURN_IF_ERROR(CreateVariable(kWeights).status());
 class StrategyScope {
  public:
   // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with this.
@@ -114,11 +118,13 @@ class StrategyScope {
 
 class Strategy;
 
-// What tf.distribute calls strategy.extended. As Strategy; lives in it.
+// What tf.distribute calls strategy.extended: what programs seldom need. Thread-safe; lives in its Strategy.
 class StrategyExtended {
  public:
+  // Neither blocks.
   std::vector<Device> worker_devices() const;          // of this worker, one for each replica, in replica order
   std::vector<std::string> parameter_devices() const;  // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
+  // Strategy::Reduce without an axis, and the result on `destination`. Errors: Reduce's, and Tensor::To's for a device that is not there.
   template <typename T>
   absl::StatusOr<T> ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination);
   // One after another; the first error ends it.
@@ -134,7 +140,12 @@ class StrategyExtended {
   Strategy& strategy_;
 };
 
-// TensorFlow's Strategy. Thread-safe. Calls made from the wrong context (a Run inside a replica) are FailedPrecondition and name the call to use.
+// TensorFlow's Strategy: the replicas of one worker, which run the same function on their own part of a batch, and the variables that all workers share.
+// A step function has that of its worker (worker.strategy()), the program that of the coordinator; both reach the same variables.
+//
+// Thread-safe. What a thread may call follows from where it is: outside everything and in a scope, a step or a merge function, values of all replicas are at
+// hand (Run, Reduce, Gather); in a replica function only its own (ReplicaContext). Calls made from the wrong context are FailedPrecondition and name the call
+// to use: they are mistakes in the program, so mend it.
 class Strategy {
  public:
   explicit Strategy(StrategyParts parts);
@@ -153,14 +164,20 @@ class Strategy {
   // whose status() is the error, and every call made inside it fails with that error.
   StrategyScope Scope();
 
-  // = divvy::CreateVariable inside Scope(). Blocks. AlreadyExists: name taken. A restarted program gets the variable it had; another spec:
-  // FailedPrecondition.
+  // = divvy::CreateVariable inside Scope(). On the coordinator alone; blocks until every shard holds its initial value. Cut by the spec's partitioner, else by
+  // the strategy's; its shards go round the parameter servers (or, kBalanced, to the lightest). AlreadyExists: the name is taken. InvalidArgument: a spec or a
+  // partitioner's answer that makes no sense; names the variable and the fix. ResourceExhausted: no memory on a parameter server (--memory_limit_bytes).
+  // FailedPrecondition: in a step or a data source, or the default strategy. Nothing is left of a variable that was refused: the name is free, and the turn of
+  // the parameter servers has not advanced.
   absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
-  absl::StatusOr<Variable> FindVariable(absl::string_view name) const;  // NotFound lists near names
+  // A variable that exists, in any context. Does not block. NotFound: lists the names nearest to it.
+  absl::StatusOr<Variable> FindVariable(absl::string_view name) const;
 
   // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on this thread, each other on one of its own; blocks until all
   // have ended. A failing replica fails those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica argument gives each its
-  // component, others are passed as they are. fn is called by several threads at once. InvalidArgument: a PerReplica of another number of replicas.
+  // component, others are passed as they are. fn is called by several threads at once, so what it captures must bear that. It returns StatusOr<R> or Status;
+  // what it throws is Unknown with its words. With one replica it runs on this thread, and the result is a PerReplica of one. InvalidArgument: a PerReplica of
+  // another number of replicas. FailedPrecondition: inside a replica, where a plain call does it.
   template <typename F, typename... Args>
   absl::StatusOr<PerReplica<ReplicaResult<F, Args...>>> Run(F&& fn, const Args&... args) {
     using Result = ReplicaResult<F, Args...>;
@@ -183,10 +200,12 @@ class Strategy {
   // Not distributed: as it is, kSum too; with axes, as one copy per replica (as TensorFlow's parameter server strategy).
   absl::StatusOr<Nest> Reduce(ReduceOp op, const Nest& value, const Axes& axes);
 
-  // Concatenated in replica order. Errors: internal::GatherTensors.
+  // Concatenated in replica order: [.., n_i, ..] -> [.., sum of n_i, ..]; only `axis` may differ in length, negative counts from the end. InvalidArgument,
+  // naming two replicas: rank 0, an axis that is not there, or another dtype, rank or dimension.
   absl::StatusOr<Tensor> Gather(const PerReplica<Tensor>& value, int axis);
   absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);  // not distributed: as it is
 
+  // The values in replica order: what comes out of distributed code. Anywhere; never fails.
   template <typename T>
   std::vector<T> LocalResults(const PerReplica<T>& value) {
     return value.values();
@@ -196,7 +215,8 @@ class Strategy {
     return {value};
   }
 
-  // value_fn(ValueContext) for each replica, in order, on this thread.
+  // value_fn(ValueContext) for each replica, in order, on this thread: any copyable type. For values that differ by replica from the start (seeds, parts of
+  // a range); data come from worker.Next.
   template <typename F>
   absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(F&& value_fn) {
     RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeValuesFromFunction", "the replica's own value"));

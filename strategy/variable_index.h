@@ -14,14 +14,17 @@
 
 namespace divvy {
 
-struct IndexSlice {  // start:stop:step, by Python's rules in full
+// start:stop:step, by Python's rules in full: what is left out is the end that the step comes from or goes to, negative numbers count from the end, and bounds
+// outside are clamped. A step of 0 is InvalidArgument.
+struct IndexSlice {
   std::optional<int64_t> start;
   std::optional<int64_t> stop;
   int64_t step = 1;
 };
 struct Ellipsis {};  // ..., as many whole axes as are left
 struct NewAxis {};   // None, an axis of length 1
-// An integer takes the axis away; a negative one counts from the end.
+// What stands between the brackets, axis by axis: an integer takes its axis away (a negative one counts from the end), a slice keeps it. Axes that are not
+// named are taken whole.
 using IndexItem = std::variant<int64_t, IndexSlice, Ellipsis, NewAxis>;
 
 namespace internal {

@@ -21,6 +21,7 @@
 
 namespace divvy {
 
+// What a layer does with its result, element by element (ops/ops.h).
 enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 
 // Layers are small values: they name their variables and apply them. Declare them `const` at namespace scope. Thread-safe. An input that does not fit gives
@@ -68,7 +69,13 @@ struct Conv : Layer {
   Activation activation_;
 };
 
-// A table "<name>" [rows, width]. Only the rows asked for travel, and the gradient names only them.
+// A table "<name>" [rows, width], cut over the parameter servers by the strategy. Only the rows asked for travel, and the gradient names only them, so a step
+// costs what its batch names. Called several times on a tape, its lookups still leave in one message. An id outside [0, rows) fails the step with
+// InvalidArgument; LookupOptions::safe, for Bag, drops those below 0.
+//
+//   const Embedding kItems("items", 10'000'000, 64, RowwiseAdagrad{0.05});
+//   Var item = kItems(tape, batch["item"]);                    // [batch] -> [batch, 64]
+//   Var history = kItems.Bag(tape, batch["history"]);          // SparseIds -> [batch, 64]
 struct Embedding : Layer {
   Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer = {}, Initializer initializer = RandomUniform{});
   // ids of any shape -> ids.shape + [width].
@@ -80,7 +87,7 @@ struct Embedding : Layer {
   std::string name_;
 };
 
-// What a model makes of a batch.
+// What a model makes of a batch: {losses, {{"accuracy", Accuracy(logits, labels)}, ...}}. A metric's error is the step's, with the metric's name.
 struct ModelOutput {
   Var losses;                                                  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
   std::map<std::string, absl::StatusOr<Metric>> metrics = {};  // "loss" is the mean of the losses and comes by itself

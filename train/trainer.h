@@ -19,6 +19,7 @@
 
 namespace divvy {
 
+// How Fit goes about it. By name in C++20, else field by field. Options that make no sense are InvalidArgument from Fit, all at once.
 struct FitOptions {
   int epochs = 1;
   // None: each record once (the source is leased), partial batches included. Given: the next epoch goes on where this one stopped, pass after pass.
