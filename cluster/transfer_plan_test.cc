@@ -164,6 +164,13 @@ TEST(PullPlanTest, GivesRowsInTheOrderAskedAndInTheShapeOfTheIds) {
   EXPECT_EQ(Flat(values[0]), Values({6, 7, 0, 1, 6, 7, 2, 3}));
 }
 
+TEST(PullPlanTest, AsksOnlyTheServersThatHoldARowAskedFor) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 6, 2, {0, 1, 2}));
+  const PullPlan plan(*layout, {VariableRead{"w", Ids({5, 4})}, VariableRead{"w", Ids({})}});
+  ASSERT_EQ(plan.parts().size(), 1u);
+  EXPECT_EQ(plan.parts().begin()->first, 2);
+}
+
 TEST(PullPlanTest, AnAnswerThatDoesNotFitIsAnErrorNotACrash) {
   const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 2, {0, 1}));
   const PullPlan plan(*layout, {VariableRead{"w", std::nullopt}});

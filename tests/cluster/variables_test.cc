@@ -137,6 +137,23 @@ TEST_F(VariablesTest, AreCreatedInTheScopeAndUsedOutsideIt) {
   EXPECT_THAT(ValuesOf("v"), ElementsAre(0, -1, -2));
 }
 
+TEST_F(VariablesTest, RowsMadeOnTheCoordinatorAreSentBlockByBlock) {
+  Start(StrategyOptions());
+  constexpr int64_t kWidth = 1 << 20;  // a row has 4 MiB, a block 16
+  std::vector<std::pair<int64_t, int64_t>> asked;
+  VariableSpec spec = CutInTwo("rows", {6, kWidth});
+  spec.initializer = FromRows{[&asked](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
+    asked.emplace_back(first, count);
+    std::vector<float> values;
+    for (int64_t row = first; row < first + count; ++row) values.insert(values.end(), kWidth, static_cast<float>(row));
+    return Tensor::Copy<float>({count, kWidth}, values);
+  }};
+  const absl::StatusOr<Variable> rows = strategy().CreateVariable(spec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(asked, ElementsAre(std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 2)));
+  for (int64_t row = 0; row < 6; ++row) EXPECT_EQ(*rows->At({row, kWidth - 1})->scalar<float>(), static_cast<float>(row));
+}
+
 TEST_F(VariablesTest, ReplicasAssignsAreCombinedInEveryShard) {
   Start(StrategyOptions(), /*replicas=*/2);
   const std::vector<std::pair<VariableAggregation, float>> cases = {
