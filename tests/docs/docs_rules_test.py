@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What coverage.py makes of small trees that claim too much, and snippets.py of guides that show something else than what is built."""
+"""What coverage.py makes of small trees that claim too much, snippets.py of guides that show something else than what is built, and
+links.py of pages that lead nowhere."""
 import os
 import tempfile
 import unittest
 
 import coverage
+import links
 import snippets
 
 COVERED = "".join("| %s | holds | `a/a_test.cc`: `ATest.Holds` |\n" % rule for rule in coverage.RULES)
@@ -84,6 +86,24 @@ class SnippetsTest(unittest.TestCase):
         guide = "words\n<!-- snippet: one -->\n```cpp\n```\n```python\nx\n```\n"
         filled = snippets.updated(guide, snippets.snippets(SOURCE))
         self.assertEqual("words\n<!-- snippet: one -->\n```cpp\nint a;\n  int b;\n```\n```python\nx\n```\n", filled)
+
+
+class LinksTest(unittest.TestCase):
+    def words(self, text):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "docs"))
+            for path, content in {"docs/page.md": text, "docs/other.md": "# Files & Fences\n", "a.h": ""}.items():
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(content)
+            return [words for _, words in links.missing(root, "docs/page.md")]
+
+    def test_what_is_there(self):
+        self.assertEqual([], self.words("# Top\n[a](other.md) [b](../a.h) [c](other.md#files--fences) [d](#top) [e](https://x.y/z#w)\n`docs/other.md`\n"))
+
+    def test_what_is_not(self):
+        self.assertEqual(["gone.md is not there"], self.words("[a](gone.md)\n"))
+        self.assertEqual(["other.md has no heading #fences"], self.words("[a](other.md#fences)\n"))
+        self.assertEqual(["docs/gone.h is not there"], self.words("see `docs/gone.h`\n"))
 
 
 if __name__ == "__main__":

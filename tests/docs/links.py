@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""links.py [ROOT]: each Markdown page of this tree (or of ROOT), and each thing of the tree that it names and that is not there: the target of a link, the heading
+behind its #, and a file whose path stands in backticks. Prints "page:line: words" and exits with 1 if there is any.
+"""
+import os
+import re
+import sys
+
+_LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:h|cc|py|proto|md|sh|json|cu))`")
+
+
+def pages(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith((".", "bazel-"))]
+        for name in names:
+            if name.endswith(".md"):
+                yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def headings(text):
+    """As GitHub makes anchors of them."""
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def missing(root, page):
+    """(line, words) of what is not there."""
+    text, beside = read(os.path.join(root, page)), os.path.join(root, os.path.dirname(page))
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        for target, heading in _LINK.findall(line):
+            path = os.path.join(beside, target) if target else os.path.join(root, page)
+            if re.match(r"\w+:", target):
+                continue
+            if not os.path.exists(path):
+                found.append((number, "%s is not there" % target))
+            elif heading and path.endswith(".md") and heading not in headings(read(path)):
+                found.append((number, "%s has no heading %s" % (target or page, heading)))
+        for path in _PATH.findall(line):
+            if not any(os.path.exists(os.path.join(folder, path)) for folder in (root, beside)):
+                found.append((number, "%s is not there" % path))
+    return found
+
+
+def main(root):
+    count, wrong = 0, 0
+    for page in sorted(pages(root)):
+        count += 1
+        for finding in missing(root, page):
+            wrong += 1
+            print(page + ":%d: %s" % finding)
+    print("%d pages, %d things that are not there" % (count, wrong))
+    return 1 if wrong or not count else 0
+
+
+if __name__ == "__main__":
+    # The tree itself, though Bazel runs a link to this file.
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))
