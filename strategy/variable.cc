@@ -34,12 +34,17 @@ absl::StatusOr<Tensor> Int64Ids(const Tensor& ids) {
 
 }  // namespace
 
-// A step's store where a step runs, also for a handle that came from elsewhere.
+// A step's store where a step runs, also for a handle that came from elsewhere: not for one of another job, whose variable of the same name is another one.
 absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
   const internal::Context& context = internal::CurrentContext();
   RETURN_IF_ERROR(context.error);
-  if (context.strategy != nullptr && context.strategy->parts().store != nullptr) return context.strategy->parts().store;
-  return store_;
+  if (context.strategy == nullptr || context.strategy->parts().store == nullptr) return store_;
+  const std::shared_ptr<VariableStore>& current = context.strategy->parts().store;
+  if (current->job() == store_->job()) return current;
+  return absl::FailedPreconditionError(absl::StrCat("variable \"", spec().name, "\" belongs to the strategy of job ", absl::Hex(store_->job().value()),
+                                                    ", and the strategy of job ", absl::Hex(current->job().value()),
+                                                    " is current on this thread: strategies do not mix. Let that scope end first, or use the variable that ",
+                                                    "FindVariable gives inside it"));
 }
 
 absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {

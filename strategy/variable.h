@@ -23,7 +23,8 @@ namespace divvy {
 //   step function (cross-replica)    staged: part of the step's one commit; reads see the step's own assigns
 //   replica function                 assigns of several replicas meet and are first combined by the spec's aggregation (kNone: InvalidArgument); scatters count
 //                                    each, in the order the replicas come (so kUpdate of one row by two replicas keeps either)
-// A handle that came from elsewhere works on the step's behalf inside a step. Shapes are checked whole before anything is sent. All calls may block. A ps that
+// A handle that came from elsewhere in the job works on the step's behalf inside a step; where the strategy of another job is current (its scope, or one of its
+// steps), every call is FailedPrecondition that names both. Shapes are checked whole before anything is sent. All calls may block. A ps that
 // is away is waited for, up to --ps_timeout, then Unavailable.
 class Variable {
  public:

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cluster/ids.h"
 #include "cluster/transfer_plan.h"
 #include "cluster/variable_spec.h"
 #include "ops/gradient_tape.h"
@@ -31,6 +32,9 @@ struct VariableInfo {
 class VariableStore {
  public:
   virtual ~VariableStore() = default;
+
+  // Whose variables these are: what a variable's handle was found through and what is current where it is used must be of one job.
+  virtual JobId job() const = 0;
 
   // Does not block. NotFound: lists the names nearest to `name`.
   virtual absl::StatusOr<VariableInfo> Find(absl::string_view name) const = 0;

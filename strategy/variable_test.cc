@@ -242,6 +242,23 @@ TEST(VariableTest, AHandleFromElsewhereWorksForTheStrategyThatIsCurrent) {
   EXPECT_EQ(Values(step.store().Value("v")), std::vector<float>{101});
 }
 
+TEST(VariableTest, AHandleOfAnotherJobIsRefusedWhereAStrategyIsCurrentAndBothAreNamed) {
+  TestStrategy mine(1, /*job=*/0xabc), other(1, /*job=*/0xdef);
+  const Variable handle = Make(mine, Floats({1}));
+  Make(other, Floats({100}));
+  {
+    auto scope = other->Scope();
+    for (const absl::Status& refused : {handle.Read().status(), handle.Rows(Ids({0})).status(), handle.Slice(0, 1, 1).status(), handle.Assign(Floats({2})),
+                                        handle.AssignAdd(Floats({2})), handle.ScatterRows(Variable::Scatter::kAdd, {Ids({0}), Tensor::Vector<float>({2}), 1}),
+                                        other->Run([&](ReplicaContext&) { return handle.AssignAdd(Floats({2})); }).status()}) {
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+      EXPECT_THAT(refused.message(), HasSubstr("\"v\" belongs to the strategy of job abc, and the strategy of job def is current"));
+    }
+  }
+  EXPECT_EQ(Values(handle.Read()), std::vector<float>{1});
+  EXPECT_EQ(Values(other.store().Value("v")), std::vector<float>{100});
+}
+
 // ---- several replicas --------------------------------------------------------------------------------------------------------------------------------
 
 // What "v" = 0 is after replica 0 has added 1 and replica 1 has added 3.

@@ -22,6 +22,7 @@ namespace divvy {
 class DirectVariableStore : public VariableStore {
  public:
   explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
+  JobId job() const override { return core_->job(); }
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
@@ -42,6 +43,7 @@ class BlockingCoordinator : public Coordinator {
 
   // Blocks until the cluster takes steps, or has failed.
   absl::Status WaitUntilReady();
+  CoordinatorSnapshot Snapshot() const { return core_->Snapshot(); }
 
   Strategy& strategy() override { return *strategy_; }
   absl::Status Join(absl::Duration timeout) override;

@@ -156,6 +156,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void DropIterator(ResourceId iterator);
 
   uint64_t job_seed() const { return options_.job_seed; }
+  JobId job() const;
   int64_t epoch() const;  // RunEpochs of training steps completed
   int64_t step() const;   // training steps finished
   void SetLearningRateScale(double scale);

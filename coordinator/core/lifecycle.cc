@@ -621,6 +621,11 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   return waits;
 }
 
+JobId CoordinatorCore::job() const {
+  MutexLock lock(mu_);
+  return row_.job;
+}
+
 uint64_t CoordinatorCore::TakeMaxStaleness() {
   MutexLock lock(mu_);
   return std::exchange(max_staleness_, 0);

@@ -16,7 +16,8 @@
 
 namespace divvy {
 
-// Applies writes at once, with plain arithmetic, each variable in one shard; refuses what a real store refuses. Thread-safe; never blocks for long.
+// Stores of one job_seed count as one job's. Applies writes at once, with plain arithmetic, each variable in one shard; refuses what a real store refuses.
+// Thread-safe; never blocks for long.
 //
 //   auto store = std::make_shared<MapVariableStore>();
 //   StrategyParts parts;
@@ -26,6 +27,7 @@ class MapVariableStore : public VariableStore {
  public:
   explicit MapVariableStore(uint64_t job_seed = 1);
 
+  JobId job() const override { return JobId(job_seed_); }
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;

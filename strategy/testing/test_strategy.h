@@ -13,10 +13,10 @@
 
 namespace divvy {
 
-// `replicas` CPU replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11.
+// `replicas` CPU replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11. Those with another `job` have nothing to do with each other.
 class TestStrategy {
  public:
-  explicit TestStrategy(int replicas) : store_(std::make_shared<MapVariableStore>()), strategy_(Parts(replicas)) {}
+  explicit TestStrategy(int replicas, uint64_t job = 1) : store_(std::make_shared<MapVariableStore>(job)), strategy_(Parts(replicas)) {}
   Strategy& operator*() { return strategy_; }
   Strategy* operator->() { return &strategy_; }
   MapVariableStore& store() { return *store_; }

@@ -1,6 +1,7 @@
 // The coordinator's contract, on a whole cluster in this process with real threads: the rules and tests of TensorFlow's ClusterCoordinator, made exact.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +122,13 @@ absl::Status ScattersOutside(WorkerContext& worker) {
   return table.ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({9}), *Tensor::Zeros(DType::kFloat32, {1, 2}), 7});
 }
 const Step kScattersOutside("test/scatters_outside", ScattersOutside);
+
+std::optional<Variable>& captured() {
+  static std::optional<Variable>* const variable = new std::optional<Variable>;
+  return *variable;
+}
+absl::Status AddsToCaptured(WorkerContext&) { return captured()->AssignAdd(Tensor::Scalar<int64_t>(1)); }
+const Step kAddsToCaptured("test/adds_to_captured", AddsToCaptured);
 
 absl::Status ReadsUnknownVariable(WorkerContext& worker) { return worker.strategy().FindVariable("cuonter").status(); }
 const Step kReadsUnknownVariable("test/reads_unknown_variable", ReadsUnknownVariable);
@@ -500,6 +508,27 @@ TEST_F(CoordinatorTest, APartitionerThatMakesNoSenseIsRefusedAndNothingIsCreated
 TEST_F(CoordinatorTest, ANameIsTakenOnce) {
   Start(1, 1);
   EXPECT_EQ(coordinator().strategy().CreateVariable(kCounter).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(CoordinatorTest, AVariableOfAnotherClusterIsRefusedInAScopeAndInAStep) {
+  Start(1, 1);
+  const auto other = StartEmbedded();
+  ASSERT_TRUE(other.ok()) << other.status();
+  captured() = *(*other)->strategy().CreateVariable(kCounter);
+  {
+    auto scope = coordinator().strategy().Scope();
+    EXPECT_EQ(captured()->AssignAdd(Tensor::Scalar<int64_t>(1)).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  const absl::Status failed = coordinator().Schedule(kAddsToCaptured)->Fetch();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kFailedPrecondition) << failed;
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("strategies do not mix"));
+  EXPECT_EQ(*captured()->Read()->scalar<int64_t>(), 0);
+  EXPECT_EQ(Counter(), 0);
+  captured() = coordinator().strategy().FindVariable("counter").value();
+  EXPECT_FALSE(coordinator().Join().ok());
+  EXPECT_TRUE(coordinator().Schedule(kAddsToCaptured)->Fetch().ok());  // of the same job: on the step's behalf
+  EXPECT_EQ(Counter(), 1);
+  captured().reset();
 }
 
 TEST_F(CoordinatorTest, AnUnknownVariableNamesThoseNearIt) {

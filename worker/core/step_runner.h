@@ -41,6 +41,8 @@ class StepTransaction {
  public:
   virtual ~StepTransaction() = default;
 
+  // Whose variables these are.
+  virtual JobId job() const = 0;
   // The variables as they were when the step began; the same for the whole step.
   virtual std::shared_ptr<const Layout> layout() const = 0;
 

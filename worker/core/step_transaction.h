@@ -66,6 +66,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
 
+  JobId job() const override { return options_.links->fence.job; }
   std::shared_ptr<const Layout> layout() const override { return options_.layout; }
   void Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) override;
   absl::Status Stage(std::vector<StagedWrite> writes) override;

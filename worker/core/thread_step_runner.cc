@@ -42,6 +42,8 @@ class TransactionStore : public VariableStore {
  public:
   explicit TransactionStore(std::shared_ptr<StepTransaction> transaction) : transaction_(std::move(transaction)), layout_(transaction_->layout()) {}
 
+  JobId job() const override { return transaction_->job(); }
+
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override {
     const VariableLayout* const variable = layout_->Find(name);
     if (variable == nullptr) return layout_->UnknownVariable(name);
