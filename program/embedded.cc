@@ -94,7 +94,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
 }
 
 absl::Status EmbeddedCluster::StartCoordinator() {
-  CoordinatorOptions options;
+  CoordinatorOptions options = setup_.limits;
   options.incarnation = Incarnation(EntropySeed());
   options.job_seed = setup_.options.seed;
   for (int i = 0; i < setup_.options.num_ps; ++i) options.ps_addresses.push_back(Address("ps", i));
@@ -127,10 +127,19 @@ absl::Status EmbeddedCluster::RestartWorker(int index) {
   return StartWorker(index);
 }
 
+void EmbeddedCluster::KillPs(int index) {
+  CutPs(index);
+  ps_[index] = nullptr;
+}
+
 absl::Status EmbeddedCluster::RestartPs(int index) {
-  dead_ps_.push_back(ps_[index]);
+  KillPs(index);
   return StartPs(index);
 }
+
+void EmbeddedCluster::CutPs(int index) { network_.Add(Address("ps", index), std::weak_ptr<ParameterServerCore>()); }
+
+void EmbeddedCluster::HealPs(int index) { network_.Add(Address("ps", index), ps_[index]); }
 
 namespace {
 

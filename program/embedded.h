@@ -19,6 +19,7 @@ namespace divvy {
 
 struct EmbeddedSetup {
   EmbeddedOptions options;
+  CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
   bool check_numerics = false;
   std::optional<ReportOptions> report;  // none: nothing is drawn
 };
@@ -35,7 +36,10 @@ class EmbeddedCluster {
   // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
   void KillWorker(int index);
   absl::Status RestartWorker(int index);
+  void KillPs(int index);
   absl::Status RestartPs(int index);  // comes back empty, as another life
+  void CutPs(int index);              // nobody reaches it, until
+  void HealPs(int index);             // REQUIRES: it has not been killed
 
  private:
   struct WorkerTask {
@@ -55,7 +59,6 @@ class EmbeddedCluster {
   std::vector<std::shared_ptr<ParameterServerCore>> ps_;
   std::vector<WorkerTask> workers_;
   std::vector<WorkerTask> dead_;  // their threads may still run
-  std::vector<std::shared_ptr<ParameterServerCore>> dead_ps_;
   std::shared_ptr<CoordinatorCore> core_;
   std::shared_ptr<Reporter> reporter_;
   std::unique_ptr<BlockingCoordinator> coordinator_;

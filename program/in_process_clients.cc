@@ -116,6 +116,7 @@ class CoordinatorEnd : public StreamConnection<ToWorker> {
 class WorkerEnd : public StreamConnection<FromWorker> {
  public:
   explicit WorkerEnd(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  ~WorkerEnd() override { pipe_->CloseByWorker(); }  // as a process' socket when it is killed
   void Send(StreamFrame<FromWorker> frame) override { pipe_->ToTheCoordinator(std::move(frame)); }
   void Close() override { pipe_->CloseByWorker(); }
 

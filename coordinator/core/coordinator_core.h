@@ -52,7 +52,7 @@ struct CoordinatorOptions {
   ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
   std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
   int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
-  int64_t max_queued_steps = 262'144;                // Schedule waits beyond
+  int64_t max_queued_steps = 262'144;                // Schedule waits beyond; 0 or less: it never does
   uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half
   int max_step_attempts = 10;
   int64_t max_args_bytes = 15 << 20;                   // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
@@ -93,6 +93,7 @@ struct CoordinatorSnapshot {
   int64_t finished_steps = 0;  // training steps
   int64_t finished_reads = 0;  // read-only steps
   int64_t queued = 0, in_flight = 0;
+  int64_t lost_workers = 0;  // how often one was given up, for whatever reason but its own leave
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
   struct Progress {  // of the running RunRequest
     bool read_only = false;
@@ -510,6 +511,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);     // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
+  int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
 
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;

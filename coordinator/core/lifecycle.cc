@@ -640,6 +640,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.finished_reads = finished_reads_;
   snapshot.queued = static_cast<int64_t>(queue_.size() + waiting_schedules_.size());
   snapshot.in_flight = in_flight_;
+  snapshot.lost_workers = lost_workers_;
   snapshot.num_ps = static_cast<int>(ps_.size());
   snapshot.num_workers = static_cast<int>(workers_.size());
   for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;

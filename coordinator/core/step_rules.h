@@ -23,7 +23,7 @@ enum class StepVerdict : uint8_t {
 // What the coordinator knows of a step besides the report.
 struct StepFacts {
   uint32_t attempt = 1, max_attempts = 10;
-  bool cancelling = false;     // its batch is being cancelled
+  bool cancelling = false;     // its batch is being cancelled, or has an error and will be
   std::map<int, int> applied;  // by a lost run: ps -> number of participants that run told. Not empty: the step is dirty
 };
 

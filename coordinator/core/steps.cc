@@ -269,7 +269,9 @@ void CoordinatorCore::Pump() {
 
 // Queues the steps that wait for room.
 void CoordinatorCore::AdmitSchedules() {
-  while (!waiting_schedules_.empty() && static_cast<int64_t>(queue_.size()) < options_.max_queued_steps && !cancelling_) {
+  const auto has_room = [this]()
+                            DIVVY_REQUIRES(mu_) { return options_.max_queued_steps <= 0 || static_cast<int64_t>(queue_.size()) < options_.max_queued_steps; };
+  while (!waiting_schedules_.empty() && has_room() && !cancelling_) {
     WaitingSchedule waiting = std::move(waiting_schedules_.front());
     waiting_schedules_.pop_front();
     auto step = std::make_shared<Step>();
@@ -320,8 +322,9 @@ bool CoordinatorCore::HasNoDataLeft(const Step& step) const {
   return std::any_of(step.iterators.begin(), step.iterators.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return EndedEverywhere(id); });
 }
 
+// A step that would be run again is cancelled also where an error waits for the call that raises it: that call would cancel it first of all.
 StepFacts CoordinatorCore::FactsOf(const Step& step) const {
-  return {step.attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_, step.applied};
+  return {step.attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_ || !error_.ok(), step.applied};
 }
 
 // Positions for each leased iterator among the step's arguments. False: the data has ended.

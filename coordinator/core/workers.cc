@@ -274,6 +274,7 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
 
 void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
+  lost_workers_ += !worker.leaving;
   FenceWait fence;
   fence.worker = worker.index;
   fence.steps = std::move(worker.in_flight);

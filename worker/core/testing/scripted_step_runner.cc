@@ -47,6 +47,11 @@ class Play : public std::enable_shared_from_this<Play> {
     After(writes.ok() ? transaction_->Stage(*std::move(writes)) : writes.status());
   }
   void Do(const script::Take& move) { Continue(move.time); }
+  void Do(const script::Until& move) {
+    if (move.ready()) return Continue();
+    --next_;  // this move again
+    Continue(absl::Milliseconds(1));
+  }
   void Do(const script::Fail& move) { End(move.error); }
   void Do(const script::LoseInput&) { End(MakeError(Reason::kInputAborted, "the scripted input is gone")); }
   void Do(const script::RunOut&) { End(EndOfData("the scripted data has ended")); }

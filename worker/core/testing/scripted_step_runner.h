@@ -37,6 +37,9 @@ struct Compute {
 struct Take {
   absl::Duration time;
 };  // goes on after so long
+struct Until {
+  std::function<bool()> ready;
+};  // goes on when it holds: looked at each millisecond
 struct Fail {
   absl::Status error;
 };                       // ends with the user's error
@@ -46,7 +49,7 @@ struct IgnoreCancel {};  // from here on
 struct Return {
   std::function<Nest(const Reads& reads)> value;
 };  // without one: the empty Nest at the end
-using Move = std::variant<Read, Stage, Compute, Take, Fail, LoseInput, RunOut, IgnoreCancel, Return>;
+using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, IgnoreCancel, Return>;
 
 }  // namespace script
 
