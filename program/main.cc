@@ -13,6 +13,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "base/exit_codes.h"
+#include "base/file_system.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -37,6 +38,7 @@ ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the da
 ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
 ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, where there is no terminal");
+ABSL_FLAG(std::string, tensorboard_dir, "", "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration");
 ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
 ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
 ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without it the number is random");
@@ -54,7 +56,16 @@ std::optional<ReportOptions> ReportFromFlags() {
   report.terminal = StandardErrorTerminal();
   report.report_every = std::max(absl::Milliseconds(100), absl::GetFlag(FLAGS_report_every));
   report.write = WriteStandardError;
+  report.tensorboard_dir = absl::GetFlag(FLAGS_tensorboard_dir);
+  for (const auto& [name, value] : ChangedFlags()) report.configuration[absl::StrCat("--", name)] = value;
   return report;
+}
+
+// Told at once, not by points that are missing in the end.
+absl::Status MakeTensorboardDir() {
+  const std::string directory = absl::GetFlag(FLAGS_tensorboard_dir);
+  const absl::Status made = directory.empty() ? absl::OkStatus() : FileSystem::Real().CreateDirectory(directory);
+  return made.ok() ? made : absl::InvalidArgumentError(absl::StrCat("--tensorboard_dir: ", made.message()));
 }
 
 // The program's own code: what it throws ends it, with a message instead of a core.
@@ -87,6 +98,7 @@ EmbeddedSetup SetupFromFlags(const StrategyOptions& strategy) {
 }
 
 int RunEmbedded(const RegisteredProgram& program) {
+  if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   auto cluster = EmbeddedCluster::Start(SetupFromFlags(program.options));
   if (!cluster.ok()) return RefuseToStart(cluster.status());
   if (absl::GetFlag(FLAGS_blas_threads) > 0) SetBlasThreads(absl::GetFlag(FLAGS_blas_threads));
@@ -170,6 +182,7 @@ class SignalWatch {
 };
 
 int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
+  if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   Termination termination;
   const auto chief = ChiefTask::Start(ChiefOptionsFromFlags(task, program.options));
   if (!chief.ok()) return RefuseToStart(chief.status());

@@ -15,9 +15,13 @@ namespace {
 // The files that define flags of Divvy; a flag knows the file it is defined in.
 constexpr absl::string_view kOwnFiles[] = {"program/main.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
 
+bool IsAbseilFlag(const absl::CommandLineFlag& flag) { return absl::StrContains(flag.Filename(), "absl/flags/"); }
+
+bool IsChanged(const absl::CommandLineFlag& flag) { return flag.CurrentValue() != flag.DefaultValue(); }
+
 bool IsProgramFlag(const absl::CommandLineFlag& flag) {
+  if (IsAbseilFlag(flag)) return false;
   const std::string file = flag.Filename();
-  if (absl::StrContains(file, "absl/flags/")) return false;
   for (const absl::string_view own : kOwnFiles) {
     if (absl::EndsWith(file, own)) return false;
   }
@@ -47,7 +51,15 @@ absl::Status CheckKnown(const std::map<std::string, absl::CommandLineFlag*>& fla
 std::map<std::string, std::string> ChangedProgramFlags() {
   std::map<std::string, std::string> changed;
   for (const auto& [name, flag] : ProgramFlags()) {
-    if (flag->CurrentValue() != flag->DefaultValue()) changed[name] = flag->CurrentValue();
+    if (IsChanged(*flag)) changed[name] = flag->CurrentValue();
+  }
+  return changed;
+}
+
+std::map<std::string, std::string> ChangedFlags() {
+  std::map<std::string, std::string> changed;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (!IsAbseilFlag(*flag) && IsChanged(*flag)) changed[std::string(name)] = flag->CurrentValue();
   }
   return changed;
 }

@@ -15,6 +15,9 @@ namespace divvy {
 // Those that differ from their defaults: name -> value. To be called after the flags were parsed.
 std::map<std::string, std::string> ChangedProgramFlags();
 
+// The same of all flags but Abseil's: what a person asked for.
+std::map<std::string, std::string> ChangedFlags();
+
 // Sets them, so that ProgramFlags here are those of the coordinator: flags that are not named go back to their defaults. FailedPrecondition, nothing set: this
 // binary has no such flag, so it is another program; InvalidArgument: a flag does not take the value.
 absl::Status SetProgramFlags(const std::map<std::string, std::string>& values);

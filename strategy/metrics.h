@@ -16,7 +16,7 @@
 namespace divvy {
 
 // A statistic that may be merged in any order: over replicas, steps, workers. A step that returns Metrics is reported without further code: the live
-// line and the logs show their means over the last report interval. Merged once for each step, however often it was tried. A value type.
+// line, the logs and TensorBoard (--tensorboard_dir) show their means over the last report interval. Merged once for each step, however often it was tried. A value type.
 // What is kept are sums, so Strategy::Reduce(kSum) of Metrics merges them, too.
 class Metric {
  public:

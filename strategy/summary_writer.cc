@@ -29,6 +29,16 @@ absl::Status CheckRun(absl::string_view run) {
   return absl::InvalidArgumentError(absl::StrCat("a run of TensorBoard cannot be called \"", run, "\": use letters, digits, '_', '.' and '-', joined by '/'"));
 }
 
+// | and line ends would break the table.
+std::string Cell(absl::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|') cell.push_back('\\');
+    cell.push_back(c == '\n' ? ' ' : c);
+  }
+  return cell;
+}
+
 double SecondsOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
 }  // namespace
@@ -91,6 +101,12 @@ absl::Status SummaryWriter::Open(Run& run, int64_t step) {
   RETURN_IF_ERROR((*file)->Append(head));
   run.file = *std::move(file);
   return files_.SyncDirectory(run.directory);
+}
+
+std::string SummaryWriter::Table(const std::map<std::string, std::string>& texts) {
+  std::string table = "| | |\n|---|---|\n";
+  for (const auto& [name, text] : texts) absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(text), " |\n");
+  return table;
 }
 
 absl::Status SummaryWriter::Sync() {

@@ -44,6 +44,8 @@ class SummaryWriter {
   absl::Status Scalars(absl::string_view run, int64_t step, const std::map<std::string, double>& scalars);
   // Markdown.
   absl::Status Text(absl::string_view run, int64_t step, absl::string_view tag, absl::string_view markdown);
+  // A Markdown table with a line for each text and its name.
+  static std::string Table(const std::map<std::string, std::string>& texts);
   // Returns when all points are on the disk. The first error; the other runs are synced.
   absl::Status Sync();
 

@@ -23,22 +23,6 @@ std::map<std::string, double> MetricsOf(const TrainingRun& run, bool validation)
   return metrics;
 }
 
-// | and line ends would break the table.
-std::string Cell(absl::string_view text) {
-  std::string cell;
-  for (const char c : text) {
-    if (c == '|') cell.push_back('\\');
-    cell.push_back(c == '\n' ? ' ' : c);
-  }
-  return cell;
-}
-
-std::string MarkdownTable(const std::map<std::string, std::string>& texts) {
-  std::string table = "| | |\n|---|---|\n";
-  for (const auto& [name, text] : texts) absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(text), " |\n");
-  return table;
-}
-
 void LogError(const absl::Status& status) {
   if (!status.ok()) DIVVY_LOG(WARNING) << "TensorBoard: points are lost: " << status;
 }
@@ -51,7 +35,7 @@ TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& 
 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
   last_step_ = run.step();
-  return summaries_.Text(kTrain, run.step(), "configuration", MarkdownTable(run.configuration()));
+  return summaries_.Text(kTrain, run.step(), "configuration", SummaryWriter::Table(run.configuration()));
 }
 
 void TensorBoard::WriteTrain(TrainingRun& run) {

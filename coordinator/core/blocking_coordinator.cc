@@ -237,7 +237,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   request.leased = options.policy == AutoShardPolicy::kLease;
   request.last_step = loop.last_step;
   request.token = ++last_run_;
-  if (sink_ != nullptr) sink_->OnLoopBegin(*core_->layout());
+  if (sink_ != nullptr) sink_->OnLoopBegin(*core_->layout(), loop.kind);
   auto merged = std::make_shared<LoopMetrics>();
   const auto merge = [merged, sink = sink_](const Nest& value) {
     const absl::StatusOr<Metrics> metrics = NestCodec<Metrics>::Decode(value);

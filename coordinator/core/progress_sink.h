@@ -7,6 +7,7 @@
 
 #include "cluster/layout.h"
 #include "strategy/metrics.h"
+#include "strategy/step.h"
 
 namespace divvy {
 
@@ -15,7 +16,7 @@ class ProgressSink {
  public:
   virtual ~ProgressSink() = default;
   // A loop of steps begins. `layout`: the variables that exist by now.
-  virtual void OnLoopBegin(const Layout& layout) = 0;
+  virtual void OnLoopBegin(const Layout& layout, StepKind kind) = 0;
   // A step of the loop has finished.
   virtual void OnStep(const Metrics& metrics) = 0;
   virtual void OnLoopEnd() = 0;

@@ -8,6 +8,7 @@
 namespace divvy {
 namespace {
 
+constexpr char kTrainRun[] = "train";
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
 
 // How many examples the metrics were taken over: the greatest count of any.
@@ -26,7 +27,13 @@ std::map<std::string, double> Means(const Metrics& metrics) {
 }  // namespace
 
 Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
-    : options_(std::move(options)), executor_(executor), clock_(clock), recent_since_(clock.Elapsed()), began_(clock.Elapsed()) {}
+    : options_(std::move(options)),
+      executor_(executor),
+      clock_(clock),
+      recent_since_(clock.Elapsed()),
+      began_(clock.Elapsed()),
+      events_(options_.tensorboard_dir.empty() ? nullptr
+                                               : std::make_shared<EventRecorder>(std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor)) {}
 
 void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) {
   {
@@ -43,6 +50,7 @@ void Reporter::Tick() {
     MutexLock lock(mu_);
     if (over_) return;
     Draw();
+    if (clock_.Elapsed() - recorded_at_ >= options_.report_every) RecordInterval();
   }
   executor_.PostAfter(interval(), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Tick();
@@ -89,8 +97,31 @@ void Reporter::WriteLine(absl::string_view text) {
   line_open_ = false;
 }
 
-void Reporter::OnLoopBegin(const Layout& layout) {
+void Reporter::RecordConfiguration(const Layout& layout) {
+  const CoordinatorSnapshot now = core_->Snapshot();
+  std::map<std::string, std::string> texts = options_.configuration;
+  texts["parameter servers"] = absl::StrCat(now.num_ps);
+  texts["workers"] = absl::StrCat(now.num_workers);
+  events_->Text(kTrainRun, now.finished_steps, "configuration", SummaryWriter::Table(texts));
+  events_->Text(kTrainRun, now.finished_steps, "variables", absl::StrCat("```\n", FormatVariables(layout), "```\n"));
+}
+
+// The points of the interval that ends now.
+void Reporter::RecordInterval() {
+  const absl::Duration now = clock_.Elapsed();
+  if (events_ != nullptr && !unrecorded_.empty()) {
+    std::map<std::string, double> points = Means(unrecorded_);
+    if (now > recorded_at_) points["examples_per_second"] = Examples(unrecorded_) / absl::ToDoubleSeconds(now - recorded_at_);
+    events_->Scalars(kTrainRun, core_->Snapshot().finished_steps, std::move(points));
+  }
+  unrecorded_.clear();
+  recorded_at_ = now;
+}
+
+void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   MutexLock lock(mu_);
+  if (events_ != nullptr && !table_drawn_) RecordConfiguration(layout);
+  trains_ = kind == StepKind::kTraining;
   if (!std::exchange(table_drawn_, true)) {
     std::string table = FormatVariables(layout);
     if (!table.empty()) {
@@ -99,7 +130,7 @@ void Reporter::OnLoopBegin(const Layout& layout) {
     }
   }
   in_loop_ = true;
-  loop_began_ = recent_since_ = clock_.Elapsed();
+  loop_began_ = recent_since_ = recorded_at_ = clock_.Elapsed();
   recent_.clear();
   last_means_.clear();
   last_rate_ = 0;
@@ -111,11 +142,13 @@ void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
   examples_ += Examples(metrics);
   Merge(metrics, recent_).IgnoreError();  // a metric that changes its kind is the program's error elsewhere
+  if (trains_ && events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
 }
 
 void Reporter::OnLoopEnd() {
   MutexLock lock(mu_);
   in_loop_ = false;
+  RecordInterval();
 }
 
 void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& metrics) {
@@ -123,6 +156,7 @@ void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& met
   std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
   if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
   WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ", FormatMetrics(Means(metrics))));
+  if (events_ != nullptr) events_->Scalars(run, step, Means(metrics));
 }
 
 void Reporter::OnGoal(int64_t epochs) {
@@ -131,6 +165,7 @@ void Reporter::OnGoal(int64_t epochs) {
 }
 
 void Reporter::Summarize(int64_t peak_memory_bytes) {
+  if (events_ != nullptr) events_->Finish();
   MutexLock lock(mu_);
   over_ = true;
   const CoordinatorSnapshot now = core_->Snapshot();

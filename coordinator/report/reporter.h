@@ -1,8 +1,9 @@
-// Progress for a person: a live line on a terminal, else one line every few seconds.
+// Progress for a person: a live line on a terminal, else one line every few seconds; and event files for TensorBoard.
 #ifndef DIVVY_COORDINATOR_REPORT_REPORTER_H_
 #define DIVVY_COORDINATOR_REPORT_REPORTER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "base/terminal.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/progress_sink.h"
+#include "coordinator/report/event_recorder.h"
 #include "coordinator/report/format.h"
 
 namespace divvy {
@@ -24,9 +26,14 @@ struct ReportOptions {
   absl::Duration report_every = absl::Seconds(5);         // a line, where there is no terminal
   absl::Duration redraw_every = absl::Milliseconds(200);  // the live line
   std::function<void(absl::string_view)> write;           // where the text goes; not empty
+  std::string tensorboard_dir = {};                       // of event files; empty: none
+  std::map<std::string, std::string> configuration = {};  // of the job, a text for each name: stands in the event files
 };
 
 // Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not.
+//
+// Event files: in the run "train" the means of each report interval of loops of training steps, and the texts "configuration" and "variables"; what the
+// program reports stands in the run that it names. Steps are training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor` and `clock` outlive this and its timers.
@@ -35,19 +42,21 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // Begins to draw what `core` does. Once.
   void Watch(std::shared_ptr<CoordinatorCore> core);
 
-  void OnLoopBegin(const Layout& layout) override;
+  void OnLoopBegin(const Layout& layout, StepKind kind) override;
   void OnStep(const Metrics& metrics) override;
   void OnLoopEnd() override;
   void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override;
   void OnGoal(int64_t epochs) override;
 
-  // The last line: steps, examples, time, peak memory. Nothing is drawn after it.
+  // The last line: steps, examples, time, peak memory. Nothing is drawn after it, and the event files are on the disk. Blocks.
   void Summarize(int64_t peak_memory_bytes);
 
  private:
   void Tick();
   void Draw() DIVVY_REQUIRES(mu_);
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
+  void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
+  void RecordInterval() DIVVY_REQUIRES(mu_);
   void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);  // over the live line, if there is one
   absl::Duration interval() const { return options_.terminal.interactive ? options_.redraw_every : options_.report_every; }
 
@@ -65,6 +74,11 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   int64_t done_at_loop_begin_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
   double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
+
+  const std::shared_ptr<EventRecorder> events_;  // null: none
+  Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);     // of training steps since the last points
+  absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);
+  bool trains_ DIVVY_GUARDED_BY(mu_) = false;  // the loop is of training steps
 };
 
 }  // namespace divvy

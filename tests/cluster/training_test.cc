@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/file_system.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "divvy.h"
+#include "formats/event_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
@@ -16,6 +19,7 @@ namespace divvy {
 namespace {
 
 using ::testing::DoubleNear;
+using ::testing::HasSubstr;
 
 // ---- a model whose metrics tell which records they saw ----
 
@@ -60,6 +64,8 @@ class TrainingTest : public ::testing::Test {
     setup.report.emplace();
     setup.report->report_every = absl::Milliseconds(10);
     setup.report->write = [](absl::string_view) {};
+    setup.report->tensorboard_dir = tensorboard_dir_;
+    setup.report->configuration = {{"--note", "a|b"}};
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     trainer_.reset();
@@ -68,6 +74,7 @@ class TrainingTest : public ::testing::Test {
   }
   Coordinator& coordinator() { return cluster_->coordinator(); }
 
+  std::string tensorboard_dir_;
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<Trainer> trainer_;
 };
@@ -163,6 +170,56 @@ TEST_F(TrainingTest, ACallbackMayEndAnEpochInItsMiddleAndTheNextFitIsWhole) {
   EXPECT_EQ(whole->at("square"), MeanSquare(70));
   EXPECT_EQ(coordinator().step(), before + 10);
   EXPECT_EQ(coordinator().epoch(), 1);
+}
+
+// ---- event files of the job ----
+
+// All events of a run.
+std::vector<Event> EventsOf(const std::string& directory, const std::string& run) {
+  std::vector<Event> events;
+  const std::string folder = absl::StrCat(directory, "/", run);
+  for (const std::string& name : FileSystem::Real().ListDirectory(folder).value_or(std::vector<std::string>())) {
+    const EventFile file = ReadEventFile(FileSystem::Real().ReadFile(absl::StrCat(folder, "/", name)).value()).value();
+    events.insert(events.end(), file.events.begin(), file.events.end());
+  }
+  return events;
+}
+
+// The values that a tag has, by step.
+std::vector<std::pair<int64_t, EventData>> SeriesOf(const std::vector<Event>& events, const std::string& tag) {
+  std::vector<std::pair<int64_t, EventData>> series;
+  for (const Event& event : events) {
+    for (const EventValue& value : event.values) {
+      if (value.tag == tag) series.emplace_back(event.step, value.data);
+    }
+  }
+  return series;
+}
+
+TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
+  tensorboard_dir_ = absl::StrCat(::testing::TempDir(), "/tensorboard");
+  Start(2, 2, 1);
+  FitOptions options;
+  options.validation = kRecords(100);
+  const auto values = trainer_->Fit(kRecords(5000), options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  cluster_->reporter()->Summarize(0);
+  const std::vector<Event> train = EventsOf(tensorboard_dir_, "train"), validation = EventsOf(tensorboard_dir_, "validation");
+  EXPECT_EQ(SeriesOf(train, "loss").back().first, 715);  // the last step of the epoch: 5000 records in batches of 7
+  EXPECT_EQ(SeriesOf(train, "accuracy").size(), SeriesOf(train, "examples_per_second").size());
+  EXPECT_THAT(std::get<std::string>(SeriesOf(train, "configuration").at(0).second),
+              HasSubstr("| --note | a\\|b |\n| parameter servers | 2 |\n| workers | 2 |"));
+  EXPECT_THAT(std::get<std::string>(SeriesOf(train, "variables").at(0).second), HasSubstr("logit/kernel  float32 [3, 1]"));
+  ASSERT_EQ(SeriesOf(validation, "loss").size(), 1u);  // as reported; its steps' own means are not points
+  EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second), static_cast<float>(values->at("validation/loss")));
+}
+
+TEST_F(TrainingTest, EventFilesThatCannotBeWrittenDoNotStopTraining) {
+  tensorboard_dir_ = "/dev/null/tensorboard";
+  Start(1, 1, 1);
+  const auto values = trainer_->Fit(kRecords(700));
+  ASSERT_TRUE(values.ok()) << values.status();
+  cluster_->reporter()->Summarize(0);
 }
 
 }  // namespace
