@@ -306,44 +306,6 @@ TEST_F(CoordinatorCoreTest, AScheduleIsAcceptedWhileSomebodyJoins) {
   EXPECT_TRUE(join->over && join->status.ok());
 }
 
-TEST_F(CoordinatorCoreTest, StepsBehindAFailedOneGoOnUntilSomebodyAsks) {
-  Start(1, 1);
-  std::vector<std::shared_ptr<Outcome>> results;
-  for (const char* name : {"f1", "f2", "f3", "f4", "f5"}) results.push_back(Schedule(name));
-  workers_[0]->FinishNext();
-  workers_[0]->FinishNext(StepOutcome::kFailed, absl::DataLossError("f2 fails"));
-  world_.RunFor(absl::Milliseconds(20));
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_FALSE(workers_[0]->dispatched.empty()) << i;
-    workers_[0]->FinishNext();
-    world_.RunFor(absl::Milliseconds(20));
-  }
-  EXPECT_TRUE(workers_[0]->cancelled.empty());
-  for (const int succeeded : {0, 2, 3, 4})
-    EXPECT_TRUE(results[succeeded]->over && results[succeeded]->status.ok()) << succeeded;  // another's error is not theirs
-  EXPECT_EQ(results[1]->status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(Watch([&](StatusCallback done) { core_->Join(std::move(done)); })->status.code(), absl::StatusCode::kDataLoss);
-}
-
-TEST_F(CoordinatorCoreTest, DoneRaisesAStoredErrorOnceWhatRunsHasEnded) {
-  Start(1, 1);
-  const auto ask = [&] { return Watch([&](StatusCallback done) { core_->Done([done](absl::StatusOr<bool> answer) { done(answer.status()); }); }); };
-  std::vector<std::shared_ptr<Outcome>> results;
-  for (const char* name : {"fails", "runs", "waits", "waits", "waits"}) results.push_back(Schedule(name));
-  workers_[0]->FinishNext(StepOutcome::kFailed, absl::DataLossError("no"));
-  world_.RunFor(absl::Milliseconds(20));
-  const auto done = ask();
-  world_.RunFor(absl::Milliseconds(20));
-  EXPECT_FALSE(done->over);
-  EXPECT_EQ(results[4]->status.code(), absl::StatusCode::kCancelled);  // had not been given to a worker
-  workers_[0]->FinishNext();                                           // may still succeed
-  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kCancelled);
-  world_.RunFor(absl::Milliseconds(20));
-  EXPECT_EQ(done->status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(results[1]->status.ok());
-  EXPECT_TRUE(ask()->status.ok());  // once
-}
-
 TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) {
   Start(2, 2);
   const auto result = Schedule("step");
