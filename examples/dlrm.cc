@@ -45,11 +45,15 @@ absl::StatusOr<Nest> FindRows(const Nest& batch) {
   return found;
 }
 
+// Made once in a process, not once in a pass.
+Nest PlantedClicks() {
+  static const Nest& clicks = *new Nest(planted::Clicks({absl::GetFlag(FLAGS_impressions)}));
+  return clicks;
+}
+
 // Every tenth impression is held out.
 absl::StatusOr<Dataset> Impressions(const InputContext& input, bool training) {
-  planted::ClicksOptions options;
-  options.impressions = absl::GetFlag(FLAGS_impressions);
-  Dataset clicks = Planted() ? Dataset::FromTensors(planted::Clicks(options)) : Dataset::CriteoTsv(absl::GetFlag(FLAGS_data));
+  Dataset clicks = Planted() ? Dataset::FromTensors(PlantedClicks()) : Dataset::CriteoTsv(absl::GetFlag(FLAGS_data));
   clicks = training ? clicks.HoldOut(10, 0).Shuffle(10'000, input.seed) : clicks.Shard(10, 0);
   return clicks.Batch(absl::GetFlag(FLAGS_batch_size)).Map(FindRows);
 }

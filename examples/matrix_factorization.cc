@@ -36,15 +36,19 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kFactorization("factorization", {kUserBias, kItemBias, kUserFactors, kItemFactors}, Forward);
 
+// Made once in a process, not once in a pass.
+Nest PlantedRatings() {
+  static const Nest& ratings = *new Nest(planted::Ratings({absl::GetFlag(FLAGS_ratings)}));
+  return ratings;
+}
+
 // Every tenth rating is held out.
 absl::StatusOr<Dataset> Ratings(const InputContext& input, bool training) {
   CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64};
   user.below = kUsers;
   item.below = kItems;
-  planted::RatingsOptions options;
-  options.ratings = absl::GetFlag(FLAGS_ratings);
-  Dataset ratings = Planted() ? Dataset::FromTensors(planted::Ratings(options))
-                              : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
+  Dataset ratings =
+      Planted() ? Dataset::FromTensors(PlantedRatings()) : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
   ratings = training ? ratings.HoldOut(10, 0).Shuffle(10'000, input.seed) : ratings.Shard(10, 0);
   return ratings.Batch(absl::GetFlag(FLAGS_batch_size));
 }

@@ -10,12 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/random.h"
-#include "initializers/normal.h"
 
 namespace divvy::planted {
 namespace {
 
-double Normal(Random& random) { return NormalQuantile((static_cast<double>(random.Next() >> 12) + 0.5) * 0x1p-52); }
+// By Box and Muller.
+double Normal(Random& random) {
+  const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
+  return radius * std::cos(2 * 3.14159265358979323846 * random.Uniform());
+}
 
 // Parameters of the planted model: rows of normal numbers.
 class Table {

@@ -79,7 +79,9 @@ TEST(RatingsTest, NameEveryUserAndItemCountedFromOne) {
 // ---- clicks
 
 TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
-  const Nest clicks = Clicks();
+  ClicksOptions options;
+  options.impressions = 100'000;
+  const Nest clicks = Clicks(options);
   const std::vector<float> logits = Values<float>(clicks["planted"]), labels = Values<float>(clicks["label"]);
   std::map<int, std::pair<double, double>> by_logit;  // probabilities and clicks of those with about the same logit
   std::map<int, double> count;
@@ -97,7 +99,9 @@ TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
 }
 
 TEST(ClicksTest, CannotBeToldBySingleFieldsAsWellAsByPairs) {
-  const Nest clicks = Clicks();
+  ClicksOptions options;
+  options.impressions = 100'000;
+  const Nest clicks = Clicks(options);
   const double ceiling = Auc(clicks["planted"], clicks["label"])->value(), additive = Auc(clicks["additive"], clicks["label"])->value();
   EXPECT_NEAR(ceiling, 0.836, 0.01);
   EXPECT_LT(additive, 0.9 * ceiling);

@@ -39,14 +39,18 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kTwoTower("two_tower", {kUserTable, kItemTable, kTagTable, kUserTower, kItemTower}, Forward);
 
+// Made once in a process, not once in a pass.
+Nest PlantedVisits() {
+  static const Nest& visits = *new Nest(planted::Visits({absl::GetFlag(FLAGS_visits)}));
+  return visits;
+}
+
 // Every tenth visit is held out.
 absl::StatusOr<Dataset> Visits(const InputContext& input, bool training) {
   CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64}, tag{"tag", DType::kString, /*hash_buckets=*/kTags};
   user.below = kUsers;
   item.below = kItems;
-  planted::VisitsOptions options;
-  options.visits = absl::GetFlag(FLAGS_visits);
-  Dataset visits = Planted() ? Dataset::FromTensors(planted::Visits(options)) : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, tag});
+  Dataset visits = Planted() ? Dataset::FromTensors(PlantedVisits()) : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, tag});
   visits = training ? visits.HoldOut(10, 0).Shuffle(10'000, input.seed) : visits.Shard(10, 0);
   return visits.Batch(absl::GetFlag(FLAGS_batch_size));
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# sdk_test.sh SDK.tar: with the SDK, g++ and pkg-config alone, examples/digits.cc becomes a program that runs its cluster in one process, and a program library that the
-# stock binaries run as a cluster of processes.
+# sdk_test.sh SDK.tar: with the SDK, g++ and pkg-config alone, examples become programs that run their cluster in one process, and one of them a program library that
+# the stock binaries run as a cluster of processes.
 set -euo pipefail
 
 sources=$PWD/examples
@@ -23,7 +23,12 @@ g++ digits.o -o digits "${flags[@]}"
 ./digits --ps=1 --workers=1 --epochs=1 --data="$sources/data/digits.csv.gz" 2>log || { cat log; fail "the program"; }
 grep -q 'embedded cluster: chief, 1 ps, 1 workers' log || { cat log; fail "it did not run embedded"; }
 
-# ---- the same as a library
+# ---- one of several files
+g++ -std=c++17 -O1 -Wall -Wextra -Wno-unused-parameter -I"$(dirname "$sources")" "$sources"/{two_tower,planted}.cc -o two_tower "${flags[@]}"
+./two_tower --ps=1 --workers=1 --visits=5000 --epochs=1 >log 2>&1 || { cat log; fail "the program of two files"; }
+grep -q 'held out: recall@10' log || { cat log; fail "what it has learnt"; }
+
+# ---- the first as a library
 g++ -shared digits.o -o libdigits.so -Wl,-z,defs "${flags[@]}"
 cat >task <<END
 #!/bin/bash
