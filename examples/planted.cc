@@ -97,6 +97,42 @@ struct ClickModel {
 // The number of category `row` in the form that a hash has.
 int64_t HashOf(int64_t row) { return static_cast<int64_t>(MixSeeds(0, static_cast<uint64_t>(row)) >> 1); }
 
+// ---- Visits
+
+constexpr int kDimensions = 8;
+constexpr double kSharpness = 6;
+
+struct VisitModel {
+  explicit VisitModel(const VisitsOptions& options)
+      : num_items(options.items),
+        users(StreamOf(options.seed, 0), options.users, kDimensions, 1),
+        items(StreamOf(options.seed, 1), options.items, kDimensions, 0.7),
+        nearest(static_cast<size_t>(options.users), -1) {
+    const Table tags(StreamOf(options.seed, 2), options.tags, kDimensions, 1);
+    for (int64_t item = 0; item < options.items; ++item) {
+      for (size_t d = 0; d < kDimensions; ++d) items[item][d] += tags[item % options.tags][d];
+      ToUnit(items[item]);
+    }
+    for (int64_t user = 0; user < options.users; ++user) {
+      ToUnit(users[user]);
+      double& most = nearest[static_cast<size_t>(user)];
+      for (int64_t item = 0; item < options.items; ++item) most = std::max(most, Dot(users[user], items[item]));
+    }
+  }
+
+  // The item of a visit of `user`: by rejection, so that the nearest is always taken.
+  int64_t Draw(int64_t user, Random& random) const {
+    while (true) {
+      const auto item = static_cast<int64_t>(random.Below(static_cast<uint64_t>(num_items)));
+      if (random.Chance(std::exp(kSharpness * (Dot(users[user], items[item]) - nearest[static_cast<size_t>(user)])))) return item;
+    }
+  }
+
+  const int64_t num_items;
+  Table users, items;           // points
+  std::vector<double> nearest;  // of each user, the cosine of the nearest item
+};
+
 }  // namespace
 
 Nest Ratings(const RatingsOptions& options) {
@@ -154,32 +190,20 @@ Nest Clicks(const ClicksOptions& options) {
 Nest Visits(const VisitsOptions& options) {
   const absl::Status usable = Above0({{"visits", options.visits}, {"users", options.users}, {"items", options.items}, {"tags", options.tags}});
   if (!usable.ok()) return Nest::Failed(usable);
-  constexpr int kDimensions = 8;
-  constexpr double kSharpness = 6;
-  Table users(StreamOf(options.seed, 0), options.users, kDimensions, 1), items(StreamOf(options.seed, 1), options.items, kDimensions, 0.7);
-  Table tags(StreamOf(options.seed, 2), options.tags, kDimensions, 1);
-  for (int64_t user = 0; user < options.users; ++user) ToUnit(users[user]);
-  for (int64_t item = 0; item < options.items; ++item) {
-    for (size_t d = 0; d < kDimensions; ++d) items[item][d] += tags[item % options.tags][d];
-    ToUnit(items[item]);
-  }
-  Column<int64_t> user_ids(options.visits), item_ids(options.visits), tag_ids(options.visits);
+  const VisitModel model(options);
+  Column<int64_t> users(options.visits), items(options.visits), tags(options.visits);
   Column<float> user_points(options.visits, kDimensions), item_points(options.visits, kDimensions);
   for (int64_t i = 0; i < options.visits; ++i) {
     Random random = RecordRandom(options.seed, i);
     const auto user = static_cast<int64_t>(random.Below(static_cast<uint64_t>(options.users)));
-    int64_t item = 0;
-    do {  // by rejection
-      item = static_cast<int64_t>(random.Below(static_cast<uint64_t>(options.items)));
-    } while (!random.Chance(std::exp(kSharpness * (Dot(users[user], items[item]) - 1))));
-    user_ids.Add(user);
-    item_ids.Add(item);
-    tag_ids.Add(item % options.tags);
-    user_points.Add(std::as_const(users)[user]);
-    item_points.Add(std::as_const(items)[item]);
+    const int64_t item = model.Draw(user, random);
+    users.Add(user);
+    items.Add(item);
+    tags.Add(item % options.tags);
+    user_points.Add(model.users[user]);
+    item_points.Add(model.items[item]);
   }
-  return {
-      {"user", user_ids.Done()}, {"item", item_ids.Done()}, {"tag", tag_ids.Done()}, {"planted", {{"user", user_points.Done()}, {"item", item_points.Done()}}}};
+  return {{"user", users.Done()}, {"item", items.Done()}, {"tag", tags.Done()}, {"planted", {{"user", user_points.Done()}, {"item", item_points.Done()}}}};
 }
 
 }  // namespace divvy::planted
