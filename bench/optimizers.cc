@@ -72,7 +72,8 @@ class Parameter {
   std::vector<std::vector<int32_t>> slot_counts_;
 };
 
-// memcpy of as many bytes as an update moves, half of them read and half written: at once, or of the named rows alone, which the caches cannot foresee either.
+// memcpy of as many bytes as an update moves, half of them read and half written: at once, or of the named rows alone, one after another: updates that ask for
+// the rows ahead may be faster.
 class Copy {
  public:
   explicit Copy(int64_t bytes_per_row) : chunk_(bytes_per_row / 2), from_(kRows * chunk_, 1), to_(kRows * chunk_) {}

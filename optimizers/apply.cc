@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "optimizers/kernels.h"
 
@@ -50,14 +51,36 @@ void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const flo
   }
 }
 
+// Rows of a large table lie where no cache foresees them: those ahead are asked for while one is worked on, so that their misses overlap (bench:optimizers).
+// Always inline: GCC takes a function that only prefetches for one without an effect, and drops its calls.
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline void FetchRow(const ParameterBlock& block, int64_t row) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  for (int64_t at = row * block.width; at < (row + 1) * block.width; at += kLine) {
+    __builtin_prefetch(block.values.data() + at, 1);
+    for (const SlotView& slot : block.slots) {
+      if (slot.values.size() == block.values.size()) __builtin_prefetch(slot.values.data() + at, 1);
+    }
+  }
+}
+
+// Calls `apply(row of the block, its gradient)` for each of `rows`.
+template <typename Apply>
+void ForEachRow(const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient, int64_t first_row, const Apply& apply) {
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < std::min(kAhead, rows.size()); ++i) FetchRow(block, rows[i] - first_row);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kAhead < rows.size()) FetchRow(block, rows[i + kAhead] - first_row);
+    apply(rows[i] - first_row, gradient + static_cast<int64_t>(i) * block.width);
+  }
+}
+
 void AdamSparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient, int64_t first_row) {
   internal::AdamRate rate(step);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const int64_t row = rows[i] - first_row;
+  ForEachRow(block, rows, gradient, first_row, [&](int64_t row, const float* row_gradient) {
     int32_t& t = block.slots[2].counts[row];
     Count(t);
-    internal::AdamRun(step, rate.At(t), RunAt(block, row, 1, gradient + i * block.width));
-  }
+    internal::AdamRun(step, rate.At(t), RunAt(block, row, 1, row_gradient));
+  });
 }
 
 void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row, const float* gradient) {
@@ -95,11 +118,10 @@ void ApplyDense(const OptimizerStep& step, const ParameterBlock& block, absl::Sp
 
 void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient, int64_t first_row) {
   if (step.kind == OptimizerKind::kAdam) return AdamSparse(step, block, rows, gradient.data(), first_row);
-  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
-    for (size_t i = 0; i < rows.size(); ++i) RowwiseAdagradRow(step, block, rows[i] - first_row, gradient.data() + i * block.width);
-    return;
-  }
-  for (size_t i = 0; i < rows.size(); ++i) ApplyRun(step, RunAt(block, rows[i] - first_row, 1, gradient.data() + i * block.width));
+  ForEachRow(block, rows, gradient.data(), first_row, [&](int64_t row, const float* row_gradient) {
+    if (step.kind == OptimizerKind::kRowwiseAdagrad) return RowwiseAdagradRow(step, block, row, row_gradient);
+    ApplyRun(step, RunAt(block, row, 1, row_gradient));
+  });
 }
 
 SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows, int64_t width) {
