@@ -46,6 +46,7 @@ ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: l
 ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
 ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
 ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time blocked on a parameter server is not counted");
+ABSL_FLAG(absl::Duration, watchdog, absl::ZeroDuration(), "the chief's log says what every worker does when no step has finished for so long; 0: never");
 ABSL_FLAG(std::string, program, "", "a program as a shared library (lib….so), for the stock binaries worker and coordinator");
 
 namespace divvy {
@@ -145,6 +146,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.core.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
   options.core.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);
   options.core.step_deadline = absl::GetFlag(FLAGS_step_deadline);
+  options.core.watchdog = absl::GetFlag(FLAGS_watchdog);
   options.core.program_flags = ChangedProgramFlags();
   return options;
 }

@@ -2,6 +2,7 @@
 #ifndef DIVVY_STRATEGY_COORDINATOR_H_
 #define DIVVY_STRATEGY_COORDINATOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "data/dataset.h"
 #include "strategy/metrics.h"
 #include "strategy/step.h"
@@ -190,15 +192,30 @@ class Coordinator {
   virtual absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) = 0;
 };
 
-// The values, in order; the first error ends it. Blocks for at most `timeout` on each. Errors: RemoteValue::Fetch.
+namespace internal {
+// What is left of a call's time.
+inline absl::Duration Left(absl::Duration end) { return std::max(absl::ZeroDuration(), end - Clock::Real().Elapsed()); }
+}  // namespace internal
+
+// What FetchAll gives: the values, or for steps that return nothing a Status.
 template <typename T>
-absl::StatusOr<std::vector<T>> FetchAll(absl::Span<const RemoteValue<T>> values, absl::Duration timeout = absl::InfiniteDuration()) {
-  std::vector<T> fetched;
-  for (const RemoteValue<T>& value : values) {
-    ASSIGN_OR_RETURN(T one, value.Fetch(timeout));
-    fetched.push_back(std::move(one));
+using AllFetched = std::conditional_t<std::is_void_v<T>, absl::Status, absl::StatusOr<std::vector<T>>>;
+
+// The values, in order; the first error ends it. Blocks for at most `timeout`, all of them together. Errors: RemoteValue::Fetch.
+template <typename T>
+AllFetched<T> FetchAll(absl::Span<const RemoteValue<T>> values, absl::Duration timeout = absl::InfiniteDuration()) {
+  const absl::Duration end = Clock::Real().Elapsed() + timeout;
+  if constexpr (std::is_void_v<T>) {
+    for (const RemoteValue<T>& value : values) RETURN_IF_ERROR(value.Fetch(internal::Left(end)));
+    return absl::OkStatus();
+  } else {
+    std::vector<T> fetched;
+    for (const RemoteValue<T>& value : values) {
+      ASSIGN_OR_RETURN(T one, value.Fetch(internal::Left(end)));
+      fetched.push_back(std::move(one));
+    }
+    return fetched;
   }
-  return fetched;
 }
 
 }  // namespace divvy

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -350,6 +351,36 @@ TEST(CoordinatorTest, ScheduleEncodesAndFetchDecodes) {
   EXPECT_EQ(thrown->Fetch().code(), absl::StatusCode::kUnknown);
   const auto all = FetchAll<int64_t>({*sum, *sum});
   EXPECT_EQ(all->size(), 2);
+  EXPECT_EQ(FetchAll<void>({*thrown}).code(), absl::StatusCode::kUnknown);
+}
+
+// Is ready after `after`, and remembers how long somebody was willing to wait.
+class LateResult : public internal::RemoteResult {
+ public:
+  explicit LateResult(absl::Duration after) : after_(after) {}
+  RemoteState state() const override { return RemoteState::kNotReady; }
+  absl::StatusOr<Nest> Fetch(absl::Duration timeout) const override {
+    timeout_ = timeout;
+    MutexLock lock(mu_);
+    never_.WaitFor(mu_, after_, [] { return false; });
+    return Nest();
+  }
+  absl::Duration timeout() const { return timeout_; }
+
+ private:
+  const absl::Duration after_;
+  mutable absl::Duration timeout_;
+  mutable Mutex mu_;
+  mutable CondVar never_;
+};
+
+TEST(FetchAllTest, TheTimeoutIsThatOfAllValuesTogether) {
+  const auto first = std::make_shared<LateResult>(absl::Milliseconds(5)), second = std::make_shared<LateResult>(absl::ZeroDuration());
+  EXPECT_TRUE(FetchAll<void>({RemoteValue<void>(first), RemoteValue<void>(second)}, absl::Hours(1)).ok());
+  EXPECT_LE(first->timeout(), absl::Hours(1));
+  EXPECT_LE(second->timeout(), absl::Hours(1) - absl::Milliseconds(5));
+  EXPECT_TRUE(FetchAll<void>({RemoteValue<void>(first)}).ok());
+  EXPECT_EQ(first->timeout(), absl::InfiniteDuration());
 }
 
 TEST(CoordinatorTest, IteratorsAreArguments) {

@@ -60,6 +60,7 @@ struct CoordinatorOptions {
   absl::Duration ps_timeout = absl::Minutes(10);       // a ps that does not answer for so long fails the job
   absl::Duration worker_silence = absl::Seconds(5);    // a worker that says nothing for so long is lost
   absl::Duration reconnect_limit = absl::Seconds(1);   // a broken Steps stream that is not back by then: lost
+  absl::Duration watchdog;                             // with no step finished for so long, though some are there: the log says what all do. 0: never
   std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
   Placement placement = Placement::kRoundRobin;
 
@@ -356,6 +357,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnSynced(int index, absl::StatusOr<SyncReply> reply);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
   void Tick();
+  void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
+  std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
@@ -485,6 +488,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);  // for an id
+  absl::Duration last_progress_ DIVVY_GUARDED_BY(mu_);                             // when a step was closed, the watchdog barked, or there was nothing to do
   int64_t in_flight_ DIVVY_GUARDED_BY(mu_) = 0;                                    // steps in flight or being fenced
   double learning_rate_scale_ DIVVY_GUARDED_BY(mu_) = 1;
 

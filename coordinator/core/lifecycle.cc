@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/breakable.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/prelude.h"
@@ -457,8 +458,36 @@ void CoordinatorCore::Tick() {
   for (const Ps& ps : ps_) CheckPs(ps, now);
   if (phase_ == Phase::kRunning || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
+  WatchProgress(now);
   Pump();
   ScheduleTick();
+}
+
+void CoordinatorCore::WatchProgress(absl::Duration now) {
+  if (options_.watchdog <= absl::ZeroDuration()) return;
+  if (Idle() && runs_.empty()) last_progress_ = now;
+  if (now - last_progress_ < options_.watchdog) return;
+  outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(now - last_progress_), " (--watchdog): ", WhatEverybodyDoes())] {
+    DIVVY_LOG(WARNING) << text;
+  });
+  last_progress_ = now;  // says so again after as long
+}
+
+// One line for a person who asks why nothing goes on.
+std::string CoordinatorCore::WhatEverybodyDoes() const {
+  std::vector<std::string> parts = {absl::StrCat(queue_.size() + waiting_schedules_.size(), " steps queued, ", in_flight_, " in flight")};
+  for (const auto& [index, worker] : workers_) {
+    if (worker.in_flight.empty()) continue;
+    const Step& first = *worker.in_flight.front();
+    parts.push_back(absl::StrCat("worker ", index, " has step ", first.request.function, " (", first.id.value(), "), attempt ", first.attempt,
+                                 worker.in_flight.size() > 1 ? absl::StrCat(", and ", worker.in_flight.size() - 1, " behind it") : ""));
+  }
+  for (const FenceWait& fence : fences_) {
+    if (!fence.steps.empty())
+      parts.push_back(absl::StrCat(fence.steps.size(), " steps of worker ", fence.worker, ", which is lost, until every ps has confirmed it"));
+  }
+  for (const CoordinatorSnapshot::Wait& wait : Waits()) parts.push_back(absl::StrCat(wait.text, " (for ", Seconds(wait.since), ")"));
+  return absl::StrJoin(parts, "; ");
 }
 
 void CoordinatorCore::ScheduleTick() {

@@ -457,6 +457,7 @@ void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verd
 
 void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) {
   step->state = Step::State::kClosed;
+  last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   UseIterators(*step, -1);
   if (step->run != nullptr) {

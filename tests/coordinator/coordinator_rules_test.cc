@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/mutex.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,6 +84,30 @@ class CoordinatorRulesTest : public ::testing::Test {
 
   ClusterOptions options_;
   std::unique_ptr<ClusterUnderTest> cluster_;
+};
+
+// Warnings and errors of the log, while it lives.
+class KeptLog {
+ public:
+  KeptLog() {
+    before_ = SetLogSink([kept = kept_](const LogEntry& entry) {
+      MutexLock lock(kept->mu);
+      if (entry.severity != Severity::kInfo) absl::StrAppend(&kept->text, entry.text, "\n");
+    });
+  }
+  ~KeptLog() { SetLogSink(before_); }
+  std::string text() const {
+    MutexLock lock(kept_->mu);
+    return kept_->text;
+  }
+
+ private:
+  struct Kept {
+    Mutex mu;
+    std::string text DIVVY_GUARDED_BY(mu);
+  };
+  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+  LogSink before_;
 };
 
 Nest Arg(int64_t n) { return Nest(n); }
@@ -216,6 +243,18 @@ TEST_F(CoordinatorRulesTest, ALostParameterServerIsRaisedByEveryCall) {
   ExpectPsLost(TrySchedule(kAdd, {Arg(1)}), 1);
 }
 
+TEST_F(CoordinatorRulesTest, ALostParameterServerIsToldAlsoWhileAWorkerIsAway) {
+  Start(2, 2);
+  gate().Close();
+  ScheduleMany(4, kAddAtGate, Arg(1));
+  AwaitAtGate(2);
+  cluster_->KillWorker(0);
+  cluster_->KillPs(0);
+  cluster_->StartPs(0);
+  gate().Open();
+  ExpectPsLost(Join(), 0);
+}
+
 TEST_F(CoordinatorRulesTest, APsThatStaysAwayIsLostAfterItsTimeout) {
   options_.limits.ps_timeout = absl::Seconds(2);
   Start(2, 1);
@@ -338,6 +377,21 @@ TEST_F(CoordinatorRulesTest, QueuedAndRunningStepsAndLostWorkersAreCounted) {
   EXPECT_EQ(now.in_flight, 0);
   EXPECT_EQ(now.finished_steps, 5);
   EXPECT_EQ(now.lost_workers, 1);
+}
+
+TEST_F(CoordinatorRulesTest, TheWatchdogSaysWhatEverybodyDoesWhenNoStepFinishes) {
+  options_.limits.watchdog = absl::Milliseconds(500);
+  Start(1, 1);
+  KeptLog log;
+  cluster_->LetThingsHappen();
+  EXPECT_EQ(log.text(), "") << "there is nothing to do";
+  gate().Close();
+  ScheduleMany(2, kAddAtGate, Arg(1));
+  AwaitAtGate(1);
+  ASSERT_TRUE(cluster_->WaitUntil([&log] { return absl::StrContains(log.text(), "no step has finished for "); }));
+  EXPECT_THAT(log.text(), HasSubstr("0 steps queued, 2 in flight; worker 0 has step rules/add_at_gate (1), attempt 1, and 1 behind it"));
+  gate().Open();
+  EXPECT_TRUE(Join().ok());
 }
 
 // ---- results ----
