@@ -3,11 +3,18 @@
 #define DIVVY_PARTITIONERS_PLACEMENT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 
 namespace divvy {
+
+// Where a new variable is to lie: with a shard of one that exists. It is not cut then, and does not count where shards are placed in turn.
+struct Colocation {
+  std::string variable;
+  int shard = 0;
+};
 
 // TensorFlow's rule: shard i goes to ps (counter + i) % num_ps, whatever its size. `counter` is the number of shards placed so far (a plain variable
 // counts as one); the caller adds num_shards to it only when the variable has been created. So placement follows the order of creation.

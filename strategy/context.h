@@ -3,9 +3,11 @@
 #define DIVVY_STRATEGY_CONTEXT_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "partitioners/placement.h"
 
 namespace divvy {
 
@@ -28,9 +30,10 @@ enum class ContextKind : uint8_t {
 
 struct Context {
   ContextKind kind = ContextKind::kDefault;
-  Strategy* strategy = nullptr;           // null: the default one
-  ReplicaContext* replica = nullptr;      // kReplica only
-  absl::Status error = absl::OkStatus();  // this scope must not have been entered: what every call inside it returns
+  Strategy* strategy = nullptr;                         // null: the default one
+  ReplicaContext* replica = nullptr;                    // kReplica only
+  absl::Status error = absl::OkStatus();                // this scope must not have been entered: what every call inside it returns
+  std::optional<Colocation> colocation = std::nullopt;  // of variables created here
 };
 
 // The innermost context of this thread. Valid until the thread enters or leaves one.

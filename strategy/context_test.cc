@@ -169,6 +169,8 @@ std::vector<Entry> CrossReplicaEntries() {
               return c.strategy.extended().BatchReduceTo<Tensor>(ReduceOp::kSum, {{OneForEach(c), Device{}}}).status();
             }),
       Cross("extended.Update", "Assign", [](const Cast& c) { return c.strategy.extended().Update(c.variable, Variable::Scatter::kAdd, Nest(Two())); }),
+      {"extended.ColocateVarsWith", "csdm", "on the coordinator", "rhy",
+       [](const Cast& c) { return c.strategy.extended().ColocateVarsWith(c.variable).status(); }},
       {"DistributeDataset", "d", "DataSource function", "ocsrmhy",
        [](const Cast& c) { return c.strategy.DistributeDataset(Dataset::FromTensors(Nest(Two())).Batch(2)).status(); }},
       {"DistributeDatasetsFromFunction", "d", "DataSource function", "ocsrmhy",
@@ -376,6 +378,36 @@ TEST(ContextTest, EveryCallInsideAnIllegalScopeFailsWithTheScopesError) {
   EXPECT_EQ(CreateVariable(kSpec).status(), wrong.status());
   EXPECT_EQ(strategy->Run([](ReplicaContext&) { return absl::OkStatus(); }).status(), wrong.status());
   EXPECT_EQ(ReplicaContext::Current().status(), wrong.status());
+}
+
+TEST(ContextTest, VariablesAreColocatedInTheScopeOfThatAndInThoseInside) {
+  TestStrategy strategy(1);
+  auto scope = strategy->Scope();
+  const absl::StatusOr<Variable> first = CreateVariable(kThere);
+  ASSERT_TRUE(first.ok());
+  const auto colocation = [] { return internal::CurrentContext().colocation; };
+  {
+    const absl::StatusOr<StrategyScope> with = strategy->extended().ColocateVarsWith(*first);
+    ASSERT_TRUE(with.ok() && with->status().ok());
+    EXPECT_EQ(colocation()->variable, "there");
+    EXPECT_EQ(colocation()->shard, 0);
+    auto inner = strategy->Scope();
+    EXPECT_TRUE(colocation().has_value());
+    EXPECT_TRUE(CreateVariable({"beside", {2}}).ok());
+  }
+  EXPECT_FALSE(colocation().has_value());
+}
+
+TEST(ContextTest, ColocationIsRefusedWithAForeignVariableAndWithAShardThatIsNotThere) {
+  TestStrategy strategy(1, /*job=*/1), other(1, /*job=*/2);
+  const absl::StatusOr<Variable> mine = strategy->CreateVariable(kThere), foreign = other->CreateVariable(kThere);
+  ASSERT_TRUE(mine.ok() && foreign.ok());
+  // That the strategy is not current is found before anything about the variable.
+  EXPECT_EQ(strategy->extended().ColocateVarsWith(*foreign).status().code(), absl::StatusCode::kFailedPrecondition);
+  auto scope = strategy->Scope();
+  EXPECT_EQ(strategy->extended().ColocateVarsWith(*foreign).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(strategy->extended().ColocateVarsWith(*mine, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(strategy->extended().ColocateVarsWith(*mine, 0).ok());
 }
 
 TEST(ContextTest, CreateVariableOutsideAScopeNamesTheFix) {

@@ -62,6 +62,7 @@ StrategyScope Strategy::Scope() {
   const bool is_default = this == &internal::DefaultStrategy();
   Context context{is_default ? ContextKind::kDefault : ContextKind::kScope, is_default ? nullptr : this};
   context.error = CheckCrossReplica(*this, "Scope", "the strategy that is current there already");
+  if (CurrentContext().strategy == this) context.colocation = CurrentContext().colocation;
   return StrategyScope(std::move(context));
 }
 
@@ -75,7 +76,7 @@ absl::StatusOr<Variable> Strategy::CreateVariable(const VariableSpec& spec) {
   RETURN_IF_ERROR(CheckCrossReplica(*this, "CreateVariable", "a variable made on the coordinator"));
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, this->store("CreateVariable"));
   RETURN_IF_ERROR(Validate(spec));
-  ASSIGN_OR_RETURN(VariableInfo info, store->Create(spec));
+  ASSIGN_OR_RETURN(VariableInfo info, store->Create(spec, CurrentContext().colocation));
   return Variable(std::move(store), std::make_shared<const VariableInfo>(std::move(info)));
 }
 
@@ -152,6 +153,27 @@ std::vector<std::string> StrategyExtended::parameter_devices() const {
   if (!cluster.ok()) return devices;
   for (int task : cluster->task_indices("ps")) devices.push_back(absl::StrCat("/job:ps/replica:0/task:", task, "/device:CPU:0"));
   return devices;
+}
+
+absl::StatusOr<StrategyScope> StrategyExtended::ColocateVarsWith(const Variable& variable, std::optional<int> shard) {
+  RETURN_IF_ERROR(CheckCrossReplica(strategy_, "ColocateVarsWith", "it where variables are created, on the coordinator"));
+  if (CurrentContext().strategy != &strategy_) {
+    return absl::FailedPreconditionError("ColocateVarsWith was called while its strategy is not the current one; enter strategy.Scope() first");
+  }
+  const std::string name = absl::StrCat("variable \"", variable.spec().name, "\"");
+  if (variable.store_->job() != strategy_.parts().store->job()) {
+    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " was not created under this strategy"));
+  }
+  const int shards = static_cast<int>(variable.shard_offsets().size()) - 1;
+  if (!shard && shards > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards, " shards, on several parameter servers: name one of them"));
+  }
+  if (shard && (*shard < 0 || *shard >= shards)) {
+    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards, " shards, and no shard ", *shard));
+  }
+  Context context = CurrentContext();
+  context.colocation = Colocation{variable.spec().name, shard.value_or(0)};
+  return StrategyScope(std::move(context));
 }
 
 absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatter op, const Nest& value) {

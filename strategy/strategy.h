@@ -111,6 +111,7 @@ class StrategyScope {
 
  private:
   friend class Strategy;
+  friend class StrategyExtended;
   explicit StrategyScope(internal::Context context) : status_(context.error), entry_(std::move(context)) {}
   absl::Status status_;
   internal::ContextEntry entry_;
@@ -130,6 +131,10 @@ class StrategyExtended {
   // One after another; the first error ends it.
   template <typename T>
   absl::StatusOr<std::vector<T>> BatchReduceTo(ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values);
+  // Variables created while the scope lives lie on the parameter server of `variable`, or of that shard of it; they are never cut, and do not count in the
+  // round of placement. Ends as Strategy::Scope. FailedPrecondition (checked first): this strategy is not the current one here. InvalidArgument: a variable of
+  // another strategy; several shards and none named; no such shard.
+  absl::StatusOr<StrategyScope> ColocateVarsWith(const Variable& variable, std::optional<int> shard = {});
   // tf's extended.update(var, fn) with the functions a ps has: no code travels. A tensor is assigned (kUpdate), added or subtracted whole, IndexedSlices are
   // scattered. InvalidArgument: another op on a tensor, or another kind of value.
   absl::Status Update(const Variable& variable, Variable::Scatter op, const Nest& value);

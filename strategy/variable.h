@@ -56,6 +56,7 @@ class Variable {
   absl::Status ScatterRows(Scatter op, const IndexedSlices& rows) const;
 
  private:
+  friend class StrategyExtended;  // asks whose it is
   absl::StatusOr<std::shared_ptr<VariableStore>> StoreHere() const;
   absl::StatusOr<Tensor> ReadRows(std::optional<Tensor> ids) const;
   absl::Status WriteDense(WriteOp op, const Tensor& value) const;

@@ -5,6 +5,7 @@
 #define DIVVY_STRATEGY_VARIABLE_STORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "cluster/transfer_plan.h"
 #include "cluster/variable_spec.h"
 #include "ops/gradient_tape.h"
+#include "partitioners/placement.h"
 
 namespace divvy {
 
@@ -41,7 +43,8 @@ class VariableStore {
 
   // Makes the variable; blocks until every shard holds its initial value. AlreadyExists: the name is taken in this life of the program. A program that was
   // restarted gets the variable it had. FailedPrecondition: it had another spec, or this is a step. ResourceExhausted: no memory on a parameter server.
-  virtual absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) = 0;
+  // `with`: lies there, in one shard, whatever partitioner there is. NotFound: no such variable. InvalidArgument: no such shard.
+  virtual absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>& with) = 0;
 
   // Fills in `value` (on the CPU) and `num_rows` of each request: one message to each parameter server for all of them. May block. Whole values have the
   // variable's shape, rows ids.shape + row shape in the order asked. In a step a variable read whole has one value, however often and by how many replicas it

@@ -101,11 +101,11 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Find(absl::string_view name) c
   return InfoOf(*variable);
 }
 
-absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec) {
+absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
   VariableSpec created = spec;
   if (!EvaluatedPerRow(spec.initializer)) created.initializer = Zeros();
-  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, std::move(done)); }));
+  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); }));
   if (!EvaluatedPerRow(spec.initializer)) RETURN_IF_ERROR(SendInitialValue(spec, core_->job_seed()));
   return Find(spec.name);
 }

@@ -24,7 +24,7 @@ class DirectVariableStore : public VariableStore {
   explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
   JobId job() const override { return core_->job(); }
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
-  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>& with) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 

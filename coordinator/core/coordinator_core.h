@@ -35,6 +35,7 @@
 #include "coordinator/core/lease_book.h"
 #include "coordinator/core/step_rules.h"
 #include "coordinator/core/store.h"
+#include "partitioners/placement.h"
 
 namespace divvy {
 
@@ -129,8 +130,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // When the cluster is ready for steps, or the error that ended the job.
   void WhenRunning(StatusCallback done);
   // Makes the variable with the slots of its optimizer. AlreadyExists: the name is taken. InvalidArgument: spec or partitioner. ResourceExhausted: a ps has
-  // no memory for it; nothing is left behind. REQUIRES: EvaluatedPerRow(spec.initializer).
-  void CreateVariable(VariableSpec spec, StatusCallback done);
+  // no memory for it; nothing is left behind. `with`: where it lies, in one shard; NotFound, InvalidArgument: there is no such variable, or shard.
+  // REQUIRES: EvaluatedPerRow(spec.initializer).
+  void CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done);
   std::shared_ptr<const Layout> layout() const;
   // The values as they stand, of all requests in one message to each ps; waits for a ps that is away. NotFound, InvalidArgument: bad requests.
   void Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done);
@@ -303,6 +305,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     struct Change {
       VariableLayout variable;
       std::map<int, std::vector<ShardSpec>> shards;  // by ps
+      int placed_in_turn = 0;                        // of them: the next variable comes after these
     };
     std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
     StatusCallback done;
@@ -435,7 +438,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void SendUndo(int ps) DIVVY_REQUIRES(mu_);
   void OnUndone(int ps, absl::Status answer);
   void FinishLayoutJob() DIVVY_REQUIRES(mu_);
-  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, VariableId id, const Layout& layout) DIVVY_REQUIRES(mu_);
+  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id,
+                                                                   const Layout& layout) DIVVY_REQUIRES(mu_);
+  absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, LayoutJob::Change& change) DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);

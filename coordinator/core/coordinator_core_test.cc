@@ -242,8 +242,8 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     world_.RunFor(absl::Milliseconds(20));
     return result;
   }
-  std::shared_ptr<Outcome> Create(const VariableSpec& spec) {
-    auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, std::move(done)); });
+  std::shared_ptr<Outcome> Create(const VariableSpec& spec, std::optional<Colocation> with = std::nullopt) {
+    auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); });
     world_.RunFor(absl::Milliseconds(100));
     return outcome;
   }
@@ -505,6 +505,35 @@ TEST_F(CoordinatorCoreTest, AnotherFormOfAnOptimizerAddsOnlyTheSlotsThatAreMissi
   std::vector<std::string> names;
   for (int i = 0; i < static_cast<int>(w->slots.size()); ++i) names.push_back(w->SlotName(i));
   EXPECT_THAT(names, ElementsAre("w/Adam/m", "w/Adam/v", "w/Adam/t", "w/Adam/vhat"));
+}
+
+TEST_F(CoordinatorCoreTest, AColocatedVariableLiesWithThatShardUncutAndTheRoundGoesOnAsIfItWereNotThere) {
+  Start(3, 1);
+  Create({"a", {}});
+  VariableSpec cut{"b", {4}};
+  cut.partitioner = FixedShardsPartitioner{2};
+  Create(cut);
+  Create({"c", {}});
+  VariableSpec with_b{"d", {6}, Zeros(), Adam{0.1}};
+  with_b.partitioner = FixedShardsPartitioner{3};
+  EXPECT_TRUE(Create(with_b, Colocation{"b", 0})->status.ok());
+  Create({"e", {}});
+  const auto ps_of = [&](const char* name) { return core_->layout()->Find(name)->ps; };
+  EXPECT_THAT(ps_of("a"), ElementsAre(0));
+  EXPECT_THAT(ps_of("b"), ElementsAre(1, 2));
+  EXPECT_THAT(ps_of("c"), ElementsAre(0));
+  EXPECT_THAT(ps_of("d"), ElementsAre(1));
+  EXPECT_THAT(core_->layout()->Find("d")->offsets, ElementsAre(0, 6));
+  EXPECT_THAT(ps_of("e"), ElementsAre(1));
+}
+
+TEST_F(CoordinatorCoreTest, ColocationWithWhatIsNotThereIsRefused) {
+  Start(2, 1);
+  Create({"a", {2}});
+  EXPECT_EQ(Create({"b", {}}, Colocation{"gone", 0})->status.code(), absl::StatusCode::kNotFound);
+  const auto refused = Create({"b", {}}, Colocation{"a", 1});
+  EXPECT_EQ(refused->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("\"a\" has 1 shards, and no shard 1"));
 }
 
 TEST_F(CoordinatorCoreTest, BalancedPlacementGivesToThePsWithTheFewestBytes) {

@@ -44,6 +44,20 @@ void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int
   }
 }
 
+int64_t RowsOf(const VariableSpec& spec) { return spec.shape.rank() == 0 ? 1 : spec.shape.dim(0); }
+
+// In one shard, beside that of another.
+absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLayout& variable) {
+  const VariableLayout* const other = layout.Find(with.variable);
+  if (other == nullptr) return layout.UnknownVariable(with.variable);
+  if (with.shard < 0 || with.shard >= other->num_shards()) {
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", with.variable, "\" has ", other->num_shards(), " shards, and no shard ", with.shard));
+  }
+  variable.offsets = {0, RowsOf(variable.spec)};
+  variable.ps = {other->ps[with.shard]};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::shared_ptr<const Layout> CoordinatorCore::layout() const {
@@ -53,23 +67,25 @@ std::shared_ptr<const Layout> CoordinatorCore::layout() const {
 
 // ---- creating ----
 
-void CoordinatorCore::CreateVariable(VariableSpec spec, StatusCallback done) {
+void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id(row_.next_variable_id++);
-  store_.Put(row_, [weak = weak_from_this(), spec = std::move(spec), id, done](absl::Status stored) {
+  store_.Put(row_, [weak = weak_from_this(), spec = std::move(spec), with = std::move(with), id, done](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Guarded([spec, id, done, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    self->Guarded([spec, with, id, done, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
       if (!stored.ok()) core.FailJob(stored);
-      core.ChangeLayout({[&core, spec, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, id, layout); }, done});
+      core.ChangeLayout(
+          {[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); }, done});
     })();
   });
 }
 
-absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec, VariableId id,
+absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec,
+                                                                                                   const std::optional<Colocation>& with, VariableId id,
                                                                                                    const Layout& layout) {
   if (layout.Find(spec.name) != nullptr)
     return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
@@ -79,6 +95,13 @@ absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCor
   variable.spec = spec;
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
+  RETURN_IF_ERROR(with ? PlaceWith(*with, layout, variable) : CutAndPlace(spec, layout, change));
+  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(SpecOf(variable, 0, part, spec.initializer));
+  if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
+  return std::optional<LayoutJob::Change>(std::move(change));
+}
+
+absl::Status CoordinatorCore::CutAndPlace(const VariableSpec& spec, const Layout& layout, LayoutJob::Change& change) {
   Partitioner partitioner;
   if (spec.partitioner) {
     partitioner = *spec.partitioner;
@@ -86,13 +109,13 @@ absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCor
     partitioner = options_.partitioner(static_cast<int>(ps_.size()));
   }
   ASSIGN_OR_RETURN(const int64_t shards, NumShards(partitioner, spec.shape, spec.dtype));
-  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(spec.shape.rank() == 0 ? 1 : spec.shape.dim(0), shards));
+  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(RowsOf(spec), shards));
+  VariableLayout& variable = change.variable;
   variable.offsets = split.offsets();
   variable.ps = std::vector<int>(split.num_shards());
   variable.ps = PlaceShards(variable, layout);
-  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(SpecOf(variable, 0, part, spec.initializer));
-  if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
-  return std::optional<LayoutJob::Change>(std::move(change));
+  change.placed_in_turn = variable.num_shards();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareSlots(const std::string& variable, const Optimizer& optimizer,
@@ -214,7 +237,7 @@ void CoordinatorCore::FinishLayoutJob() {
   LayoutJob job = std::move(layout_jobs_.front());
   layout_jobs_.pop_front();
   if (work.refusal.ok() && work.next != layout_) {
-    if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.variable.num_shards();
+    if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.placed_in_turn;
     layout_ = work.next;
     SendToAll(LayoutUpdate{layout_});
   }

@@ -41,7 +41,7 @@ absl::StatusOr<VariableInfo> MapVariableStore::Find(absl::string_view name) cons
   return InfoOf(*variable);
 }
 
-absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec) {
+absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
   const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
   ASSIGN_OR_RETURN(Tensor value, InitialRows(spec.initializer, {job_seed_, spec.name, spec.shape}, spec.dtype, 0, rows));
@@ -53,7 +53,7 @@ absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec) 
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
   variable.offsets = {0, rows};
-  variable.ps = {0};
+  variable.ps = {0};  // there is one, so `with` changes nothing
   layout_ = layout_->With(variable);
   values_.emplace(spec.name, std::move(value));
   return InfoOf(variable);

@@ -29,7 +29,7 @@ class MapVariableStore : public VariableStore {
 
   JobId job() const override { return JobId(job_seed_); }
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
-  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override;
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>& with) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 

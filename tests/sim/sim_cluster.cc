@@ -499,7 +499,7 @@ void Cluster::CreateNext() {
   }
   ++created_;
   calls_ = true;
-  core_->CreateVariable(spec, Mine([this](absl::Status status) {
+  core_->CreateVariable(spec, std::nullopt, Mine([this](absl::Status status) {
                           calls_ = false;
                           if (EndsTheJob(status)) return JobLost(status);
                           if (!status.ok()) return Violation("create", status.ToString());

@@ -50,7 +50,7 @@ class TransactionStore : public VariableStore {
     return VariableInfo{variable->spec, variable->offsets};
   }
 
-  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec) override {
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>&) override {
     return absl::FailedPreconditionError(
         absl::StrCat("variable \"", spec.name, "\" cannot be created in a step: create it on the coordinator, before steps are scheduled"));
   }
