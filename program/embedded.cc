@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "ops/blas_threads.h"
+#include "program/forwarding_coordinator.h"
 
 namespace divvy {
 namespace {
@@ -54,7 +55,7 @@ EmbeddedCluster::~EmbeddedCluster() {
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
   RETURN_IF_ERROR(Check(setup.options));
   const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
-  SetBlasThreads(std::max(1, NumCores() / replicas));
+  SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));
   for (int i = 0; i < setup.options.num_ps; ++i) RETURN_IF_ERROR(cluster->StartPs(i));
   for (int i = 0; i < setup.options.num_workers; ++i) RETURN_IF_ERROR(cluster->StartWorker(i));
@@ -141,40 +142,11 @@ void EmbeddedCluster::CutPs(int index) { network_.Add(Address("ps", index), std:
 
 void EmbeddedCluster::HealPs(int index) { network_.Add(Address("ps", index), ps_[index]); }
 
-namespace {
-
-// What StartEmbedded gives: the coordinator, owning its cluster.
-class OwningCoordinator : public Coordinator {
- public:
-  explicit OwningCoordinator(std::unique_ptr<EmbeddedCluster> cluster) : cluster_(std::move(cluster)), coordinator_(cluster_->coordinator()) {}
-  Strategy& strategy() override { return coordinator_.strategy(); }
-  absl::Status Join(absl::Duration timeout) override { return coordinator_.Join(timeout); }
-  absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
-  int64_t epoch() const override { return coordinator_.epoch(); }
-  int64_t step() const override { return coordinator_.step(); }
-  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
-  void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
-  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }
-  void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
-
- protected:
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {
-    return coordinator_.ScheduleStep(name, kind, std::move(args));
-  }
-  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override { return coordinator_.RunSteps(loop); }
-
- private:
-  const std::unique_ptr<EmbeddedCluster> cluster_;
-  BlockingCoordinator& coordinator_;
-};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options) {
   EmbeddedSetup setup;
   setup.options = options;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
-  return std::unique_ptr<Coordinator>(std::make_unique<OwningCoordinator>(std::move(cluster)));
+  return std::unique_ptr<Coordinator>(std::make_unique<ForwardingCoordinator<Coordinator, EmbeddedCluster>>(std::move(cluster)));
 }
 
 }  // namespace divvy

@@ -20,6 +20,7 @@ namespace divvy {
 struct EmbeddedSetup {
   EmbeddedOptions options;
   CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
+  int blas_threads = 0;       // of a matrix product; 0: cores / replicas, at least 1
   bool check_numerics = false;
   std::optional<ReportOptions> report;  // none: nothing is drawn
 };

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/cluster_resolver.h"
 #include "strategy/coordinator.h"
 #include "strategy/program.h"
 
@@ -33,6 +34,22 @@ struct EmbeddedOptions {
 // signal handlers. Blocks until the cluster is ready (milliseconds). The coordinator owns it: when it goes, what runs is stopped.
 // InvalidArgument: an option out of its range, or steps and data sources registered twice.
 absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options = {});
+
+// The coordinator of a cluster that runs elsewhere. When it goes without Finish, that is as if its process had been killed: workers and parameter servers wait
+// for the next one (--orphan_timeout).
+class ConnectedCoordinator : public Coordinator {
+ public:
+  // The end of a program that ended with `result`: joins what is queued if that is OK, and tells every task of the end of the job. Returns what the job ended
+  // with. Blocks; up to 10 s more where a task is away. To be called once, last.
+  virtual absl::Status Finish(absl::Status result) = 0;
+};
+
+// As the chief of the cluster that `resolver` describes, for a program that keeps its own main; workers and parameter servers run elsewhere. Listens at the
+// chief's address if the cluster has one. No signal handlers; flags count (--tls_cert, --state_dir, --bind_address, ...) if the program has had Abseil parse
+// them. Blocks until the cluster takes steps: says on standard error for whom it waits, for a parameter server at most --ps_timeout.
+// InvalidArgument: every problem of the cluster. FailedPrecondition: the resolver speaks for another role; certificates, the address, the state directory.
+// Else what ended the job.
+absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options);
 
 }  // namespace divvy
 

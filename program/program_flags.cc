@@ -13,7 +13,7 @@ namespace divvy {
 namespace {
 
 // The files that define flags of Divvy; a flag knows the file it is defined in.
-constexpr absl::string_view kOwnFiles[] = {"program/main.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
+constexpr absl::string_view kOwnFiles[] = {"program/main.cc", "program/role_flags.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
 
 bool IsAbseilFlag(const absl::CommandLineFlag& flag) { return absl::StrContains(flag.Filename(), "absl/flags/"); }
 

@@ -76,9 +76,7 @@ absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags() {
   return absl::InvalidArgumentError("--tls_cert, --tls_key and --tls_ca go together: give all three, or none");
 }
 
-absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
-  ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
-  if (sources.empty()) return std::optional<TaskOptions>();
+absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources) {
   TaskOptions options;
   ASSIGN_OR_RETURN(options.cluster, ResolveParameterServerCluster(sources));
   ASSIGN_OR_RETURN(options.job, JobOf(options.cluster));
@@ -87,7 +85,13 @@ absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
   ASSIGN_OR_RETURN(options.tls, TlsFilesFromFlags());
   options.health_address = absl::GetFlag(FLAGS_health_address);
   options.rpc_memory_bytes = absl::GetFlag(FLAGS_rpc_memory_bytes);
-  return std::optional<TaskOptions>(std::move(options));
+  return options;
+}
+
+absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
+  ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
+  if (sources.empty()) return std::optional<TaskOptions>();
+  return TaskOptionsOf(sources);
 }
 
 absl::Status CheckFlagsOnly(const std::vector<char*>& words) {

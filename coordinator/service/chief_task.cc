@@ -106,8 +106,8 @@ absl::Status ChiefTask::StartCore() {
     reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
     reporter_->Watch(core);
   }
-  coordinator_ = std::make_unique<BlockingCoordinator>(core, executor_, ResolverOf(options_.task.cluster), options_.replicas_per_worker, reporter_.get(),
-                                                       options_.report.value_or(ReportOptions()).report_every);
+  coordinator_ = std::make_unique<BlockingCoordinator>(core, executor_, options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
+                                                       options_.replicas_per_worker, reporter_.get(), options_.report.value_or(ReportOptions()).report_every);
   return absl::OkStatus();
 }
 

@@ -25,10 +25,11 @@ struct ChiefTaskOptions {
   TaskOptions task;
   CoordinatorOptions core;  // incarnation, addresses and cluster are filled in from the task
   StrategyOptions strategy;
-  int replicas_per_worker = 1;          // for the strategy's figures
-  std::string state_dir;                // empty: the job is forgotten with the process
-  std::string job_name;                 // the job's number follows from it; empty: random
-  std::optional<ReportOptions> report;  // none: nothing is drawn
+  std::shared_ptr<const ClusterResolver> resolver;  // what the program sees; null: one of the task's cluster
+  int replicas_per_worker = 1;                      // for the strategy's figures
+  std::string state_dir;                            // empty: the job is forgotten with the process
+  std::string job_name;                             // the job's number follows from it; empty: random
+  std::optional<ReportOptions> report;              // none: nothing is drawn
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;

@@ -1,0 +1,49 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "coordinator/service/chief_task.h"
+#include "program/forwarding_coordinator.h"
+#include "program/main.h"
+#include "program/role_flags.h"
+#include "rpc/task_flags.h"
+
+namespace divvy {
+namespace {
+
+class Chief : public ForwardingCoordinator<ConnectedCoordinator, ChiefTask> {
+ public:
+  using ForwardingCoordinator::ForwardingCoordinator;
+  absl::Status Finish(absl::Status result) override { return owner().Finish(std::move(result)); }
+};
+
+// What the resolver says of the cluster, as TF_CONFIG would say it to the chief.
+absl::StatusOr<std::string> TfConfigOf(const ClusterResolver& resolver) {
+  ClusterConfig config;
+  ASSIGN_OR_RETURN(config.spec, resolver.cluster_spec());
+  const std::string type = resolver.task_type();
+  if (!type.empty() && type != "chief") {
+    return absl::FailedPreconditionError(absl::StrCat("Connect plays the chief, and the resolver says that this is a ", type,
+                                                      ": give it the chief's resolver, or let divvy::Main play the role"));
+  }
+  config.task_type = "chief";
+  config.task_index = 0;
+  config.rpc_layer = resolver.rpc_layer();
+  return TfConfigText(config);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
+  ClusterConfigSources sources;
+  ASSIGN_OR_RETURN(sources.tf_config, TfConfigOf(*resolver));
+  ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(sources));
+  RETURN_IF_ERROR(MakeTensorboardDir());
+  ChiefTaskOptions chief_options = ChiefOptionsFromFlags(task, options);
+  chief_options.resolver = std::move(resolver);
+  ASSIGN_OR_RETURN(std::unique_ptr<ChiefTask> chief, ChiefTask::Start(chief_options));
+  RETURN_IF_ERROR(chief->coordinator().WaitUntilReady());
+  return std::unique_ptr<ConnectedCoordinator>(std::make_unique<Chief>(std::move(chief)));
+}
+
+}  // namespace divvy

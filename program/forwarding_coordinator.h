@@ -1,0 +1,42 @@
+// A coordinator that passes every call on: for those that own more than one.
+#ifndef DIVVY_PROGRAM_FORWARDING_COORDINATOR_H_
+#define DIVVY_PROGRAM_FORWARDING_COORDINATOR_H_
+
+#include <memory>
+#include <utility>
+
+#include "coordinator/core/blocking_coordinator.h"
+#include "strategy/coordinator.h"
+
+namespace divvy {
+
+// `Base` is Coordinator or derived of it, `Owner` has coordinator(). Thread-safe as the coordinator is.
+template <typename Base, typename Owner>
+class ForwardingCoordinator : public Base {
+ public:
+  explicit ForwardingCoordinator(std::unique_ptr<Owner> owner) : owner_(std::move(owner)), coordinator_(owner_->coordinator()) {}
+  Strategy& strategy() override { return coordinator_.strategy(); }
+  absl::Status Join(absl::Duration timeout) override { return coordinator_.Join(timeout); }
+  absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
+  int64_t epoch() const override { return coordinator_.epoch(); }
+  int64_t step() const override { return coordinator_.step(); }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
+  void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
+  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }
+  void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
+
+ protected:
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {
+    return coordinator_.ScheduleStep(name, kind, std::move(args));
+  }
+  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override { return coordinator_.RunSteps(loop); }
+  Owner& owner() { return *owner_; }
+
+ private:
+  const std::unique_ptr<Owner> owner_;
+  BlockingCoordinator& coordinator_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_PROGRAM_FORWARDING_COORDINATOR_H_

@@ -1,0 +1,89 @@
+#include "program/role_flags.h"
+
+#include <algorithm>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/terminal.h"
+#include "program/program_flags.h"
+#include "rpc/task_flags.h"
+
+ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster");
+ABSL_FLAG(int, workers, 2, "workers of the embedded cluster");
+ABSL_FLAG(int, replicas_per_worker, 1, "replicas of a worker, each on a thread of its own");
+ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
+ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
+ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
+ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, where there is no terminal");
+ABSL_FLAG(std::string, tensorboard_dir, "", "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration");
+ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
+ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
+ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without it the number is random");
+ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: listed in the cluster, or registered");
+ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
+ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
+ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time blocked on a parameter server is not counted");
+ABSL_FLAG(absl::Duration, watchdog, absl::ZeroDuration(), "the chief's log says what every worker does when no step has finished for so long; 0: never");
+
+namespace divvy {
+namespace {
+
+std::optional<ReportOptions> ReportFromFlags() {
+  ReportOptions report;
+  report.terminal = StandardErrorTerminal();
+  report.report_every = std::max(absl::Milliseconds(100), absl::GetFlag(FLAGS_report_every));
+  report.write = WriteStandardError;
+  report.tensorboard_dir = absl::GetFlag(FLAGS_tensorboard_dir);
+  for (const auto& [name, value] : ChangedFlags()) report.configuration[absl::StrCat("--", name)] = value;
+  return report;
+}
+
+}  // namespace
+
+absl::Status MakeTensorboardDir() {
+  const std::string directory = absl::GetFlag(FLAGS_tensorboard_dir);
+  const absl::Status made = directory.empty() ? absl::OkStatus() : FileSystem::Real().CreateDirectory(directory);
+  return made.ok() ? made : absl::InvalidArgumentError(absl::StrCat("--tensorboard_dir: ", made.message()));
+}
+
+EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
+  EmbeddedSetup setup;
+  setup.options = {absl::GetFlag(FLAGS_ps), absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_replicas_per_worker), strategy, absl::GetFlag(FLAGS_seed)};
+  setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
+  setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
+  setup.report = ReportFromFlags();
+  return setup;
+}
+
+WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
+  WorkerTaskOptions options;
+  options.task = task;
+  options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
+  options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
+  options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
+  options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
+  options.drain_timeout = DrainTimeoutFromFlags();
+  options.apply_program_flags = SetProgramFlags;
+  return options;
+}
+
+ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy) {
+  ChiefTaskOptions options;
+  options.task = task;
+  options.strategy = strategy;
+  options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
+  options.state_dir = absl::GetFlag(FLAGS_state_dir);
+  options.job_name = absl::GetFlag(FLAGS_job_name);
+  options.report = ReportFromFlags();
+  options.core.job_seed = absl::GetFlag(FLAGS_seed);
+  options.core.min_workers = absl::GetFlag(FLAGS_min_workers);
+  options.core.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
+  options.core.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);
+  options.core.step_deadline = absl::GetFlag(FLAGS_step_deadline);
+  options.core.watchdog = absl::GetFlag(FLAGS_watchdog);
+  options.core.program_flags = ChangedProgramFlags();
+  return options;
+}
+
+}  // namespace divvy
