@@ -21,7 +21,7 @@ RULES = (["1.%d" % i for i in range(1, 11)] + ["2.%d" % i for i in range(1, 15)]
          ["4.%d" % i for i in range(1, 11)] + ["5.%d" % i for i in range(1, 5)] + ["6.%d" % i for i in range(1, 5)] + ["G%d" % i for i in range(1, 13)])
 
 # What may stand in place of a test.
-_REASONS = ("with checkpoints", "with colocation", "no rule")
+_REASONS = ("with checkpoints", "no rule")
 
 _TEST = re.compile(r"^[ \t]*(?:TEST|TEST_F|TEST_P|TYPED_TEST)\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 _SOURCE = re.compile(r"^[\w/]+\.(?:cc|h|py|sh)$")
