@@ -45,7 +45,7 @@ class ConnectedCoordinator : public Coordinator {
 };
 
 // As the chief of the cluster that `resolver` describes, for a program that keeps its own main; workers and parameter servers run elsewhere. Listens at the
-// chief's address if the cluster has one. No signal handlers; flags count (--tls_cert, --state_dir, --bind_address, ...) if the program has had Abseil parse
+// address that the cluster has for its chief. No signal handlers; flags count (--tls_cert, --state_dir, --bind_address, ...) if the program has had Abseil parse
 // them. Blocks until the cluster takes steps: says on standard error for whom it waits, for a parameter server at most --ps_timeout.
 // InvalidArgument: every problem of the cluster. FailedPrecondition: the resolver speaks for another role; certificates, the address, the state directory.
 // Else what ended the job.

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "program/main.h"
 #include "ps_server/service/ps_task.h"
+#include "tools/launch/loopback_port.h"
 #include "worker/service/worker_task.h"
 
 namespace divvy {
@@ -58,7 +59,8 @@ class ConnectTest : public testing::Test {
     worker_ = *WorkerTask::Start(worker, worker_told_.Listener());
   }
   std::unique_ptr<ClusterResolver> Resolver(const std::string& task_type = "chief") const {
-    return *SimpleClusterResolver(absl::StrCat(R"({"ps":[")", ps_->address(), R"("],"worker":[")", worker_->address(), R"("]})"), task_type, 0);
+    return *SimpleClusterResolver(
+        absl::StrCat(R"({"chief":[")", port_.address(), R"("],"ps":[")", ps_->address(), R"("],"worker":[")", worker_->address(), R"("]})"), task_type, 0);
   }
   static absl::StatusOr<float> Count(Coordinator& coordinator, int steps) {
     for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
@@ -68,6 +70,7 @@ class ConnectTest : public testing::Test {
     return value.data_as<float>()[0];
   }
 
+  const LoopbackPort port_ = *LoopbackPort::Reserve();  // of the chief
   Told ps_told_, worker_told_;
   std::unique_ptr<PsTask> ps_;
   std::unique_ptr<WorkerTask> worker_;
