@@ -213,6 +213,10 @@ Process& SimulatedCluster::NewProcess(const std::string& address) {
 }
 
 absl::Status SimulatedCluster::Start() {
+  sim::FaultRates rates;  // late and doubled messages, for which nobody is taken for lost
+  rates.slow = 0.1 * random_.Uniform();
+  rates.duplicate = 0.1 * random_.Uniform();
+  network_.set_rates(rates);
   chief_ = &NewProcess("chief/0");
   for (int i = 0; i < options_.num_ps; ++i) StartPs(i);
   for (int i = 0; i < options_.num_workers; ++i) StartWorker(i);
@@ -264,10 +268,20 @@ absl::Status SimulatedCluster::StartCoordinator() {
   return absl::OkStatus();
 }
 
+// Another one at each repetition of a test (--gtest_repeat, which says how many there have been), and always the same ones: the test alone, repeated as often,
+// fails again.
+uint64_t NextSeed() {
+  static auto* const repetitions = new std::map<std::string, uint64_t>;
+  const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  return MixSeeds(HashText(test), ++(*repetitions)[test]);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ClusterUnderTest>> MakeCluster(const ClusterOptions& options) {
-  auto cluster = std::make_unique<SimulatedCluster>(options);
+  ClusterOptions seeded = options;
+  seeded.limits.job_seed = NextSeed();
+  auto cluster = std::make_unique<SimulatedCluster>(seeded);
   RETURN_IF_ERROR(cluster->Start());
   return std::unique_ptr<ClusterUnderTest>(std::move(cluster));
 }
