@@ -116,6 +116,19 @@ TEST_F(VariablesTest, AStrategysPartitionerThatMakesNoSenseFailsTheFirstVariable
   EXPECT_TRUE(strategy().CreateVariable({"scalar", {}}).ok());  // of which it is not asked
 }
 
+TEST_F(VariablesTest, AreColocatedWithAShardOfOneThatIsCut) {
+  Start(InShards(0));
+  const absl::StatusOr<Variable> cut = strategy().CreateVariable({"cut", {9}});
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  const StrategyScope scope = strategy().Scope();
+  const absl::Status refused = strategy().extended().ColocateVarsWith(*cut).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has 2 shards, on several parameter servers: name one of them"));
+  const absl::StatusOr<StrategyScope> beside = strategy().extended().ColocateVarsWith(*cut, 1);
+  ASSERT_TRUE(beside.ok()) << beside.status();
+  EXPECT_THAT(OffsetsOf({"beside", {9}}), ElementsAre(0, 9));  // never cut
+}
+
 TEST_F(VariablesTest, AreNotCreatedByADataSource) {
   Start(StrategyOptions());
   const absl::Status status = coordinator_->RunEpoch(kTakeBatch, kCreatesAVariable()).status();

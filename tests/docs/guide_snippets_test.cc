@@ -145,6 +145,14 @@ absl::StatusOr<Variable> Create(Strategy& strategy) {
 }
 // guide: end
 
+// guide: colocate
+absl::Status Beside(Strategy& strategy, const Variable& table) {
+  auto scope = strategy.Scope();
+  ASSIGN_OR_RETURN(const StrategyScope colocated, strategy.extended().ColocateVarsWith(table, /*shard=*/0));
+  return CreateVariable({"table/counts", {250}}).status();
+}
+// guide: end
+
 // guide: use_variables
 absl::Status UseIt(const Variable& table) {
   ASSIGN_OR_RETURN(Tensor whole, table.Read());
@@ -163,6 +171,7 @@ TEST(GuideTest, VariablesAreCreatedReadAndWritten) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(table->shard_offsets(), ElementsAre(0, 250, 500, 750, 1000));
   EXPECT_EQ(UseIt(*table), absl::OkStatus());
+  EXPECT_EQ(Beside((*coordinator)->strategy(), *table), absl::OkStatus());
 }
 
 }  // namespace variables
