@@ -344,6 +344,31 @@ TEST(CastTest, CarriesTheGradientBetweenFloatingTypesOnly) {
   EXPECT_EQ(1u, gradients->entries().size());
 }
 
+// Nothing is computed in the narrow types, but values move in them, and so do gradients.
+TEST(NarrowTest, GradientsOfAValueUsedTwiceAreAddedUp) {
+  for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
+    MapReader reader;
+    GradientTape tape(reader);
+    const Var x = tape.Watch("x", Floats({4}, {1, 2, 3, 4})), half = Cast(x, narrow);
+    const Var front = Cast(Slice(half, 0, 0, 3), DType::kFloat32), back = Cast(Slice(half, 0, 1, 4), DType::kFloat32);
+    const auto gradients = tape.Gradient(ReduceSum(front) * 2.0f + ReduceSum(back) * 0.5f);
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("x"))), ElementsAre(2, 2.5, 2.5, 0.5)) << DTypeName(narrow);
+  }
+}
+
+TEST(NarrowTest, GradientsOfRowsTakenMoreThanOnceAreAddedUp) {
+  for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
+    MapReader reader;
+    GradientTape tape(reader);
+    const Var table = tape.Watch("table", Floats({3, 2}, {1, 2, 3, 4, 5, 6}));
+    const Var rows = Cast(Gather(Cast(table, narrow), Tensor::Vector<int64_t>({2, 0, 2})), DType::kFloat32);
+    const auto gradients = tape.Gradient(ReduceSum(rows * Floats({3, 1}, {1, 2, 4})));
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("table"))), ElementsAre(2, 2, 0, 0, 5, 5)) << DTypeName(narrow);
+  }
+}
+
 TEST(StopGradientTest, KeepsTheValueAndEndsTheDerivative) {
   MapReader reader;
   GradientTape tape(reader);

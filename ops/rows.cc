@@ -21,8 +21,10 @@ absl::StatusOr<Var> TryGather(const Var& x, const Var& ids) {
   if (absl::Status status = backend->GatherRows(value, flat, rows); !status.ok()) return Unfit("Gather", status.message(), ", the rows of ", value.ToString());
   if (!IsFloating(value.dtype())) return Var(std::move(rows));
   return internal::Result(std::move(rows), {x}, [backend, flat, shape = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));
-    backend->ScatterAddRows(flat, gradient, dx);
+    ASSIGN_OR_RETURN(const Tensor rows, internal::CastTo(*backend, gradient, internal::SummedIn(gradient.dtype())));
+    ASSIGN_OR_RETURN(Tensor sums, internal::NewLike(rows, shape));
+    backend->ScatterAddRows(flat, rows, sums);
+    ASSIGN_OR_RETURN(Tensor dx, internal::CastTo(*backend, sums, gradient.dtype()));
     return GradientList{std::move(dx)};
   });
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "ops/backends.h"
+#include "ops/tensors.h"
 
 namespace divvy::internal {
 namespace {
@@ -33,9 +34,11 @@ void Fill(ReadRequest request, Leaf& leaf) {
 
 absl::StatusOr<Tensor> Sum(const Tensor& a, const Tensor& b) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(a.device()));
-  ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(a.dtype(), a.shape(), a.device()));
-  backend->Binary(BinaryOp::kAdd, a, b, sum);
-  return sum;
+  ASSIGN_OR_RETURN(const Tensor wide_a, CastTo(*backend, a, SummedIn(a.dtype())));
+  ASSIGN_OR_RETURN(const Tensor wide_b, CastTo(*backend, b, SummedIn(b.dtype())));
+  ASSIGN_OR_RETURN(Tensor sum, NewLike(wide_a));
+  backend->Binary(BinaryOp::kAdd, wide_a, wide_b, sum);
+  return CastTo(*backend, sum, a.dtype());
 }
 
 absl::Status Accumulate(VarNode& node, Tensor gradient) {

@@ -18,6 +18,8 @@ absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dty
   return result;
 }
 
+DType SummedIn(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+
 absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend, const Tensor& ids) {
   if (!IsInteger(ids.dtype())) return absl::InvalidArgumentError(absl::StrCat(operation, ": ids are ", ids.ToString(), ", not integers"));
   ASSIGN_OR_RETURN(const Tensor wide, CastTo(backend, ids, DType::kInt64));

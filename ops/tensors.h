@@ -14,6 +14,8 @@ absl::StatusOr<Tensor> NewLike(const Tensor& like);
 absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape);
 // x itself where it has the dtype. `backend` is x's.
 absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype);
+// What sums of `dtype` are computed in: float32 for float16 and bfloat16, which values only move in; else itself.
+DType SummedIn(DType dtype);
 
 // Ids of any shape and integer dtype as int64 [n]. InvalidArgument: no integers; names the operation.
 absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend, const Tensor& ids);
