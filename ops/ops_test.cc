@@ -653,6 +653,12 @@ TEST(SigmoidCrossEntropyTest, IsStableAndTakesLabelsOfAnyType) {
   EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, Tensor::Vector<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, FloatEq(std::log(2.0f))));
 }
 
+TEST(SigmoidCrossEntropyTest, IsAsExactForConfidentPositivesAsForNegatives) {
+  const std::vector<float> of_ones = ValuesOf<float>(SigmoidCrossEntropy(Floats({3}, {1, 10, 17}), Floats({3}, {1, 1, 1})));
+  EXPECT_THAT(of_ones, ElementsAre(FloatEq(0.313261688f), FloatEq(4.53988992e-05f), FloatEq(4.13993765e-08f)));
+  EXPECT_EQ(of_ones, ValuesOf<float>(SigmoidCrossEntropy(Floats({3}, {-1, -10, -17}), Floats({3}, {0, 0, 0}))));
+}
+
 TEST(SquaredErrorTest, TakesLabelsOfAnyType) {
   EXPECT_THAT(ValuesOf<double>(SquaredError(Doubles({2}, {1, 2}), Tensor::Vector<uint8_t>({4, 2}))), ElementsAre(9, 0));
 }

@@ -124,7 +124,8 @@ void CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
     const T* z = labels.data_as<T>();
     T* to = loss.fresh_data<T>();
     const int64_t n = logits.shape().num_elements();
-    for (int64_t i = 0; i < n; ++i) to[i] = SoftplusOf(x[i]) - x[i] * z[i];
+    // The logarithm last: it may be far smaller than x, and x and x z cancel before it.
+    for (int64_t i = 0; i < n; ++i) to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
   });
 }
 
