@@ -202,7 +202,10 @@ absl::Status CheckHeld(absl::string_view initializer, float value, DType dtype) 
   return Refuse(initializer, absl::StrCat("a ", DTypeName(dtype), " variable cannot hold ", value));
 }
 
-absl::Status Check(const Constant& law, const Shape&, DType dtype) { return CheckHeld("Constant", law.value, dtype); }
+absl::Status Check(const Constant& law, const Shape&, DType dtype) {
+  RETURN_IF_ERROR(CheckHeld("Constant", law.value, dtype));
+  return Finite("Constant", "value", law.value);
+}
 
 absl::Status Check(const RandomUniform& law, const Shape&, DType) {
   RETURN_IF_ERROR(Finite("RandomUniform", "low", law.low));

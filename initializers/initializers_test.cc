@@ -211,6 +211,8 @@ TEST(InitializerTest, RefusesWhatCannotBeAndNamesTheFix) {
       {Constant{128}, {4}, DType::kInt8, "Constant: a int8 variable cannot hold 128"},
       {Constant{2}, {4}, DType::kBool, "Constant: a bool variable cannot hold 2"},
       {Constant{NAN}, {4}, DType::kInt64, "Constant: a int64 variable cannot hold nan"},
+      {Constant{NAN}, {4}, DType::kFloat32, "Constant: value is nan; give a finite number"},
+      {Constant{-inf}, {4}, DType::kBFloat16, "Constant: value is -inf; give a finite number"},
       {Zeros(), {-1}, DType::kFloat32, "a variable needs a fully known shape, not [-1]"},
       {Zeros(), {4}, DType::kString, "a variable cannot be string"},
   };
