@@ -174,7 +174,7 @@ absl::Status Validate(const Optimizer& optimizer) {
   RangeCheck initial(OptimizerName(optimizer));
   for (const SlotSpec& slot : SlotsOf(optimizer)) initial.NotNegative("initial_accumulator", slot.initial_value);
   RETURN_IF_ERROR(initial.status());
-  return CheckScalars(ScalarsOf(optimizer));
+  return Validate(StepOf(optimizer, 0));  // a rate that cannot be is told here, not by the first gradient that is to be applied
 }
 
 Shape SlotSpec::ShapeFor(const Shape& parameter) const {
