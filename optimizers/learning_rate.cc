@@ -29,10 +29,9 @@ double At(const PolynomialDecay& decay, int64_t step) {
 }
 
 double At(const CosineDecay& decay, int64_t step) {
-  const bool to_target = decay.warmup_steps > 0 && decay.warmup_target.has_value();
-  const double top = to_target ? *decay.warmup_target : decay.initial;
+  const double top = decay.warmup_target.value_or(decay.initial);
   if (step < decay.warmup_steps) {
-    const double bottom = to_target ? decay.initial : 0;
+    const double bottom = decay.warmup_target ? decay.initial : 0;
     return bottom + (top - bottom) * Quotient(step, decay.warmup_steps, false);
   }
   const double done = Quotient(std::min(step - decay.warmup_steps, decay.decay_steps), decay.decay_steps, false);

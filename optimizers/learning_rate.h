@@ -36,7 +36,7 @@ struct PolynomialDecay {
   double power = 1;
 };
 // Half a cosine from the initial rate down to final_fraction of it, over decay_steps. With warmup_steps a straight line comes first: from 0 to initial, or
-// (Keras) from initial to warmup_target, where the cosine then begins. Without warmup_steps the target is not used.
+// (Keras) from initial to warmup_target, where the cosine then begins. A target without warmup_steps takes the initial rate's place, as in Keras.
 struct CosineDecay {
   double initial;
   int64_t decay_steps;

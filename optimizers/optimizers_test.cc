@@ -83,6 +83,13 @@ TEST(LearningRateTest, CosineWarmUpToATargetIsThatOfKeras) {
   EXPECT_DOUBLE_EQ(LearningRateAt(decay, 25), 0.15);
 }
 
+TEST(LearningRateTest, ATargetWithoutWarmUpIsWhereTheCosineBegins) {
+  const CosineDecay decay{0.1, 30, 0.5, /*warmup_steps=*/0, /*warmup_target=*/0.4};
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 0), 0.4);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 15), 0.3);
+  EXPECT_DOUBLE_EQ(LearningRateAt(decay, 30), 0.2);
+}
+
 TEST(LearningRateTest, APieceIncludesItsUpperBoundary) {
   const PiecewiseConstant pieces{{5, 10}, {1, 0.5, 0.1}};
   EXPECT_EQ(LearningRateAt(pieces, 0), 1);
