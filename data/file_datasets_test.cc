@@ -190,6 +190,24 @@ TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
   EXPECT_EQ(iterator->Next().status(), absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
 }
 
+// What is blank and what is a bad line is the same for one who reads and one who passes over.
+TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
+  const std::string kinds[] = {"1 1:1", "", " \t", "\f", "\v", " \r ", "#", " # 1", "#1 1:1", "qid", "0 # 1", "\f1 1:1"};
+  std::string text;
+  for (const std::string& kind : kinds) absl::StrAppend(&text, kind, "\n2 2:2\n");
+  Write("a.libsvm", text);
+  const auto reading = Dataset::Libsvm("a.libsvm").Iterate(environment_);
+  for (int64_t position = 0; position < 24; ++position) {
+    const auto seeking = Dataset::Libsvm("a.libsvm").Iterate(environment_);
+    ASSERT_TRUE(seeking->Seek(position).ok() && reading->Seek(position).ok());
+    const auto sought = seeking->Next(), read = reading->Next();
+    ASSERT_EQ(sought.status(), read.status()) << position;
+    if (sought.ok()) {
+      ASSERT_EQ(sought->has_value(), read->has_value()) << position;
+    }
+  }
+}
+
 // ---- Criteo's logs
 
 TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {

@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,8 +25,7 @@ class LibsvmReader : public RecordReader {
   bool Skip(absl::string_view text, TextPosition& at) override {
     absl::string_view line;
     while (TakeLine(text, at, &line)) {
-      const absl::string_view content = absl::StripLeadingAsciiWhitespace(line);
-      if (!content.empty() && content[0] != '#') return true;
+      if (!IsBlankLibsvmLine(line)) return true;
     }
     return false;
   }

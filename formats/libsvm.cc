@@ -46,10 +46,15 @@ absl::Status CheckNoDuplicate(const std::vector<int64_t>& ids) {
 
 }  // namespace
 
+bool IsBlankLibsvmLine(absl::string_view line) {
+  const size_t begin = line.find_first_not_of(kSpaces);
+  return begin == absl::string_view::npos || line[begin] == '#';
+}
+
 absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row) {
+  if (IsBlankLibsvmLine(line)) return false;
   line = line.substr(0, line.find('#'));
   const absl::string_view label = TakeField(line);
-  if (label.empty()) return false;
   row.ids.clear();
   row.values.clear();
   ASSIGN_OR_RETURN(row.label, ParseFloat(label));

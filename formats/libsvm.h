@@ -22,6 +22,9 @@ struct LibsvmRow {
 // without a colon.
 absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row);
 
+// Whether it is a line of which ReadLibsvmLine says false: for those who count lines without reading them. Pure.
+bool IsBlankLibsvmLine(absl::string_view line);
+
 }  // namespace divvy
 
 #endif  // DIVVY_FORMATS_LIBSVM_H_
