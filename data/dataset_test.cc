@@ -549,6 +549,27 @@ TEST(ThrowingTest, WhatAFunctionOfTheProgramThrowsIsAnErrorAlsoOnAnotherThread) 
   executor.Stop();
 }
 
+// A kind of dataset of the program's own.
+class ThrowingRecipe : public DatasetRecipe {
+ public:
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<Iterator>(); }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    absl::StatusOr<std::optional<Nest>> Next() override { throw std::runtime_error("thrown by the program"); }
+    absl::Status Seek(int64_t) override { return absl::OkStatus(); }
+    std::optional<int64_t> size() override { return std::nullopt; }
+  };
+};
+
+TEST(ThrowingTest, WhatARecipeOfTheProgramThrowsWhileReadAheadIsAnError) {
+  ThreadPoolExecutor executor(1);
+  const absl::Status status = Dataset(std::make_shared<ThrowingRecipe>()).Prefetch(2).Iterate({nullptr, &executor})->Next().status();
+  EXPECT_EQ(status, absl::UnknownError("reading ahead threw: thrown by the program"));
+  executor.Stop();
+}
+
 // ---- IgnoreErrors, and words in the log
 
 // What is logged while it lives.

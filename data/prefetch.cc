@@ -7,6 +7,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "data/guarded.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -41,7 +42,8 @@ class Filler {
   Filler& operator=(const Filler&) = delete;
 
   void Run() {
-    while (const std::optional<int64_t> position = NextPosition()) Keep(shared_->source.At(*position));
+    while (const std::optional<int64_t> position = NextPosition())
+      Keep(internal::Guarded<Element>("reading ahead", [&] { return shared_->source.At(*position); }));
   }
 
  private:

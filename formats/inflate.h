@@ -18,7 +18,7 @@ Compression DetectCompression(absl::string_view bytes);
 
 // `bytes` decompressed, or `bytes` itself if DetectCompression sees no compression. A gzip file may have several members. Pure.
 // DataLoss, with the offset in `bytes`: damaged data (checksums are verified), data that end too early, bytes behind the end.
-// ResourceExhausted: the result would be larger than `max_bytes`, or there is no memory for it.
+// ResourceExhausted: the result would be larger than `max_bytes`, or zlib has no memory to work in.
 absl::StatusOr<std::string> Inflate(std::string bytes, int64_t max_bytes);
 
 }  // namespace divvy
