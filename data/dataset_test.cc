@@ -626,6 +626,47 @@ TEST(IgnoreErrorsTest, AnyPositionCanBeSoughtAndNothingIsToldTwice) {
   EXPECT_EQ(log.texts().size(), told + 11);
 }
 
+// f(i) for i in [0, n); those that can be divided by 3 are bad.
+Dataset GeneratedBadThirds(int64_t n) {
+  return Dataset::Generator(
+      [](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+        if (i % 3 == 0) return absl::DataLossError("bad");
+        return X(i);
+      },
+      n);
+}
+
+TEST(IgnoreErrorsTest, ABadElementOfAGeneratorOrUnderAFilterIsOne) {
+  const LogCapture log;
+  EXPECT_THAT(Values(GeneratedBadThirds(7).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
+  EXPECT_THAT(Values(Odd(BadThirds(7, absl::InvalidArgumentError("bad"))).IgnoreErrors(3)), ElementsAre(1, 5));
+  EXPECT_THAT(Values(Odd(GeneratedBadThirds(7)).IgnoreErrors(3)), ElementsAre(1, 5));
+  ExpectEveryPositionCanBeSought(GeneratedBadThirds(30).IgnoreErrors(10), 7);
+  ExpectEveryPositionCanBeSought(Odd(GeneratedBadThirds(30)).IgnoreErrors(10), 8);
+}
+
+// Of a filter over 0, 1, ... those that can be divided by 3 are bad, of the others the odd ones stay: bad, 1, bad, 5, bad, 7, bad, 11, ...
+TEST(IgnoreErrorsTest, ABadElementHasAPlaceBehindWhichOneCanGoOn) {
+  for (const auto& [dataset, behind] : {std::pair(GeneratedBadThirds(9), 7), std::pair(Odd(BadThirds(21, absl::DataLossError("bad"))), 11)}) {
+    const auto iterator = dataset.Iterate();
+    EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));
+    EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));  // until somebody goes elsewhere
+    ASSERT_TRUE(iterator->Seek(1).ok());
+    EXPECT_EQ(ValueOf(**iterator->Next()), 1);
+    ASSERT_TRUE(iterator->Seek(7).ok());
+    EXPECT_EQ(ValueOf(**iterator->Next()), behind);
+    const auto fresh = dataset.Iterate();
+    ASSERT_TRUE(fresh->Seek(7).ok());
+    EXPECT_EQ(ValueOf(**fresh->Next()), behind);
+  }
+}
+
+TEST(FilterTest, AnErrorThatIsNoBadDataHasNoPlace) {
+  const auto iterator = Odd(BadThirds(7, absl::UnavailableError("the disk is away"))).Iterate();
+  ASSERT_TRUE(iterator->Seek(3).ok());
+  EXPECT_EQ(iterator->Next().status(), absl::UnavailableError("the disk is away"));
+}
+
 TEST(ProgressTest, AnElementThatIsLongInComingIsToldOfEveryTenSeconds) {
   SimClock clock;
   const Dataset slow = Count(25).Map([&clock](const Nest& element) -> absl::StatusOr<Nest> {

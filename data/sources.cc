@@ -107,8 +107,9 @@ class GeneratorIterator : public PositionedIterator {
   Element At(int64_t position) override {
     if (position < next_) next_ = 0;
     while (true) {
-      ASSIGN_OR_RETURN(std::optional<Nest> element, Generate(next_));
-      if (!element || next_++ == position) return element;
+      Element element = Generate(next_);
+      const bool stays = element.ok() ? !element->has_value() : next_ == position;  // on the way a bad element counts as a good one: it has its index
+      if (stays || next_++ == position) return element;
     }
   }
 

@@ -25,6 +25,9 @@ TransformRules Same(ElementOrder elements, bool keeps_all) {
   return rules;
 }
 
+// Whether the error is that of one element, which has a place among the others, and not of the way to it.
+bool IsOfAnElement(const absl::Status& error) { return error.code() == absl::StatusCode::kDataLoss || error.code() == absl::StatusCode::kInvalidArgument; }
+
 // ---- Filter
 
 using FilterFn = std::function<absl::StatusOr<bool>(const Nest&)>;
@@ -39,13 +42,19 @@ class FilterIterator : public PositionedIterator {
     if (position < kept_) kept_ = source_position_ = 0;
     Progress progress(clock_);
     while (true) {
-      ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(source_position_));
-      if (!element) return element;
-      ASSIGN_OR_RETURN(const bool keep, internal::Guarded<absl::StatusOr<bool>>("a Filter function", [&] { return keep_(*element); }));
+      Element element = source_.At(source_position_);
+      if (element.ok() && !element->has_value()) return element;
+      const absl::StatusOr<bool> keep = Keeps(element);
+      if (!keep.ok() && (kept_ == position || !IsOfAnElement(keep.status()))) return keep.status();
       ++source_position_;
-      if (keep && kept_++ == position) return element;
+      if (keep.value_or(true) && kept_++ == position) return element;  // a bad element is kept, so that one can go on behind it
       progress.Tick([&] { return absl::StrCat("on the way to element ", position, " Filter has looked at ", source_position_, " and kept ", kept_); });
     }
+  }
+
+  absl::StatusOr<bool> Keeps(const Element& element) const {
+    RETURN_IF_ERROR(element.status());
+    return internal::Guarded<absl::StatusOr<bool>>("a Filter function", [&] { return keep_(**element); });
   }
 
   Source source_;
@@ -81,8 +90,7 @@ class IgnoreErrorsIterator : public PositionedIterator {
 
   // OK: the bad element was passed over.
   absl::Status Ignore(const absl::Status& error) {
-    const bool of_an_element = error.code() == absl::StatusCode::kDataLoss || error.code() == absl::StatusCode::kInvalidArgument;
-    if (!of_an_element) return error;
+    if (!IsOfAnElement(error)) return error;
     if (ignored_ == limit_) return WithContext(error, absl::StrCat("more than the ", limit_, " bad elements that are allowed"));
     ++ignored_;
     if (source_position_ >= told_up_to_) {
