@@ -170,6 +170,47 @@ TEST(RepeatTest, APassWithoutElementsEndsIt) {
   EXPECT_THAT(Values(CountUnknown(0).Repeat()), IsEmpty());
 }
 
+// 0, 1, ... n - 1, whose iterators count how often they are asked for their size.
+class SizeCounted : public DatasetRecipe {
+ public:
+  SizeCounted(int64_t n, bool known, int& asked) : n_(n), known_(known), asked_(asked) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<Iterator>(*this); }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    explicit Iterator(const SizeCounted& recipe) : recipe_(recipe) {}
+    absl::StatusOr<std::optional<Nest>> Next() override { return position_ < recipe_.n_ ? std::optional<Nest>(X(position_++)) : std::nullopt; }
+    absl::Status Seek(int64_t position) override {
+      position_ = position;
+      return absl::OkStatus();
+    }
+    std::optional<int64_t> size() override {
+      ++recipe_.asked_;
+      return recipe_.known_ ? std::optional<int64_t>(recipe_.n_) : std::nullopt;
+    }
+
+   private:
+    const SizeCounted& recipe_;
+    int64_t position_ = 0;
+  };
+
+  const int64_t n_;
+  const bool known_;
+  int& asked_;
+};
+
+// Prefetch, for one, has to stop its reader before it can tell.
+TEST(RepeatTest, DoesNotAskForTheSizeAtEachElement) {
+  for (const bool known : {true, false}) {
+    int asked = 0;
+    const Dataset twice = Dataset(std::make_shared<SizeCounted>(100, known, asked)).Repeat(2);
+    const auto iterator = twice.Iterate();
+    EXPECT_EQ(Collect(*iterator).size(), 200u);
+    EXPECT_EQ(asked, known ? 1 : 2);  // at the beginning, and where a pass has ended
+  }
+}
+
 TEST(ShuffleTest, PermutesWithinWindows) {
   const Ints shuffled = Values(Count(25).Shuffle(10, 3));
   ASSERT_EQ(shuffled.size(), 25u);

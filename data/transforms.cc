@@ -164,8 +164,9 @@ class RepeatIterator : public PositionedIterator {
  private:
   Element At(int64_t position) override {
     if (times_ == 0) return std::nullopt;
-    if (!(pass_ = source_.size())) {
-      // How long a pass is shows only when one ends.
+    if (!std::exchange(asked_, true)) pass_ = source_.size();
+    if (!pass_) {
+      // How long a pass is shows only when one ends. To ask at each element would stop a source that reads ahead each time.
       Element element = source_.At(position);
       if (!element.ok() || element->has_value()) return element;
       RETURN_IF_ERROR(MeasurePass());
@@ -195,6 +196,7 @@ class RepeatIterator : public PositionedIterator {
   Source source_;
   const Clock& clock_;
   const int64_t times_;  // -1: for ever
+  bool asked_ = false;   // the source, how long a pass is
   std::optional<int64_t> pass_;
 };
 
