@@ -1,8 +1,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/process.h"
 #include "base/status_macros.h"
 #include "coordinator/service/chief_task.h"
+#include "program/embedded.h"
 #include "program/forwarding_coordinator.h"
 #include "program/main.h"
 #include "program/role_flags.h"
@@ -14,7 +16,11 @@ namespace {
 class Chief : public ForwardingCoordinator<ConnectedCoordinator, ChiefTask> {
  public:
   using ForwardingCoordinator::ForwardingCoordinator;
-  absl::Status Finish(absl::Status result) override { return owner().Finish(std::move(result)); }
+  absl::Status Finish(absl::Status result) override {
+    result = owner().Finish(std::move(result));
+    owner().reporter()->Summarize(PeakMemoryBytes());
+    return result;
+  }
 };
 
 // What the resolver says of the cluster, as TF_CONFIG would say it to the chief.
@@ -35,6 +41,8 @@ absl::StatusOr<std::string> TfConfigOf(const ClusterResolver& resolver) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
+  if (resolver == nullptr) return absl::InvalidArgumentError("Connect: there is no resolver");
+  RETURN_IF_ERROR(CheckRegistrations());
   ClusterConfigSources sources;
   ASSIGN_OR_RETURN(sources.tf_config, TfConfigOf(*resolver));
   ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(sources));

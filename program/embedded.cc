@@ -22,7 +22,7 @@ absl::Status Check(const EmbeddedOptions& options) {
   if (options.num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", options.num_ps, ", wanted at least 1"));
   if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
   if (options.replicas_per_worker < 1) problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1"));
-  for (const absl::Status& status : {options.strategy.problem, StepRegistry::Validate(), DataSourceRegistry::Validate()}) {
+  for (const absl::Status& status : {options.strategy.problem, CheckRegistrations()}) {
     if (!status.ok()) problems.push_back(std::string(status.message()));
   }
   if (problems.empty()) return absl::OkStatus();
@@ -50,6 +50,13 @@ EmbeddedCluster::~EmbeddedCluster() {
     if (worker.core != nullptr) worker.core->Abandon();
   }
   executor_.Stop();
+}
+
+absl::Status CheckRegistrations() {
+  absl::Status steps = StepRegistry::Validate();
+  const absl::Status sources = DataSourceRegistry::Validate();
+  if (steps.ok() || sources.ok()) return steps.ok() ? sources : steps;
+  return absl::InvalidArgumentError(absl::StrCat(steps.message(), "; ", sources.message()));
 }
 
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {

@@ -17,6 +17,9 @@
 
 namespace divvy {
 
+// InvalidArgument: two steps, models or data sources of one name. For every process that runs them.
+absl::Status CheckRegistrations();
+
 struct EmbeddedSetup {
   EmbeddedOptions options;
   CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "base/version.h"
 #include "cluster/error.h"
 #include "coordinator/service/chief_task.h"
+#include "data/guarded.h"
 #include "program/embedded.h"
 #include "program/program_library.h"
 #include "program/role_flags.h"
@@ -29,18 +29,12 @@
 #include "rpc/task_flags.h"
 #include "worker/service/worker_task.h"
 
-ABSL_FLAG(std::string, program, "", "a program as a shared library (lib….so), for the stock binaries worker and coordinator");
-
 namespace divvy {
 namespace {
 
 // The program's own code: what it throws ends it, with a message instead of a core.
 absl::Status CallTrain(TrainFunction* train, Coordinator& coordinator) {
-  try {
-    return train(coordinator);
-  } catch (const std::exception& exception) {
-    return absl::UnknownError(absl::StrCat("Train threw: ", exception.what()));
-  }
+  return internal::Guarded<absl::Status>("Train", [&] { return train(coordinator); });
 }
 
 int Misused(const absl::Status& why) {
@@ -144,6 +138,7 @@ void DescribeBinary(const std::string& usage) {
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
   if (task.job == JobName::kPs) return RunParameterServer(task);
+  if (const absl::Status registered = CheckRegistrations(); !registered.ok()) return RefuseToStart(registered);
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (!program.ok()) return RefuseToStart(program.status());
   return task.job == JobName::kWorker ? RunWorker(task) : RunChief(task, **program);

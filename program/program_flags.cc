@@ -7,13 +7,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace divvy {
 namespace {
 
-// The files that define flags of Divvy; a flag knows the file it is defined in.
-constexpr absl::string_view kOwnFiles[] = {"program/main.cc", "program/role_flags.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
+// The files that define flags of Divvy; a flag knows the file it is defined in, as the compiler was told of it.
+constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
+
+// Where our files lie: a program's file of the same name lies elsewhere.
+absl::string_view OwnRoot() { return absl::StripSuffix(__FILE__, "program/program_flags.cc"); }
 
 bool IsAbseilFlag(const absl::CommandLineFlag& flag) { return absl::StrContains(flag.Filename(), "absl/flags/"); }
 
@@ -23,7 +27,7 @@ bool IsProgramFlag(const absl::CommandLineFlag& flag) {
   if (IsAbseilFlag(flag)) return false;
   const std::string file = flag.Filename();
   for (const absl::string_view own : kOwnFiles) {
-    if (absl::EndsWith(file, own)) return false;
+    if (file == absl::StrCat(OwnRoot(), own)) return false;
   }
   return true;
 }

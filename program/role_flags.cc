@@ -25,6 +25,7 @@ ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server tha
 ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
 ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time blocked on a parameter server is not counted");
 ABSL_FLAG(absl::Duration, watchdog, absl::ZeroDuration(), "the chief's log says what every worker does when no step has finished for so long; 0: never");
+ABSL_FLAG(std::string, program, "", "a program as a shared library (lib….so), for the stock binaries worker and coordinator");
 
 namespace divvy {
 namespace {

@@ -396,6 +396,10 @@ TEST(ContextTest, VariablesAreColocatedInTheScopeOfThatAndInThoseInside) {
     EXPECT_TRUE(CreateVariable({"beside", {2}}).ok());
   }
   EXPECT_FALSE(colocation().has_value());
+  EXPECT_TRUE(CreateVariable({"elsewhere", {2}}).ok());
+  ASSERT_TRUE(strategy.store().ColocationOf("beside").has_value());
+  EXPECT_EQ(strategy.store().ColocationOf("beside")->variable, "there");
+  EXPECT_FALSE(strategy.store().ColocationOf("elsewhere").has_value());
 }
 
 TEST(ContextTest, ColocationIsRefusedWithAForeignVariableAndWithAShardThatIsNotThere) {

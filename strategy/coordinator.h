@@ -180,7 +180,8 @@ class Coordinator {
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;
   // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning. A step that is run again keeps the one it had.
   virtual void SetLearningRateScale(double scale) = 0;
-  // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no name.
+  // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no
+  // name, or one that no run of TensorBoard can have.
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
   // The program means to run so many epochs more: for the progress line alone. Trainer says it.
   virtual void SetGoal(int64_t epochs) {}

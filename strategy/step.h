@@ -154,8 +154,8 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 //     const Step kTrain("train", TrainStep);
 // The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS A TRANSACTION: what it stages is applied once if it
 // returns OK, not at all if it fails. It may run more than once, elsewhere: let it depend on its arguments, its data, variables and seed() alone, and keep no
-// state outside Variables. Globals set by Train exist on the coordinator alone. Two functions under one name, or workers that do not know the same steps,
-// are refused at start.
+// state outside Variables. Globals set by Train exist on the coordinator alone. Two functions under one name are refused at start; a worker that does not know
+// a step it is given says so by the step's error.
 template <typename Signature>
 class Step;
 

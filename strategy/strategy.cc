@@ -160,8 +160,9 @@ absl::StatusOr<StrategyScope> StrategyExtended::ColocateVarsWith(const Variable&
   if (CurrentContext().strategy != &strategy_) {
     return absl::FailedPreconditionError("ColocateVarsWith was called while its strategy is not the current one; enter strategy.Scope() first");
   }
+  ASSIGN_OR_RETURN(const std::shared_ptr<VariableStore> store, strategy_.store("ColocateVarsWith"));
   const std::string name = absl::StrCat("variable \"", variable.spec().name, "\"");
-  if (variable.store_->job() != strategy_.parts().store->job()) {
+  if (variable.store_->job() != store->job()) {
     return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " was not created under this strategy"));
   }
   const int shards = static_cast<int>(variable.shard_offsets().size()) - 1;

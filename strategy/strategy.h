@@ -173,7 +173,7 @@ class Strategy {
   // the strategy's; its shards go round the parameter servers (or, kBalanced, to the lightest). AlreadyExists: the name is taken. InvalidArgument: a spec or a
   // partitioner's answer that makes no sense; names the variable and the fix. ResourceExhausted: no memory on a parameter server (--memory_limit_bytes).
   // FailedPrecondition: in a step or a data source, or the default strategy. Nothing is left of a variable that was refused: the name is free, and the turn of
-  // the parameter servers has not advanced.
+  // the parameter servers has not advanced; but where FromRows fails after its first 16 MiB, or the parameter servers are lost meanwhile, a part is there.
   absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
   // A variable that exists, in any context. Does not block. NotFound: lists the names nearest to it.
   absl::StatusOr<Variable> FindVariable(absl::string_view name) const;

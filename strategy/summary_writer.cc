@@ -17,9 +17,8 @@
 #include "formats/tfrecord.h"
 
 namespace divvy {
-namespace {
 
-absl::Status CheckRun(absl::string_view run) {
+absl::Status CheckSummaryRun(absl::string_view run) {
   const auto is_good = [](absl::string_view part) {
     const auto fits = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-'; };
     return !part.empty() && part != "." && part != ".." && std::all_of(part.begin(), part.end(), fits);
@@ -28,6 +27,8 @@ absl::Status CheckRun(absl::string_view run) {
   if (run.empty() || std::all_of(parts.begin(), parts.end(), is_good)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a run of TensorBoard cannot be called \"", run, "\": use letters, digits, '_', '.' and '-', joined by '/'"));
 }
+
+namespace {
 
 // | and line ends would break the table.
 std::string Cell(absl::string_view text) {
@@ -69,7 +70,7 @@ absl::Status SummaryWriter::Text(absl::string_view run, int64_t step, absl::stri
 }
 
 absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
-  RETURN_IF_ERROR(CheckRun(name));
+  RETURN_IF_ERROR(CheckSummaryRun(name));
   std::unique_ptr<Run>& run = runs_[std::string(name)];
   if (run == nullptr) run = std::make_unique<Run>(Run{name.empty() ? directory_ : absl::StrCat(directory_, "/", name), nullptr});
   if (run->file == nullptr) RETURN_IF_ERROR(Open(*run, event.step));

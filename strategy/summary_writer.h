@@ -16,6 +16,9 @@ class Clock;
 class FileSystem;
 struct Event;
 
+// Whether TensorBoard can show a run of that name; InvalidArgument: what names are made of.
+absl::Status CheckSummaryRun(absl::string_view run);
+
 // The runs of a log directory: `tensorboard --logdir DIRECTORY` shows each sub-directory that holds an event file as a run of its name. One process writes a
 // run.
 //

@@ -69,9 +69,10 @@ absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::option
 absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
   const absl::StatusOr<internal::IndexPlan> plan = internal::PlanIndex(index, spec().shape);
   if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat("At of \"", spec().name, "\": ", plan.status().message()));
-  std::vector<int64_t> all(spec().shape.rank() == 0 ? 0 : spec().shape.dim(0));
-  std::iota(all.begin(), all.end(), 0);
-  const bool whole = plan->positions.empty() || plan->positions[0] == all;
+  const auto all_rows = [this](const std::vector<int64_t>& rows) {  // they are distinct and in range
+    return static_cast<int64_t>(rows.size()) == spec().shape.dim(0) && std::is_sorted(rows.begin(), rows.end());
+  };
+  const bool whole = plan->positions.empty() || spec().shape.rank() == 0 || all_rows(plan->positions[0]);
   ASSIGN_OR_RETURN(const Tensor rows, whole ? Read() : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
   return internal::TakePlanned(*plan, rows);
 }

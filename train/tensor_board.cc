@@ -35,18 +35,19 @@ TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& 
 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
   last_step_ = run.step();
+  reported_ = false;
   return summaries_.Text(kTrain, run.step(), "configuration", SummaryWriter::Table(run.configuration()));
 }
 
-void TensorBoard::WriteTrain(TrainingRun& run) {
-  if (run.step() == last_step_) return;  // no step has ended since
+bool TensorBoard::WriteTrain(TrainingRun& run) {
+  if (run.step() == last_step_) return false;  // no step has ended since
   last_step_ = run.step();
   LogError(summaries_.Scalars(kTrain, run.step(), MetricsOf(run, /*validation=*/false)));
+  return true;
 }
 
 absl::Status TensorBoard::OnReport(TrainingRun& run) {
-  WriteTrain(run);
-  reported_ = true;
+  if (WriteTrain(run)) reported_ = true;
   return absl::OkStatus();
 }
 

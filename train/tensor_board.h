@@ -28,7 +28,7 @@ class TensorBoard : public Callback {
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
  private:
-  void WriteTrain(TrainingRun& run);
+  bool WriteTrain(TrainingRun& run);  // whether there was something to write
 
   SummaryWriter summaries_;
   int64_t last_step_ = 0;  // that has points in "train"

@@ -434,6 +434,11 @@ TEST_F(TrainerTest, NamesEveryOptionThatMakesNoSense) {
   EXPECT_THAT(coordinator_.passes_, IsEmpty());
 }
 
+TEST_F(TrainerTest, AnOptimizerThatMakesNoSenseIsRefusedAlsoWhereNoVariableTakesIt) {
+  Trainer trainer(coordinator_, kRegression, Sgd{PiecewiseConstant{}});
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, trainer.Fit(kData, FitOptions()).status().code());
+}
+
 TEST_F(TrainerTest, ANullCallbackIsRefused) {
   FitOptions options;
   options.callbacks = {nullptr};
@@ -674,6 +679,24 @@ TEST_F(TensorBoardTest, AnEpochThatEndsBeforeItsFirstReportIsAPoint) {
   coordinator_.reports_in_time_ = false;
   ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
   EXPECT_THAT(Steps("train", "loss"), ElementsAre(2, 4));
+}
+
+TEST_F(TensorBoardTest, AFitThatWasStoppedInTheMiddleOfAnEpochTakesNoPointFromTheNext) {
+  class StopAtReport : public Callback {
+   public:
+    absl::Status OnReport(TrainingRun& run) override {
+      run.Stop("enough");
+      return absl::OkStatus();
+    }
+  };
+  options_.epochs = 1;
+  options_.callbacks.push_back(std::make_shared<StopAtReport>());
+  ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
+  const std::vector<int64_t> before = Steps("train", "loss");
+  options_.callbacks.pop_back();
+  coordinator_.reports_in_time_ = false;
+  ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
+  EXPECT_EQ(Steps("train", "loss").size(), before.size() + 1);
 }
 
 TEST_F(TensorBoardTest, WhereNothingCanBeWrittenFitDoesNotBegin) {

@@ -103,6 +103,7 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
 
 absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data, const FitOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(Validate(optimizer_));
   RETURN_IF_ERROR(CreateVariables());
   coordinator_.SetGoal(options.epochs);
   TrainingRun run(coordinator_, epochs_, DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));

@@ -1,11 +1,13 @@
 #include "coordinator/core/blocking_coordinator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "strategy/summary_writer.h"
 
 namespace divvy {
 namespace {
@@ -14,8 +16,10 @@ namespace {
 template <typename T>
 class Completion {
  public:
+  // The first counts.
   void Set(T value) {
     MutexLock lock(mu_);
+    if (value_) return;
     value_ = std::move(value);
     arrived_.NotifyAll();
   }
@@ -33,31 +37,40 @@ class Completion {
   std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
 };
 
+// What a core calls with the answer. A core that has been abandoned drops it: that is an answer too, so nobody waits for ever.
+template <typename T>
+std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
+  const std::shared_ptr<Completion<T>> answered(completion.get(), [completion](Completion<T>* dropped) {
+    dropped->Set(T(absl::FailedPreconditionError("the coordinator is gone, and what it gave out works no more: keep it until the last call")));
+  });
+  return [answered](T value) { answered->Set(std::move(value)); };
+}
+
 // Calls `start` with a completion, and waits for what it is given.
 template <typename T, typename Start>
 T WaitFor(Start start) {
   auto completion = std::make_shared<Completion<T>>();
-  start([completion](T value) { completion->Set(std::move(value)); });
+  start(AnswerTo(completion));
   return *completion->Wait();
 }
 
 class ScheduledResult : public internal::RemoteResult {
  public:
-  void Set(absl::StatusOr<Nest> result) { result_.Set(std::move(result)); }
+  std::shared_ptr<Completion<absl::StatusOr<Nest>>> completion() const { return result_; }
   RemoteState state() const override {
-    const auto result = result_.Peek();
+    const auto result = result_->Peek();
     if (!result) return RemoteState::kNotReady;
     if (result->ok()) return RemoteState::kReady;
     return ReasonOf(result->status()) == Reason::kBatchCancelled ? RemoteState::kCancelled : RemoteState::kFailed;
   }
   absl::StatusOr<Nest> Fetch(absl::Duration timeout) const override {
-    const auto result = result_.Wait(timeout);
+    const auto result = result_->Wait(timeout);
     if (!result) return absl::DeadlineExceededError("the step has not finished yet: fetch again");
     return *result;
   }
 
  private:
-  mutable Completion<absl::StatusOr<Nest>> result_;
+  const std::shared_ptr<Completion<absl::StatusOr<Nest>>> result_ = std::make_shared<Completion<absl::StatusOr<Nest>>>();
 };
 
 // What the steps of a loop gave. Thread-safe.
@@ -90,6 +103,62 @@ VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, var
 
 constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 
+// The value of an initializer that a ps cannot evaluate: made here, to be sent block by block. What cannot be made by rows is made once, as a whole.
+class InitialValue {
+ public:
+  // With its first block, or the whole, made.
+  static absl::StatusOr<InitialValue> Begin(const VariableSpec& spec, uint64_t job_seed) {
+    InitialValue value(spec, job_seed);
+    ASSIGN_OR_RETURN(value.made_, value.Make(0, value.by_rows_ ? value.block_ : value.rows_));
+    return value;
+  }
+
+  // The writes that bring it, in order; the first error ends it.
+  absl::Status ForEachBlock(const std::function<absl::Status(StagedWrite)>& write) {
+    for (int64_t first = 0; first < rows_; first += block_) {
+      const int64_t count = std::min(block_, rows_ - first);
+      ASSIGN_OR_RETURN(const Tensor rows, Block(first, count));
+      RETURN_IF_ERROR(write(WriteOf(rows, first, count)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  InitialValue(const VariableSpec& spec, uint64_t job_seed)
+      : spec_(spec),
+        job_seed_(job_seed),
+        rows_(spec.shape.rank() == 0 ? 1 : spec.shape.dim(0)),
+        by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
+    const int64_t row_bytes = std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
+    block_ = spec.shape.rank() == 0 ? 1 : std::clamp<int64_t>(kBlockBytes / row_bytes, 1, std::max<int64_t>(1, rows_));
+  }
+  absl::StatusOr<Tensor> Make(int64_t first, int64_t count) const {
+    return InitialRows(spec_.initializer, {job_seed_, spec_.name, spec_.shape}, spec_.dtype, first, count);
+  }
+  absl::StatusOr<Tensor> Block(int64_t first, int64_t count) const {
+    if (by_rows_) return first == 0 ? made_ : Make(first, count);
+    return count == rows_ ? made_ : made_.Rows(first, first + count);
+  }
+  StagedWrite WriteOf(const Tensor& rows, int64_t first, int64_t count) const {
+    StagedWrite write;
+    write.variable = spec_.name;
+    write.value = rows;
+    if (count == rows_) return write;
+    std::vector<int64_t> ids(static_cast<size_t>(count));
+    std::iota(ids.begin(), ids.end(), first);
+    write.op = WriteOp::kScatterUpdate;
+    write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
+    return write;
+  }
+
+  VariableSpec spec_;
+  uint64_t job_seed_;
+  int64_t rows_;
+  bool by_rows_;
+  int64_t block_ = 1;
+  Tensor made_;
+};
+
 }  // namespace
 
 // ---- variables ----
@@ -103,34 +172,17 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Find(absl::string_view name) c
 
 absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
-  VariableSpec created = spec;
-  if (!EvaluatedPerRow(spec.initializer)) created.initializer = Zeros();
-  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); }));
-  if (!EvaluatedPerRow(spec.initializer)) RETURN_IF_ERROR(SendInitialValue(spec, core_->job_seed()));
-  return Find(spec.name);
-}
-
-// The value of an initializer that a ps cannot evaluate, made here and sent block by block.
-absl::Status DirectVariableStore::SendInitialValue(const VariableSpec& spec, uint64_t job_seed) {
-  const InitializerContext context{job_seed, spec.name, spec.shape};
-  const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
-  const bool in_blocks = std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0;
-  const int64_t row_bytes = std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
-  const int64_t block = in_blocks ? std::max<int64_t>(1, kBlockBytes / row_bytes) : rows;
-  for (int64_t first = 0; first < rows; first += block) {
-    const int64_t count = std::min(block, rows - first);
-    StagedWrite write;
-    write.variable = spec.name;
-    ASSIGN_OR_RETURN(write.value, InitialRows(spec.initializer, context, spec.dtype, first, count));
-    if (count < rows) {
-      std::vector<int64_t> ids(count);
-      for (int64_t i = 0; i < count; ++i) ids[i] = first + i;
-      write.op = WriteOp::kScatterUpdate;
-      write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
-    }
-    RETURN_IF_ERROR(Write({std::move(write)}));
+  if (EvaluatedPerRow(spec.initializer)) {
+    RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
+    return Find(spec.name);
   }
-  return absl::OkStatus();
+  // What cannot be made is found before anything is created.
+  ASSIGN_OR_RETURN(InitialValue value, InitialValue::Begin(spec, core_->job_seed()));
+  VariableSpec created = spec;
+  created.initializer = Zeros();
+  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); }));
+  RETURN_IF_ERROR(value.ForEachBlock([&](StagedWrite write) { return Write({std::move(write)}); }));
+  return Find(spec.name);
 }
 
 absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
@@ -177,10 +229,8 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
   StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
   auto result = std::make_shared<ScheduledResult>();
-  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback accepted) {
-    core_->Schedule(
-        std::move(request), [result](absl::StatusOr<Nest> value) { result->Set(std::move(value)); }, std::move(accepted));
-  }));
+  RETURN_IF_ERROR(
+      WaitFor<absl::Status>([&](StatusCallback accepted) { core_->Schedule(std::move(request), AnswerTo(result->completion()), std::move(accepted)); }));
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
@@ -203,9 +253,12 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
     waiter->arrived.NotifyAll();
   });
   MutexLock lock(waiter->mu);
-  if (waiter->arrived.WaitFor(waiter->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return waiter->status.has_value(); })) return *waiter->status;
-  waiter->gone = true;
-  return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
+  if (!waiter->arrived.WaitFor(waiter->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return waiter->status.has_value(); })) {
+    waiter->gone = true;
+    return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
+  }
+  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
+  return waiter->status->ok() ? TakeLateError() : *waiter->status;
 }
 
 absl::StatusOr<bool> BlockingCoordinator::Done() {
@@ -257,6 +310,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
 
 absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {
   if (run.empty()) return absl::InvalidArgumentError("Report: the run has no name");
+  RETURN_IF_ERROR(CheckSummaryRun(run));
   if (sink_ != nullptr) sink_->OnReport(std::string(run), step, metrics);
   return absl::OkStatus();
 }

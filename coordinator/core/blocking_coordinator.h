@@ -29,7 +29,6 @@ class DirectVariableStore : public VariableStore {
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
  private:
-  absl::Status SendInitialValue(const VariableSpec& spec, uint64_t job_seed);
   const std::shared_ptr<CoordinatorCore> core_;
 };
 

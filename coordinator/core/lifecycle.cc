@@ -615,8 +615,12 @@ void CoordinatorCore::Abandon() {
   std::deque<std::shared_ptr<Step>> queue;
   std::set<std::shared_ptr<DirectRead>> reads;
   std::vector<std::function<void()>> drained;
+  std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
+  for (auto& [index, worker] : workers_) {
+    for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
+  }
   when_running.swap(when_running_);
   joins.swap(joins_);
   raisers.swap(raisers_);

@@ -249,6 +249,7 @@ void CoordinatorCore::Send(Worker& worker, ToWorker message) {
 }
 
 void CoordinatorCore::SendToAll(const ToWorker& message) {
+  if (abandoned_) return;  // a handle of the program may outlive what the connections stand on
   for (auto& [index, worker] : workers_) Send(worker, message);
 }
 

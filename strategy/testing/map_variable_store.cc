@@ -41,6 +41,12 @@ absl::StatusOr<VariableInfo> MapVariableStore::Find(absl::string_view name) cons
   return InfoOf(*variable);
 }
 
+std::optional<Colocation> MapVariableStore::ColocationOf(absl::string_view name) const {
+  MutexLock lock(mu_);
+  const auto found = colocations_.find(name);
+  return found == colocations_.end() ? std::nullopt : std::optional<Colocation>(found->second);
+}
+
 absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
   const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
@@ -56,6 +62,7 @@ absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec, 
   variable.ps = {0};  // there is one, so `with` changes nothing
   layout_ = layout_->With(variable);
   values_.emplace(spec.name, std::move(value));
+  if (with) colocations_.emplace(spec.name, *with);
   return InfoOf(variable);
 }
 

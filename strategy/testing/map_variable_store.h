@@ -28,6 +28,7 @@ class MapVariableStore : public VariableStore {
   explicit MapVariableStore(uint64_t job_seed = 1);
 
   JobId job() const override { return JobId(job_seed_); }
+  std::optional<Colocation> ColocationOf(absl::string_view name) const;  // as it was asked for
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>& with) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
@@ -53,6 +54,7 @@ class MapVariableStore : public VariableStore {
   const uint64_t job_seed_;
   mutable Mutex mu_;
   std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_) = Layout::Empty();
+  std::map<std::string, Colocation, std::less<>> colocations_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Tensor, std::less<>> values_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Slot> slots_ DIVVY_GUARDED_BY(mu_);  // by "<variable>/<optimizer>/<slot>"
   std::set<std::string> graded_ DIVVY_GUARDED_BY(mu_);       // have a gradient in this step

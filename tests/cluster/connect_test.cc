@@ -105,6 +105,7 @@ TEST_F(ConnectTest, AResolverOfAnotherRoleAndAClusterWithoutPsAreRefused) {
   EXPECT_THAT(std::string(worker.message()), HasSubstr("this is a worker"));
   const absl::Status empty = Connect(*SimpleClusterResolver("{}", "chief", 0), StrategyOptions()).status();
   EXPECT_EQ(empty.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Connect(nullptr, StrategyOptions()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

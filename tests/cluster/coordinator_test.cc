@@ -84,6 +84,12 @@ absl::Status WaitAtGate(WorkerContext& worker, int64_t amount) {
 }
 const Step kWaitAtGate("test/wait_at_gate", WaitAtGate);
 
+absl::Status FailAtGate(WorkerContext& worker, std::string message) {
+  gate().Pass();
+  return absl::InvalidArgumentError(message);
+}
+const Step kFailAtGate("test/fail_at_gate", FailAtGate);
+
 absl::Status WritesReadOnly(WorkerContext& worker) { return Add(worker, 1); }
 const Step kWritesReadOnly("test/writes_read_only", WritesReadOnly, StepKind::kReadOnly);
 
@@ -213,6 +219,42 @@ TEST_F(CoordinatorTest, FetchGivesUpAfterItsTimeoutAndMayBeCalledAgain) {
   gate().Open();
   EXPECT_TRUE(value->Fetch().ok());
   EXPECT_TRUE(coordinator().Join().ok());
+}
+
+TEST_F(CoordinatorTest, AJoinThatIsCalledAgainAfterItsTimeoutRaisesTheError) {
+  Start(1, 1);
+  gate().Close();
+  ASSERT_TRUE(coordinator().Schedule(kFailAtGate, std::string("no")).ok());
+  EXPECT_EQ(coordinator().Join(absl::Milliseconds(10)).code(), absl::StatusCode::kDeadlineExceeded);
+  ThreadPoolExecutor opener(1);
+  opener.Post([] { gate().Open(); });
+  EXPECT_THAT(std::string(coordinator().Join().message()), HasSubstr("no"));
+  EXPECT_TRUE(coordinator().Join().ok());
+}
+
+TEST(CoordinatorGoneTest, WhatItGaveOutAnswersAndNeitherHangsNorReachesAnything) {
+  absl::StatusOr<Variable> variable = absl::UnknownError("");
+  std::optional<PerWorkerDataset> dataset;
+  std::optional<Iterator> iterator;
+  absl::StatusOr<RemoteValue<void>> queued = absl::UnknownError("");
+  gate().Close();
+  {
+    EmbeddedOptions options;
+    options.num_workers = 1;
+    const auto coordinator = StartEmbedded(options);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    variable = (*coordinator)->strategy().CreateVariable(kCounter);
+    dataset = *(*coordinator)->CreatePerWorkerDataset(kNumbers(10));
+    iterator = dataset->MakeIterator();
+    for (int i = 0; i < 10; ++i) queued = (*coordinator)->Schedule(kWaitAtGate, 1);
+    gate().AwaitWaiting(1);
+    gate().Open();
+  }
+  EXPECT_EQ(variable->Read().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(variable->Assign(Tensor::Scalar<int64_t>(1)).message()), HasSubstr("the coordinator is gone"));
+  EXPECT_NE(queued->Fetch(absl::Seconds(30)).code(), absl::StatusCode::kDeadlineExceeded);
+  dataset->MakeIterator();
+  iterator.reset();
 }
 
 TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
@@ -559,6 +601,32 @@ TEST_F(CoordinatorTest, InitialValuesMadeOnTheCoordinatorAreSent) {
                     }}};
   spec.partitioner = FixedShardsPartitioner{2};
   EXPECT_THAT(*coordinator().strategy().CreateVariable(spec)->Rows(Tensor::Vector<int64_t>({4, 2}))->values<float>(), ::testing::ElementsAre(4, -4, 2, -2));
+}
+
+TEST_F(CoordinatorTest, AVariableWhoseInitialValueCannotBeMadeLeavesItsNameFree) {
+  Start(2, 1);
+  const VariableSpec bad{"rows", {4}, FromRows{[](int64_t, int64_t) -> absl::StatusOr<Tensor> { return absl::DataLossError("no file"); }}};
+  EXPECT_THAT(std::string(coordinator().strategy().CreateVariable(bad).status().message()), HasSubstr("no file"));
+  EXPECT_EQ(coordinator().strategy().FindVariable("rows").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(coordinator().strategy().CreateVariable({"rows", {4}}).ok());
+}
+
+TEST_F(CoordinatorTest, ALargeInitialTensorIsSentInBlocksAndArrivesWhole) {
+  Start(2, 1);
+  constexpr int64_t kRows = 5'000, kWidth = 1'000;  // 20 MB
+  Tensor value = *Tensor::Uninitialized(DType::kFloat32, {kRows, kWidth});
+  for (int64_t i = 0; i < kRows * kWidth; ++i) value.fresh_data<float>()[i] = static_cast<float>(i);
+  VariableSpec spec{"large", {kRows, kWidth}, value};
+  spec.partitioner = FixedShardsPartitioner{3};
+  const absl::StatusOr<Variable> large = coordinator().strategy().CreateVariable(spec);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_TRUE(BitwiseEqual(*large->Read(), value));
+}
+
+TEST_F(CoordinatorTest, AReportUnderANameThatNoRunCanHaveIsRefused) {
+  Start(1, 1);
+  for (const char* name : {"", "a b", "a//b", ".."}) EXPECT_EQ(coordinator().Report(name, 1, {}).code(), absl::StatusCode::kInvalidArgument) << name;
+  EXPECT_TRUE(coordinator().Report("validation/by_hand", 1, {}).ok());
 }
 
 TEST(StartEmbeddedTest, OptionsOutOfRangeAreRefusedAllAtOnce) {
