@@ -1,5 +1,6 @@
 #include "bench/parameter_server.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role) {
 
 Child::~Child() {
   close(stdin_);
+  kill(pid_, SIGTERM);  // one that waits for its first connection does not see that its input has ended
   waitpid(pid_, nullptr, 0);
 }
 
