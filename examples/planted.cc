@@ -76,6 +76,13 @@ absl::Status Above0(std::initializer_list<std::pair<const char*, double>> option
   return absl::OkStatus();
 }
 
+// OK if there is room for the widest leaf; else ResourceExhausted with the name of the option that asks for so many records.
+absl::Status RoomFor(const char* name, int64_t records, int64_t width = 1) {
+  const absl::Status status = Tensor::Uninitialized(DType::kInt64, {records, width}).status();
+  if (status.ok()) return status;
+  return absl::ResourceExhaustedError(absl::StrCat("planted data: ", name, " is ", records, ", for which there is no memory: ", status.message()));
+}
+
 // ---- Clicks
 
 constexpr int kCounts = 13;
@@ -136,8 +143,9 @@ struct VisitModel {
 }  // namespace
 
 Nest Ratings(const RatingsOptions& options) {
-  const absl::Status usable =
+  absl::Status usable =
       Above0({{"ratings", options.ratings}, {"users", options.users}, {"items", options.items}, {"factors", options.factors}, {"noise", options.noise}});
+  if (usable.ok()) usable = RoomFor("ratings", options.ratings);
   if (!usable.ok()) return Nest::Failed(usable);
   const double deviation = OfElements(0.6, options.factors);
   const Table user_bias(StreamOf(options.seed, 0), options.users, 1, 0.4), item_bias(StreamOf(options.seed, 1), options.items, 1, 0.4);
@@ -159,7 +167,8 @@ Nest Ratings(const RatingsOptions& options) {
 }
 
 Nest Clicks(const ClicksOptions& options) {
-  const absl::Status usable = Above0({{"impressions", options.impressions}, {"categories", options.categories}});
+  absl::Status usable = Above0({{"impressions", options.impressions}, {"categories", options.categories}});
+  if (usable.ok()) usable = RoomFor("impressions", options.impressions, kFields);
   if (!usable.ok()) return Nest::Failed(usable);
   const ClickModel model(options);
   Column<float> labels(options.impressions), dense(options.impressions, kCounts), planted(options.impressions), additive(options.impressions);
@@ -188,7 +197,8 @@ Nest Clicks(const ClicksOptions& options) {
 }
 
 Nest Visits(const VisitsOptions& options) {
-  const absl::Status usable = Above0({{"visits", options.visits}, {"users", options.users}, {"items", options.items}, {"tags", options.tags}});
+  absl::Status usable = Above0({{"visits", options.visits}, {"users", options.users}, {"items", options.items}, {"tags", options.tags}});
+  if (usable.ok()) usable = RoomFor("visits", options.visits, kDimensions);
   if (!usable.ok()) return Nest::Failed(usable);
   const VisitModel model(options);
   Column<int64_t> users(options.visits), items(options.visits), tags(options.visits);

@@ -2,8 +2,8 @@
 // the best there is.
 //
 // Each has a leaf "planted", what the planted model itself says of each record. Record i is a function of the options and i alone: the same in every process,
-// and longer data begins with the shorter. An option that is not above 0 gives a failed Nest: InvalidArgument, with its name. Pure; thread-safe; some
-// microseconds for each record.
+// and longer data begins with the shorter. An option that is not above 0 gives a failed Nest: InvalidArgument, with its name; or
+// ResourceExhausted, where memory does not hold so many records. Pure; thread-safe; some microseconds for each record.
 #ifndef DIVVY_EXAMPLES_PLANTED_H_
 #define DIVVY_EXAMPLES_PLANTED_H_
 

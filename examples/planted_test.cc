@@ -211,5 +211,21 @@ TEST(PlantedTest, AnOptionThatIsNotAboveZeroIsNamed) {
   }
 }
 
+TEST(PlantedTest, MoreRecordsThanMemoryHoldsAreAnErrorWithTheOptionsName) {
+  constexpr int64_t kTooMany = int64_t{1} << 61;  // bytes past counting: no allocator is troubled
+  RatingsOptions ratings;
+  ratings.ratings = kTooMany;
+  ClicksOptions clicks;
+  clicks.impressions = kTooMany;
+  VisitsOptions visits;
+  visits.visits = kTooMany;
+  const std::vector<std::pair<Nest, std::string>> cases = {
+      {Ratings(ratings), "ratings is 2305843009213693952"}, {Clicks(clicks), "impressions is"}, {Visits(visits), "visits is"}};
+  for (const auto& [failed, message] : cases) {
+    EXPECT_EQ(failed.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(failed.status().message(), HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace divvy::planted
