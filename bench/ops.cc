@@ -95,11 +95,12 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
   }
 }
 
-// `multiplications` in the forward pass; a backward pass has twice as many.
+// `multiplications` in the forward pass; a backward pass has `backward` times as many: a product for each leaf.
 void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications, const Function& function) {
+  const int backward = static_cast<int>(leaves.size());
   constexpr int kSide = 512;
   for (bool back : {false, true}) {
-    const int m = static_cast<int>(multiplications * (back ? 3 : 1) / (kSide * kSide));
+    const int m = static_cast<int>(multiplications * (back ? 1 + backward : 1) / (kSide * kSide));
     const std::vector<float> a(static_cast<size_t>(m) * kSide, 0.5f), b(kSide * kSide, 0.5f);
     std::vector<float> c(a.size());
     const auto multiply = [&] {
@@ -147,7 +148,7 @@ void Movements() {
   const Tensor x = RandomTensor({kRows, kWidth}), table = RandomTensor({kTableRows, kRowWidth});
   Streams("Permute", {x}, [](const std::vector<Var>& v) { return Permute(v[0], {1, 0}); });
   Streams("Concat", {x, x}, [](const std::vector<Var>& v) { return Concat(v, 1); });
-  Streams("Slice", {x}, [](const std::vector<Var>& v) { return Slice(v[0], 1, 0, kWidth / 2); });
+  Streams("Slice", {x}, [](const std::vector<Var>& v) { return Slice(v[0], 1, 0, kWidth - 8); });
   Streams("Gather", {table}, [ids = RandomIds(kTableRows, kTableRows)](const std::vector<Var>& v) { return Gather(v[0], ids); });
   Streams("SegmentSum", {table}, [splits = EvenSplits(kTableRows, 16)](const std::vector<Var>& v) { return SegmentSum(v[0], splits); });
   Streams("MaxPool2D", {RandomTensor({64, 28, 28, 32})}, [](const std::vector<Var>& v) { return MaxPool2D(v[0], 2, 2); });

@@ -1,6 +1,7 @@
 #include "data/distribute.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "data/rebatch.h"
 #include "data/recipes.h"
@@ -64,9 +65,9 @@ absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy
   if (context.worker_index < 0 || context.worker_index >= context.num_workers)
     return absl::InvalidArgumentError(absl::StrCat("the data of ", context.num_workers, " workers have no part for worker ", context.worker_index));
   if (context.num_workers == 1) return dataset;
-  if (IsShardedByHand(dataset.recipe(), context)) {
-    return absl::InvalidArgumentError(absl::StrCat("the data are cut into shards twice, by Shard(", context.num_workers, ", ", context.worker_index,
-                                                   ") and by the policy: leave one out (kOff)"));
+  if (IsShardedByHand(dataset.recipe(), context)) {  // or a part of all data was held out, the same on every worker: this worker cannot tell
+    DIVVY_LOG(WARNING) << "data: Shard(" << context.num_workers << ", " << context.worker_index
+                       << ") and the policy both take a part of the data: if that Shard is this worker's part, too, leave one out (kOff)";
   }
   return Dataset(data_internal::AutoShardRecipe(dataset.recipe(), policy, context.num_workers, context.worker_index));
 }

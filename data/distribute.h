@@ -45,8 +45,8 @@ class InputScope {
 // `context` as a function under this policy sees it: one pipeline, or with kFile and kData one for each worker.
 InputContext WithPipelines(InputContext context, AutoShardPolicy policy);
 
-// This worker's part of `dataset`; all of it where the policy is kLease or kOff. InvalidArgument: kHint, a worker that is none of num_workers, or a dataset
-// that was sharded over the workers by hand. What kFile needs of the files comes out of the iterator.
+// This worker's part of `dataset`; all of it where the policy is kLease or kOff. InvalidArgument: kHint, or a worker that is none of num_workers.
+// Says in the log where the dataset looks as if it were sharded over the workers by hand already. What kFile needs of the files comes out of the iterator.
 absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy, const InputContext& context);
 
 }  // namespace internal

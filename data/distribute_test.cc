@@ -258,10 +258,13 @@ TEST_F(FileShardTest, AWorkersPartCanBeSought) {
     ExpectEveryPositionCanBeSought(*internal::AutoShard(Numbers(), policy, ContextOf(1, 2)), 3, environment_);
 }
 
-TEST(AutoShardTest, RefusesAHintAPlaceThatIsNotThereAndShardingTwice) {
+TEST(AutoShardTest, RefusesAHintAndAPlaceThatIsNotThere) {
   EXPECT_THAT(internal::AutoShard(Count(4), AutoShardPolicy::kHint, ContextOf(0, 1)).status(), IsInvalid("Dataset::Shard"));
   EXPECT_THAT(internal::AutoShard(Count(4), AutoShardPolicy::kData, ContextOf(3, 2)).status(), IsInvalid("no part for worker 3"));
-  EXPECT_THAT(internal::AutoShard(Count(4).Shard(2, 1).Batch(2), AutoShardPolicy::kData, ContextOf(1, 2)).status(), IsInvalid("twice, by Shard(2, 1)"));
+}
+
+TEST(AutoShardTest, AFifthMayBeHeldOutOnFiveWorkersToo) {
+  EXPECT_TRUE(internal::AutoShard(Count(20).Shard(5, 0), AutoShardPolicy::kData, ContextOf(0, 5)).ok());
 }
 
 // ---- inside a data source
