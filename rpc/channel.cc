@@ -28,7 +28,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   grpc::ChannelArguments arguments;
   ReconnectSoon(arguments);
   KeepAlive(arguments);
-  for (const auto& [name, value] : TransportArguments()) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);  // an error's text comes twice, in the status and in its details

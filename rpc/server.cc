@@ -34,7 +34,6 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
   grpc::EnableDefaultHealthCheckService(true);
   LimitPings(builder);
   KeepAlive(builder);
-  for (const auto& [name, value] : TransportArguments()) builder.AddChannelArgument(name, value);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);

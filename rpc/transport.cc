@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include "absl/synchronization/mutex.h"
-#include "grpc/grpc.h"
 #include "rpc/grpc_log.h"
 
 namespace divvy {
@@ -26,7 +25,5 @@ void PrepareTransport() {
   }();
   static_cast<void>(once);
 }
-
-std::vector<std::pair<std::string, int>> TransportArguments() { return {{GRPC_ARG_HTTP2_BDP_PROBE, 0}, {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20}}; }
 
 }  // namespace divvy

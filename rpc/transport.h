@@ -1,10 +1,6 @@
-// What both ends of our connections do for tensors to move at the speed of the wire.
+// What a process does, before it connects or listens, for tensors to move at the speed of the wire.
 #ifndef DIVVY_RPC_TRANSPORT_H_
 #define DIVVY_RPC_TRANSPORT_H_
-
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace divvy {
 
@@ -14,10 +10,6 @@ namespace divvy {
 //   single cost of moving a tensor, a third of the processor time of a push of 1 MB;
 // - Abseil's mutexes, which are gRPC's, do not look for deadlock cycles: Debian's library does so by default, under one lock for all of them.
 void PrepareTransport();
-
-// Channel arguments, by name, that a channel and a server share: streams may send a message or two ahead (4 MiB) from the start, instead of a window of 64 KiB
-// that grows by measuring with pings.
-std::vector<std::pair<std::string, int>> TransportArguments();
 
 }  // namespace divvy
 
