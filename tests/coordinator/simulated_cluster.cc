@@ -224,7 +224,7 @@ absl::Status SimulatedCluster::Start() {
   const Promise<absl::Status> running, created;
   core().WhenRunning([running](absl::Status status) { running.Set(std::move(status)); });
   RETURN_IF_ERROR(Await(running.pending()));
-  core().CreateVariable(CounterSpec(options_.num_ps), [created](absl::Status status) { created.Set(std::move(status)); });
+  core().CreateVariable(CounterSpec(options_.num_ps), std::nullopt, [created](absl::Status status) { created.Set(std::move(status)); });
   return Await(created.pending());
 }
 

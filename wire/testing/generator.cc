@@ -129,7 +129,7 @@ void Generator::Fill(Optimizer& out) {
     case 3: out = RowwiseAdagrad{rate, Fraction(), Fraction()}; return;
     case 4: out = Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()}; return;
     case 5: out = RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()}; return;
-    default: out = Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()}; return;
+    default: out = Ftrl{0.01 + Fraction(), Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()}; return;
   }
 }
 
