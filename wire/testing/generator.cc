@@ -121,16 +121,20 @@ void Generator::Fill(LearningRate& out) {
 }
 
 void Generator::Fill(Optimizer& out) {
-  const auto rate = Make<LearningRate>();
-  switch (Below(7)) {
-    case 0: out = Sgd{rate}; return;
-    case 1: out = Momentum{rate, Fraction(), Chance()}; return;
-    case 2: out = Adagrad{rate, Fraction(), Fraction()}; return;
-    case 3: out = RowwiseAdagrad{rate, Fraction(), Fraction()}; return;
-    case 4: out = Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()}; return;
-    case 5: out = RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()}; return;
-    default: out = Ftrl{0.01 + Fraction(), Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()}; return;
-  }
+  const auto any = [this]() -> Optimizer {
+    const auto rate = Make<LearningRate>();
+    switch (Below(7)) {
+      case 0: return Sgd{rate};
+      case 1: return Momentum{rate, Fraction(), Chance()};
+      case 2: return Adagrad{rate, Fraction(), Fraction()};
+      case 3: return RowwiseAdagrad{rate, Fraction(), Fraction()};
+      case 4: return Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()};
+      case 5: return RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()};
+      default: return Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()};
+    }
+  };
+  do out = any();
+  while (!Validate(out).ok());  // a rate that no step could have is refused before anything travels
 }
 
 void Generator::Fill(OptimizerStep& out) {
