@@ -1,12 +1,10 @@
 #include "program/main.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"

@@ -1,6 +1,6 @@
 #include "strategy/variable.h"
 
-#include <numeric>
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -298,7 +298,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
     merged->Add(metrics);
   };
   auto done = std::make_shared<Completion<absl::Status>>();
-  core_->Run(request, merge, [done](absl::Status status) { done->Set(std::move(status)); });
+  core_->Run(request, merge, AnswerTo(done));
   std::optional<absl::Status> status;
   while (!(status = done->Wait(loop.observer ? report_every_ : absl::InfiniteDuration()))) {
     if (!loop.observer(merged->TakeRecent())) core_->StopRun(request.token);

@@ -22,7 +22,7 @@ absl::string_view MeaningOf(int exit_code) {
     case exit_codes::kConfiguration: return "bad configuration";
     case exit_codes::kOfSignal + SIGINT: return "interrupted, drained";
     case exit_codes::kTryAgain: return "peers unreachable or fenced; may be started again";
-    case exit_codes::kOfSignal + SIGTERM: return "drained, work remains";
+    case exit_codes::kDrained: return "drained, work remains";
     default: return "";
   }
 }
