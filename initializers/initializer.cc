@@ -25,12 +25,10 @@ constexpr bool kIsRandom = std::is_same_v<Law, RandomUniform> || std::is_same_v<
 
 // ---- what is asked for -------------------------------------------------------------------------------------------------------------------------------
 
-int64_t RowsOf(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(0); }
-
 Shape BlockShape(const Shape& shape, int64_t num_rows) { return shape.rank() == 0 ? shape : shape.WithRows(num_rows); }
 
 absl::Status CheckRows(const Shape& shape, int64_t first_row, int64_t num_rows) {
-  if (first_row >= 0 && num_rows >= 0 && first_row <= RowsOf(shape) - num_rows) return absl::OkStatus();
+  if (first_row >= 0 && num_rows >= 0 && first_row <= shape.rows() - num_rows) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("rows [", first_row, ", ", first_row, " + ", num_rows, ") are not in a variable of shape ", shape.ToString()));
 }
 

@@ -21,9 +21,7 @@ std::vector<float> Fill(const Initializer& initializer, const InitializerContext
   return rows;
 }
 
-std::vector<float> FillAll(const Initializer& initializer, const InitializerContext& context) {
-  return Fill(initializer, context, 0, context.shape.rank() == 0 ? 1 : context.shape.dim(0));
-}
+std::vector<float> FillAll(const Initializer& initializer, const InitializerContext& context) { return Fill(initializer, context, 0, context.shape.rows()); }
 
 std::tuple<double, double> MeanAndStddev(const std::vector<float>& values) {
   double sum = 0, squares = 0;

@@ -104,8 +104,8 @@ absl::StatusOr<IndexPlan> PlanIndex(absl::Span<const IndexItem> index, const Sha
 
 absl::StatusOr<Tensor> TakePlanned(const IndexPlan& plan, const Tensor& rows) {
   const std::vector<int64_t> offsets = OffsetsInRow(plan, rows.shape());
-  const int64_t width = rows.shape().rank() == 0 ? 1 : rows.shape().row_elements();
-  const int64_t num_rows = rows.shape().rank() == 0 ? 1 : rows.shape().dim(0);
+  const int64_t width = rows.shape().row_elements();
+  const int64_t num_rows = rows.shape().rows();
   const bool whole = static_cast<int64_t>(offsets.size()) == width && std::is_sorted(offsets.begin(), offsets.end());
   if (whole) return rows.Reshape(plan.shape);
   const int64_t element_bytes = DTypeSize(rows.dtype());

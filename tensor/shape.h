@@ -30,6 +30,7 @@ class Shape {
   absl::Status status() const;                            // InvalidArgument: see above
   std::string ToString() const;                           // "[64, 10]", "[]"
 
+  int64_t rows() const { return rank_ == 0 ? 1 : dims_[0]; }  // along axis 0; a scalar is one row
   // Elements of one row (a slice along axis 0); 1 for rank 0.
   int64_t row_elements() const;
   // The same shape with `rows` rows. REQUIRES: rank() >= 1.

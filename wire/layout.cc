@@ -106,7 +106,7 @@ absl::StatusOr<Initializer> ScalingFromProto(const v1::Initializer::VarianceScal
 // Rows [first, first + shape[0]) of the whole, every other dimension the same.
 absl::Status CheckWithin(const ShardSpec& spec) {
   if (spec.shape.rank() != spec.full_shape.rank()) return Invalid("shape", "has another rank than full_shape");
-  const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0), all = spec.shape.rank() == 0 ? 1 : spec.full_shape.dim(0);
+  const int64_t rows = spec.shape.rows(), all = spec.full_shape.rows();
   if (spec.first_row < 0 || rows > all || spec.first_row > all - rows) {
     return Invalid("first_row", absl::StrCat("is ", spec.first_row, ": ", rows, " rows from there are not within ", all));
   }
@@ -119,7 +119,7 @@ absl::Status CheckWithin(const ShardSpec& spec) {
 // ---- layouts ----------------------------------------------------------------------------------------------------------------------------------------
 
 absl::Status CheckOffsets(const VariableLayout& variable) {
-  const int64_t rows = variable.spec.shape.rank() == 0 ? 1 : variable.spec.shape.dim(0);
+  const int64_t rows = variable.spec.shape.rows();
   const std::vector<int64_t>& offsets = variable.offsets;
   if (variable.ps.empty() || variable.ps.size() > size_t{kMaxIndex} + 1)
     return Invalid("ps", absl::StrCat("names ", variable.ps.size(), " shards, not 1 to 65536"));

@@ -125,12 +125,9 @@ class InitialValue {
 
  private:
   InitialValue(const VariableSpec& spec, uint64_t job_seed)
-      : spec_(spec),
-        job_seed_(job_seed),
-        rows_(spec.shape.rank() == 0 ? 1 : spec.shape.dim(0)),
-        by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
+      : spec_(spec), job_seed_(job_seed), rows_(spec.shape.rows()), by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
     const int64_t row_bytes = std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
-    block_ = spec.shape.rank() == 0 ? 1 : std::clamp<int64_t>(kBlockBytes / row_bytes, 1, std::max<int64_t>(1, rows_));
+    block_ = std::clamp<int64_t>(kBlockBytes / row_bytes, 1, std::max<int64_t>(1, rows_));
   }
   absl::StatusOr<Tensor> Make(int64_t first, int64_t count) const {
     return InitialRows(spec_.initializer, {job_seed_, spec_.name, spec_.shape}, spec_.dtype, first, count);

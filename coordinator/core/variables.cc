@@ -44,8 +44,6 @@ void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int
   }
 }
 
-int64_t RowsOf(const VariableSpec& spec) { return spec.shape.rank() == 0 ? 1 : spec.shape.dim(0); }
-
 // In one shard, beside that of another.
 absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLayout& variable) {
   const VariableLayout* const other = layout.Find(with.variable);
@@ -53,7 +51,7 @@ absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLay
   if (with.shard < 0 || with.shard >= other->num_shards()) {
     return absl::InvalidArgumentError(absl::StrCat("variable \"", with.variable, "\" has ", other->num_shards(), " shards, and no shard ", with.shard));
   }
-  variable.offsets = {0, RowsOf(variable.spec)};
+  variable.offsets = {0, variable.spec.shape.rows()};
   variable.ps = {other->ps[with.shard]};
   return absl::OkStatus();
 }
@@ -109,7 +107,7 @@ absl::Status CoordinatorCore::CutAndPlace(const VariableSpec& spec, const Layout
     partitioner = options_.partitioner(static_cast<int>(ps_.size()));
   }
   ASSIGN_OR_RETURN(const int64_t shards, NumShards(partitioner, spec.shape, spec.dtype));
-  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(RowsOf(spec), shards));
+  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(spec.shape.rows(), shards));
   VariableLayout& variable = change.variable;
   variable.offsets = split.offsets();
   variable.ps = std::vector<int>(split.num_shards());

@@ -20,7 +20,7 @@ absl::Status MapReader::ReadOne(ReadRequest& request) const {
   const auto found = variables_.find(request.name);
   if (found == variables_.end()) return absl::NotFoundError(absl::StrCat("no variable ", request.name));
   const Tensor& table = found->second;
-  request.num_rows = table.shape().rank() == 0 ? 1 : table.shape().dim(0);
+  request.num_rows = table.shape().rows();
   if (!request.ids) {
     request.value = table;
     return absl::OkStatus();

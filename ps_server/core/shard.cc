@@ -13,8 +13,6 @@
 namespace divvy {
 namespace {
 
-int64_t RowsOf(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(0); }
-
 bool SameRows(const Shape& a, const Shape& b) { return a.rank() == b.rank() && (a.rank() == 0 || a.WithRows(0) == b.WithRows(0)); }
 
 bool Equal(const Constant& a, const Constant& b) { return a.value == b.value; }
@@ -40,7 +38,7 @@ absl::Status CheckGeometry(const ShardSpec& spec) {
   RETURN_IF_ERROR(spec.full_shape.status());
   if (spec.shape.num_elements() < 0 || spec.full_shape.num_elements() < 0) return absl::InvalidArgumentError("a dimension is not known");
   if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8) return absl::InvalidArgumentError("more bytes than can be counted");
-  const int64_t rows = RowsOf(spec.shape), all_rows = RowsOf(spec.full_shape);
+  const int64_t rows = spec.shape.rows(), all_rows = spec.full_shape.rows();
   if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows || spec.first_row > all_rows - rows) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows from ", spec.first_row, " of shape ", spec.shape.ToString(), " are no part of ", spec.full_shape.ToString()));
@@ -59,7 +57,7 @@ absl::Status CheckValues(const ShardSpec& spec) {
 absl::Status CheckSlot(const ShardSpec& spec, const ShardSpec* variable) {
   if (spec.key.slot == 0) return absl::OkStatus();
   if (variable == nullptr) return absl::InvalidArgumentError("a slot of a variable that is not here");
-  if (RowsOf(spec.shape) != RowsOf(variable->shape) || spec.first_row != variable->first_row) {
+  if (spec.shape.rows() != variable->shape.rows() || spec.first_row != variable->first_row) {
     return absl::InvalidArgumentError(
         absl::StrCat("a slot's rows are its variable's, and shape ", spec.shape.ToString(), " is not cut as ", variable->shape.ToString()));
   }
@@ -99,7 +97,7 @@ absl::Status Shard::Check(const ShardSpec& spec, const ShardSpec* variable) {
 absl::StatusOr<std::shared_ptr<Shard>> Shard::Create(ShardSpec spec, uint64_t job_seed, int64_t block_bytes, const Shard* variable) {
   ASSIGN_OR_RETURN(Tensor values, Tensor::Uninitialized(spec.dtype, spec.shape));
   const int64_t row_bytes = spec.shape.row_elements() * DTypeSize(spec.dtype);
-  auto blocks = variable != nullptr ? variable->blocks_ : std::make_shared<const Blocks>(RowsOf(spec.shape), row_bytes, block_bytes);
+  auto blocks = variable != nullptr ? variable->blocks_ : std::make_shared<const Blocks>(spec.shape.rows(), row_bytes, block_bytes);
   return std::shared_ptr<Shard>(new Shard(std::move(spec), job_seed, std::move(blocks), std::move(values)));
 }
 

@@ -49,7 +49,7 @@ std::optional<Colocation> MapVariableStore::ColocationOf(absl::string_view name)
 
 absl::StatusOr<VariableInfo> MapVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
-  const int64_t rows = spec.shape.rank() == 0 ? 1 : spec.shape.dim(0);
+  const int64_t rows = spec.shape.rows();
   ASSIGN_OR_RETURN(Tensor value, InitialRows(spec.initializer, {job_seed_, spec.name, spec.shape}, spec.dtype, 0, rows));
   MutexLock lock(mu_);
   if (layout_->Find(spec.name) != nullptr) return absl::AlreadyExistsError(absl::StrCat("there is a variable \"", spec.name, "\" already"));
@@ -79,7 +79,7 @@ absl::Status MapVariableStore::ReadOne(ReadRequest& request) const {
     return absl::FailedPreconditionError(absl::StrCat("\"", request.name, "\" has a gradient staged in this step; read it before ApplyGradients"));
   }
   const Tensor& value = values_.find(request.name)->second;
-  request.num_rows = value.shape().rank() == 0 ? 1 : value.shape().dim(0);
+  request.num_rows = value.shape().rows();
   request.value = value;
   if (!request.ids) return absl::OkStatus();
   ASSIGN_OR_RETURN(Tensor ids, request.ids->Reshape({-1}));

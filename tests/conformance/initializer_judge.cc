@@ -32,7 +32,7 @@ std::optional<Initializer> MakeInitializer(const std::string& name, const Json& 
 }
 
 absl::StatusOr<std::vector<float>> ValuesInShards(const Initializer& initializer, const InitializerContext& context, int64_t shards) {
-  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(context.shape.rank() == 0 ? 1 : context.shape.dim(0), shards));
+  ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(context.shape.rows(), shards));
   const int64_t width = context.shape.row_elements();
   std::vector<float> values(context.shape.num_elements());
   for (int64_t shard = 0; shard < split.num_shards(); ++shard) {

@@ -163,7 +163,7 @@ struct StateAtSteps {
 absl::StatusOr<StateAtSteps> RunSteps(const Optimizer& optimizer, const Json& test_case, int64_t shards) {
   ASSIGN_OR_RETURN(const Tensor initial, TensorFrom(test_case.at("initial")));
   if (initial.dtype() != DType::kFloat32) return absl::UnimplementedError("optimizers work on float32 variables");
-  const int64_t rows = initial.shape().rank() == 0 ? 1 : initial.shape().dim(0);
+  const int64_t rows = initial.shape().rows();
   ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(rows, shards));
   ShardedParameter parameter(optimizer, initial, split);
   StateAtSteps result;

@@ -198,7 +198,7 @@ void Generator::Fill(VariableLayout& out) {
   out.spec.dtype = kTrainable[Below(std::size(kTrainable))];
   out.spec.aggregation = static_cast<VariableAggregation>(Below(4));
   if (out.spec.dtype == DType::kFloat32 && Chance()) out.spec.optimizer = Make<Optimizer>();
-  const int64_t rows = out.spec.shape.rank() == 0 ? 1 : out.spec.shape.dim(0);
+  const int64_t rows = out.spec.shape.rows();
   out.offsets = {0, rows};
   if (rows > 1 && Chance()) out.offsets = {0, 1, rows};
   for (size_t i = 1; i < out.offsets.size(); ++i) out.ps.push_back(Index());

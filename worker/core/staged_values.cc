@@ -74,7 +74,7 @@ absl::StatusOr<Tensor> AfterWrites(const VariableRead& read, Tensor base, absl::
   if (writes.empty()) return base;
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(base.dtype(), base.shape()));
   if (base.size_bytes() > 0) std::memcpy(result.fresh_data<char>(), base.data(), base.size_bytes());
-  const int64_t rows = read.ids ? read.ids->shape().num_elements() : base.shape().rank() == 0 ? 1 : base.shape().dim(0);
+  const int64_t rows = read.ids ? read.ids->shape().num_elements() : base.shape().rows();
   const int64_t row_elements = rows == 0 ? 0 : base.shape().num_elements() / rows;
   for (const StagedWrite& write : writes) RETURN_IF_ERROR(Apply(write, Touched(read, write, rows), row_elements, result));
   return result;
