@@ -35,6 +35,11 @@ void AppendDoubleField(int number, double value, std::string& out) {
   AppendLittleEndian(value, out);
 }
 
+void AppendFixed32Field(int number, uint32_t value, std::string& out) {
+  AppendTag(number, ProtobufType::kFixed32, out);
+  AppendLittleEndian(value, out);
+}
+
 void AppendBytesField(int number, absl::string_view bytes, std::string& out) {
   AppendTag(number, ProtobufType::kBytes, out);
   AppendVarint(bytes.size(), out);

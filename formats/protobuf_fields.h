@@ -76,6 +76,7 @@ class ProtobufReader {
   }
 
   bool done() const { return rest_.empty(); }
+  absl::string_view rest() const { return rest_; }
   absl::Status Error(absl::string_view what) const;
 
  private:
@@ -106,6 +107,7 @@ absl::Status ForEachField(const ProtobufRecord& record, absl::string_view messag
 void AppendVarint(uint64_t value, std::string& out);
 void AppendVarintField(int number, uint64_t value, std::string& out);
 void AppendDoubleField(int number, double value, std::string& out);
+void AppendFixed32Field(int number, uint32_t value, std::string& out);
 void AppendBytesField(int number, absl::string_view bytes, std::string& out);
 
 }  // namespace divvy

@@ -1,3 +1,4 @@
+#include "tests/conformance/bundle_judge.h"
 #include "tests/conformance/cluster_judge.h"
 #include "tests/conformance/distribution_judge.h"
 #include "tests/conformance/file_judge.h"
@@ -16,7 +17,7 @@ const std::vector<Family>& Families() {
       {"schedules.json", JudgeSchedule},        {"optimizers.json", JudgeOptimizer},       {"losses_grads.json", JudgeOperation},
       {"embedding.json", JudgeLookup},          {"reduce_gather.json", JudgeReduceGather}, {"rebatch.json", JudgeRebatch},
       {"scatter.json", JudgeScatter},           {"sharded_index.json", JudgeShardedIndex}, {"tf_config.json", JudgeTfConfig},
-      {"tfrecord/content.json", JudgeTfRecord}, {"events/content.json", JudgeEvent},       {"bundle/content.json", nullptr},
+      {"tfrecord/content.json", JudgeTfRecord}, {"events/content.json", JudgeEvent},       {"bundle/content.json", JudgeBundle},
   };
   return families;
 }

@@ -1,0 +1,23 @@
+// Names of files, taken apart. Pure: no file is looked at.
+#ifndef DIVVY_BASE_PATH_H_
+#define DIVVY_BASE_PATH_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace divvy {
+
+// The folder that `name` stands in: "a/b" of "a/b/c", "/" of "/c", "." of "c".
+inline std::string DirectoryOf(absl::string_view name) {
+  const size_t slash = name.rfind('/');
+  if (slash == absl::string_view::npos) return ".";
+  return std::string(slash == 0 ? "/" : name.substr(0, slash));
+}
+
+// The name without its folder: "c" of "a/b/c".
+inline std::string BaseNameOf(absl::string_view name) { return std::string(name.substr(name.rfind('/') + 1)); }  // npos + 1 is 0
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_PATH_H_
