@@ -94,9 +94,9 @@ class FakePs : public ParameterClient {
 class SlowStore : public MemoryStore {
  public:
   explicit SlowStore(Executor& executor) : MemoryStore(executor) {}
-  void Put(const JobRow& row, std::function<void(absl::Status)> done) override {
-    if (!slow) return MemoryStore::Put(row, std::move(done));
-    waiting_.push_back([this, row, done = std::move(done)] { MemoryStore::Put(row, done); });
+  void Put(StoreChange change, std::function<void(absl::Status)> done) override {
+    if (!slow) return MemoryStore::Put(std::move(change), std::move(done));
+    waiting_.push_back([this, change = std::move(change), done = std::move(done)] { MemoryStore::Put(change, done); });
   }
   void WriteAll() {
     slow = false;
@@ -600,7 +600,7 @@ TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
   EXPECT_THAT(log_[0], HasSubstr("worker"));
   EXPECT_THAT(log_[1], HasSubstr("worker"));
   EXPECT_THAT(log_[2], HasSubstr("ps"));
-  EXPECT_EQ(store_.Load()->state, JobRow::State::kComplete);
+  EXPECT_EQ(store_.Load()->job.state, JobRow::State::kComplete);
   RegisterReply reply;
   const RegisterRequest late{JobName::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}, ""};
   core_->Register(late, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
@@ -756,7 +756,7 @@ TEST_F(CoordinatorCoreTest, ACoordinatorThatMeetsALaterEpochWhileItAttachesBegin
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
   EXPECT_EQ(core_->Snapshot().epoch_id, Epoch(41));
   EXPECT_EQ(ps_[0]->attached.job, JobId(77));
-  EXPECT_EQ(store_.Load()->epoch, Epoch(41));
+  EXPECT_EQ(store_.Load()->job.epoch, Epoch(41));
 }
 
 TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobEndsTheCoordinatorNamingWhatToGiveIt) {
@@ -786,14 +786,14 @@ TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtSt
   for (const auto& [state, exit_code] : {std::pair{JobRow::State::kComplete, 0}, std::pair{JobRow::State::kFailed, 65}}) {
     row.state = state;
     row.exit_code = exit_code;
-    store_.Put(row, [](const absl::Status&) {});
+    store_.Put({row}, [](const absl::Status&) {});
     const absl::Status ended = CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
     EXPECT_EQ(ReasonOf(ended), Reason::kJobOver);
     EXPECT_EQ(ExitCodeOf(ended), exit_code);
     EXPECT_THAT(std::string(ended.message()), HasSubstr("--state_dir"));
   }
   row.state = JobRow::State::kRunning;
-  store_.Put(row, [](const absl::Status&) {});
+  store_.Put({row}, [](const absl::Status&) {});
   options.job = JobId(6);
   EXPECT_EQ(ReasonOf(CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status()), Reason::kWrongJob);
 }
@@ -812,13 +812,13 @@ TEST_F(CoordinatorCoreTest, OnlyStepIdsThatAreDurableAreGiven) {
     }
     return done;
   };
-  const uint64_t durable_end = store_.Load()->id_block_end;
+  const uint64_t durable_end = store_.Load()->job.id_block_end;
   const size_t before = run_all();
   EXPECT_LE(before, 4u);
   for (const Dispatch& dispatch : workers_[0]->dispatched) EXPECT_LT(dispatch.step.value(), durable_end);
   store_.WriteAll();
   EXPECT_EQ(run_all(), 10u);
-  EXPECT_GT(store_.Load()->id_block_end, workers_[0]->dispatched.back().step.value());
+  EXPECT_GT(store_.Load()->job.id_block_end, workers_[0]->dispatched.back().step.value());
 }
 
 TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits) {
@@ -839,7 +839,7 @@ TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits)
   EXPECT_EQ(join->status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(ReasonOf(join->status), Reason::kJobOver);
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") + std::count(log_.begin(), log_.end(), "worker 0 Shutdown"), 0);
-  EXPECT_EQ(store_.Load()->state, JobRow::State::kRunning);  // it goes on with the next coordinator
+  EXPECT_EQ(store_.Load()->job.state, JobRow::State::kRunning);  // it goes on with the next coordinator
 }
 
 TEST_F(CoordinatorCoreTest, ADrainBeforeAnythingRunsIsOverAtOnce) {

@@ -60,7 +60,8 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
 absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
                                                                         Store& store) {
   RETURN_IF_ERROR(options.Validate());
-  ASSIGN_OR_RETURN(JobRow row, store.Load());
+  ASSIGN_OR_RETURN(const StoredJob stored, store.Load());
+  JobRow row = stored.job;
   RETURN_IF_ERROR(CheckRow(row, options));
   if (row.state == JobRow::State::kNew) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
   row.state = JobRow::State::kRunning;
@@ -100,7 +101,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
 void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   epoch_durable_ = false;
-  store_.Put(row_, [weak = weak_from_this(), epoch = row_.epoch](absl::Status stored) {
+  store_.Put({row_}, [weak = weak_from_this(), epoch = row_.epoch](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guarded([stored, epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
@@ -221,7 +222,7 @@ void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt) {
   OnPsAnswer(ps_[index]);
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;
   row_.lineage = row_.epoch;
-  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+  store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {
     if (const auto self = weak.lock()) {
       self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
         if (!stored.ok()) return core.FailJob(stored);
@@ -562,7 +563,7 @@ void CoordinatorCore::FinishEnding() {
   ending_seq_ = 0;
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   row_.exit_code = *exit_code_;
-  store_.Put(row_, [weak = weak_from_this()](absl::Status stored) {
+  store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {
     if (const auto self = weak.lock()) {
       self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
         if (!stored.ok()) return core.FailJob(stored);

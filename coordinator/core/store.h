@@ -4,11 +4,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "cluster/ids.h"
+#include "cluster/layout.h"
+#include "initializers/initializer.h"
 
 namespace divvy {
 
@@ -21,43 +28,104 @@ struct JobRow {
   Epoch lineage;                  // in which the ps' state was last loaded or cleared
   uint64_t id_block_end = 1;      // entry ids below are given or lost: a restart begins here
   uint32_t next_variable_id = 1;  // likewise
+  uint64_t next_serial = 1;       // likewise, of checkpoints
   int32_t exit_code = 0;          // kComplete and kFailed: what the job ended with
 };
 
-// Where the row is kept. Thread-safe. Writes take effect in the order they are given; one that fails took no effect.
-class Store {
- public:
-  virtual ~Store() = default;
-
-  // The last row written; a new job's (kNew, job id 0) if there is none. Called once, before the coordinator serves: may block.
-  virtual absl::StatusOr<JobRow> Load() = 0;
-
-  // Makes `row` durable, then calls `done`, not from within. Does not block.
-  virtual void Put(const JobRow& row, std::function<void(absl::Status)> done) = 0;
+// A variable, written before any ps hears of it. kCreating and kDeleting are changes under way: a restart carries them through.
+struct VariableRow {
+  enum class State : uint8_t { kCreating, kLive, kDeleting };
+  VariableLayout layout;              // with its placement and its optimizers' slots
+  Initializer initializer = Zeros();  // of its first values. One that is not EvaluatedPerRow is kept as Zeros: its values are a direct write of their own
+  State state = State::kCreating;
 };
 
-// Keeps the row for the life of the object: for embedded mode, and where no state directory is given. A coordinator that comes after another on the same
-// MemoryStore finds its job again.
+// Names a checkpoint. Never used twice in a job, as long as its store is kept.
+struct CheckpointId {
+  Epoch epoch;
+  uint64_t serial = 0;
+  std::string name() const;  // "ckpt-<epoch>-<serial>": what its files begin with
+};
+inline bool operator==(CheckpointId a, CheckpointId b) { return a.epoch == b.epoch && a.serial == b.serial; }
+inline bool operator!=(CheckpointId a, CheckpointId b) { return !(a == b); }
+inline bool operator<(CheckpointId a, CheckpointId b) { return a.epoch < b.epoch || (a.epoch == b.epoch && a.serial < b.serial); }  // older than
+
+// A checkpoint, written before its first file is. Where this and the checkpoint's directory differ, the directory is right.
+struct CheckpointRow {
+  enum class State : uint8_t { kWriting, kCommitted };
+  CheckpointId id;
+  State state = State::kWriting;
+  int64_t finished_steps = 0;
+  uint64_t bytes = 0;  // of its files; 0 while it is being written
+};
+
+// All that a store holds.
+struct StoredJob {
+  JobRow job;
+  std::vector<VariableRow> variables;      // by id, rising
+  std::vector<CheckpointRow> checkpoints;  // by id, rising
+};
+
+// Rows that change together: all of them, or none. A row put replaces the one of its id; deleting one that is not there does nothing.
+// REQUIRES: no id is both put and deleted, or put twice.
+//
+//   store.Put({row}, done);                          // the job's row alone
+//   StoreChange change;
+//   change.job = row;
+//   change.put_variables = {{layout, initializer}};  // together with it
+struct StoreChange {
+  std::optional<JobRow> job = {};
+  std::vector<VariableRow> put_variables = {};
+  std::vector<VariableId> deleted_variables = {};
+  std::vector<CheckpointRow> put_checkpoints = {};
+  std::vector<CheckpointId> deleted_checkpoints = {};
+};
+
+// `job` as it is after `change`.
+void Apply(const StoreChange& change, StoredJob& job);
+
+// Where the rows are kept. Thread-safe.
+//
+// Changes take effect in the order they are given. One whose `done` is OK is durable, with all before it that were OK: any later Load finds it, whatever
+// crashes. One that fails took no effect, with one exception: if the device fails while a change is made durable, nobody can say whether it was. Such a change,
+// and every later one, fails with that error; the next Load on this state finds the failed one whole or not at all, and none of the later ones.
+class Store {
+ public:
+  virtual ~Store() = default;  // as Close
+
+  // All rows; a new job's (kNew, job id 0, nothing else) if there are none. May block: for a start, before the coordinator serves.
+  // DataLoss: what is kept cannot be trusted; names it and the remedy. No part of it is returned.
+  virtual absl::StatusOr<StoredJob> Load() = 0;
+
+  // Makes `change` durable, then calls `done`, not from within. Does not block.
+  //   ResourceExhausted   no space: later changes are tried, too; or the device has failed: they are not
+  //   DataLoss            what is kept turned out to be damaged: nothing more is written
+  //   FailedPrecondition  closed
+  virtual void Put(StoreChange change, std::function<void(absl::Status)> done) = 0;
+
+  // Waits for the changes given to Put, then lets go of what is held, for another to open. Later calls fail with FailedPrecondition; a second Close does
+  // nothing. Blocks.
+  virtual void Close() = 0;
+
+  // Whether all that is kept can be read and is what was written; errors as Load's. Blocks, and what is put meanwhile waits.
+  virtual absl::Status Scrub() = 0;
+};
+
+// Keeps the rows for the life of the object: for embedded mode, and where no state directory is given. A coordinator that comes after another on the same
+// MemoryStore finds its job again. Not closed by Close: there is nothing to let go of.
 class MemoryStore : public Store {
  public:
-  // REQUIRES: `executor` outlives every `done`.
-  explicit MemoryStore(Executor& executor) : executor_(executor) {}
-  absl::StatusOr<JobRow> Load() override {
-    MutexLock lock(mu_);
-    return row_;
-  }
-  void Put(const JobRow& row, std::function<void(absl::Status)> done) override {
-    {
-      MutexLock lock(mu_);
-      row_ = row;
-    }
-    executor_.Post([done = std::move(done)] { done(absl::OkStatus()); });
-  }
+  // Holds `job` at first. REQUIRES: `executor` outlives every `done`.
+  explicit MemoryStore(Executor& executor, StoredJob job = {}) : executor_(executor), job_(std::move(job)) {}
+  absl::StatusOr<StoredJob> Load() override;
+  void Put(StoreChange change, std::function<void(absl::Status)> done) override;
+  void Close() override {}
+  absl::Status Scrub() override { return absl::OkStatus(); }
 
  private:
   Executor& executor_;
   Mutex mu_;
-  JobRow row_ DIVVY_GUARDED_BY(mu_);
+  StoredJob job_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

@@ -71,7 +71,7 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id(row_.next_variable_id++);
-  store_.Put(row_, [weak = weak_from_this(), spec = std::move(spec), with = std::move(with), id, done](absl::Status stored) {
+  store_.Put({row_}, [weak = weak_from_this(), spec = std::move(spec), with = std::move(with), id, done](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guarded([spec, with, id, done, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {

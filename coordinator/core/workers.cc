@@ -116,7 +116,7 @@ bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
   // It has obeyed a coordinator that came after ours, or one whose store is lost: the next start goes beyond it.
   JobRow row = row_;
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
-  store_.Put(row, [weak = weak_from_this(), refusal](absl::Status) {
+  store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
     if (const auto self = weak.lock()) {
       self->Guarded([refusal](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(WithRemedy(refusal)); })();
     }

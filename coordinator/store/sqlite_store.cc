@@ -1,149 +1,219 @@
 #include "coordinator/store/sqlite_store.h"
 
-#include <sqlite3.h>
-
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "coordinator/store/sqlite_database.h"
+#include "coordinator/store/store_rows.h"
 
 namespace divvy {
 namespace {
 
 constexpr int64_t kApplicationId = 0x44565659;  // "DVVY"
-constexpr int64_t kSchemaVersion = 1;
-constexpr char kWanted[] = "--state_dir must be a directory that the coordinator may write";
-constexpr char kCreateTable[] =
-    "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT "
-    "NULL, "
-    "id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL)";
-constexpr char kReadRow[] = "SELECT job_id, state, epoch, lineage, id_block_end, next_variable_id, exit_code FROM job WHERE id = 1";
-constexpr char kWriteRow[] =
-    "INSERT OR REPLACE INTO job (id, job_id, state, epoch, lineage, id_block_end, next_variable_id, exit_code) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+constexpr int64_t kSchemaVersion = 2;
 
-// SQLite's integers are signed: ours keep their bits.
-int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
-
-// One connection. Used by one thread at a time.
-class Database {
- public:
-  explicit Database(std::string path) : path_(std::move(path)) {}
-  ~Database() { Close(); }
-  Database(const Database&) = delete;
-
-  absl::Status Open() {
-    const int code = sqlite3_open_v2(path_.c_str(), &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-    return code == SQLITE_OK ? absl::OkStatus() : Error(code);
-  }
-
-  void Close() { sqlite3_close(std::exchange(handle_, nullptr)); }
-
-  // Runs one statement with `values` bound in order. `row`, if given, gets the columns of its first row, and stays empty where there is none.
-  absl::Status Run(const std::string& sql, const std::vector<int64_t>& values = {}, std::vector<int64_t>* row = nullptr) {
-    sqlite3_stmt* raw = nullptr;
-    int code = sqlite3_prepare_v2(handle_, sql.c_str(), -1, &raw, nullptr);
-    const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement(raw, sqlite3_finalize);
-    for (size_t i = 0; code == SQLITE_OK && i < values.size(); ++i) code = sqlite3_bind_int64(raw, static_cast<int>(i) + 1, values[i]);
-    if (code != SQLITE_OK) return Error(code);
-    while ((code = sqlite3_step(raw)) == SQLITE_ROW) {
-      if (row == nullptr || !row->empty()) continue;
-      for (int i = 0; i < sqlite3_column_count(raw); ++i) row->push_back(sqlite3_column_int64(raw, i));
-    }
-    return code == SQLITE_DONE ? absl::OkStatus() : Error(code);
-  }
-
-  absl::StatusOr<int64_t> Number(const std::string& sql) {
-    std::vector<int64_t> row;
-    RETURN_IF_ERROR(Run(sql, {}, &row));
-    return row.empty() ? 0 : row[0];
-  }
-
- private:
-  absl::Status Error(int code) const {
-    const std::string what = absl::StrCat(path_, ": ", handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code));
-    switch (code & 0xff) {
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-        return absl::FailedPreconditionError(
-            absl::StrCat(path_, ": another coordinator holds this state directory. Stop it, or give this one a --state_dir of its own"));
-      case SQLITE_NOTADB:
-      case SQLITE_CORRUPT:
-        return absl::DataLossError(absl::StrCat(what, ". It cannot be trusted: move it away, or give an empty --state_dir, to begin a new job"));
-      case SQLITE_IOERR: return absl::ResourceExhaustedError(absl::StrCat(what, ". The disk of --state_dir has failed"));
-      case SQLITE_FULL: return absl::ResourceExhaustedError(absl::StrCat(what, ". Make room on the disk of --state_dir"));
-      case SQLITE_CANTOPEN:
-      case SQLITE_READONLY:
-      case SQLITE_PERM: return absl::FailedPreconditionError(absl::StrCat(what, ". ", kWanted));
-      default: return absl::InternalError(what);
-    }
-  }
-
-  const std::string path_;
-  sqlite3* handle_ = nullptr;
-};
-
-absl::Status MakeSchema(Database& database) {
-  RETURN_IF_ERROR(database.Run(kCreateTable));
-  RETURN_IF_ERROR(database.Run(absl::StrCat("PRAGMA application_id = ", kApplicationId)));
-  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+const StoreTable* const* Tables() {
+  static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(), nullptr};
+  return tables;
 }
 
-// The file is a store of this version; an empty one becomes it.
-absl::Status CheckSchema(Database& database, const std::string& path) {
-  ASSIGN_OR_RETURN(const int64_t tables, database.Number("SELECT count(*) FROM sqlite_master"));
+// ---- the seal: how many rows there are, and the sum of their checksums ----
+
+struct Seal {
+  uint64_t rows = 0;
+  uint64_t crc_sum = 0;
+};
+bool operator==(const Seal& a, const Seal& b) { return a.rows == b.rows && a.crc_sum == b.crc_sum; }
+
+absl::StatusOr<Seal> ReadSeal(SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run(absl::StrCat("SELECT rows, crc_sum FROM ", kSealTable)));
+  if (rows.size() != 1) return database.Damaged(absl::StrCat("table ", kSealTable, " has ", rows.size(), " rows, not 1"));
+  const auto* count = std::get_if<int64_t>(&rows[0][0]);
+  const auto* sum = std::get_if<int64_t>(&rows[0][1]);
+  if (count == nullptr || sum == nullptr) return database.Damaged(absl::StrCat("table ", kSealTable, " holds no numbers"));
+  return Seal{static_cast<uint64_t>(*count), static_cast<uint64_t>(*sum)};
+}
+
+absl::Status WriteSeal(SqliteDatabase& database, const Seal& seal) {
+  const SqlRow values = {static_cast<int64_t>(seal.rows), static_cast<int64_t>(seal.crc_sum)};
+  return database.Run(absl::StrCat("INSERT OR REPLACE INTO ", kSealTable, " (id, rows, crc_sum) VALUES (1, ?1, ?2)"), values).status();
+}
+
+// ---- rows ----
+
+std::string WhereKey(const StoreTable& table) {
+  std::string where = " WHERE ";
+  for (int i = 0; i < table.num_keys; ++i) absl::StrAppend(&where, i == 0 ? "" : " AND ", table.columns[i], " = ?", i + 1);
+  return where;
+}
+
+// Removes the row of `key`, if there is one.
+absl::Status DeleteRow(SqliteDatabase& database, const StoreTable& table, const SqlRow& key, Seal& seal) {
+  const std::string from = absl::StrCat(" FROM ", table.name, WhereKey(table));
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> old, database.Run(absl::StrCat("SELECT crc", from), key));
+  if (old.empty()) return absl::OkStatus();
+  const auto* crc = std::get_if<int64_t>(&old[0][0]);
+  if (crc == nullptr) return database.Damaged(absl::StrCat("a row of table ", table.name, " has no checksum"));
+  --seal.rows;
+  seal.crc_sum -= static_cast<uint64_t>(*crc);
+  return database.Run(absl::StrCat("DELETE", from), key).status();
+}
+
+absl::Status PutRow(SqliteDatabase& database, const StoreTable& table, SqlRow row, Seal& seal) {
+  RETURN_IF_ERROR(DeleteRow(database, table, SqlRow(row.begin(), row.begin() + table.num_keys), seal));
+  const uint32_t crc = table.Crc(row);
+  ++seal.rows;
+  seal.crc_sum += crc;
+  row.emplace_back(int64_t{crc});
+  std::string marks = "?1";
+  for (size_t i = 2; i <= row.size(); ++i) absl::StrAppend(&marks, ", ?", i);
+  return database.Run(absl::StrCat("INSERT INTO ", table.name, " (", absl::StrJoin(table.columns, ", "), ", crc) VALUES (", marks, ")"), row).status();
+}
+
+// All rows of `table`, each decoded by `decode` and given to `take`; `seal` counts them.
+template <typename Decode, typename Take>
+absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& seal, Decode decode, Take take) {
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run(absl::StrCat("SELECT ", absl::StrJoin(table.columns, ", "), ", crc FROM ", table.name)));
+  for (SqlRow row : rows) {
+    const auto* stored = std::get_if<int64_t>(&row.back());
+    const uint64_t crc = stored == nullptr ? 0 : static_cast<uint64_t>(*stored);
+    row.pop_back();
+    if (stored == nullptr || crc != table.Crc(row)) return database.Damaged(absl::StrCat("a row of table ", table.name, " is not what was written"));
+    ++seal.rows;
+    seal.crc_sum += crc;
+    auto decoded = decode(row);
+    if (!decoded.ok()) return database.Damaged(absl::StrCat("a row of table ", table.name, ": ", decoded.status().message()));
+    take(*std::move(decoded));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoredJob> ReadAll(SqliteDatabase& database) {
+  StoreChange all;
+  Seal found;
+  RETURN_IF_ERROR(ReadRows(database, JobTable(), found, DecodeJob, [&](JobRow row) { all.job = row; }));
+  RETURN_IF_ERROR(ReadRows(database, VariableTable(), found, DecodeVariable, [&](VariableRow row) { all.put_variables.push_back(std::move(row)); }));
+  RETURN_IF_ERROR(ReadRows(database, CheckpointTable(), found, DecodeCheckpoint, [&](CheckpointRow row) { all.put_checkpoints.push_back(row); }));
+  ASSIGN_OR_RETURN(const Seal sealed, ReadSeal(database));
+  if (!(found == sealed)) return database.Damaged("rows are missing, or are not the last that were written");
+  StoredJob job;
+  Apply(all, job);
+  return job;
+}
+
+absl::Status WriteRows(SqliteDatabase& database, const StoreChange& change) {
+  ASSIGN_OR_RETURN(Seal seal, ReadSeal(database));
+  if (change.job) RETURN_IF_ERROR(PutRow(database, JobTable(), Encode(*change.job), seal));
+  for (const VariableRow& row : change.put_variables) RETURN_IF_ERROR(PutRow(database, VariableTable(), Encode(row), seal));
+  for (const VariableId id : change.deleted_variables) RETURN_IF_ERROR(DeleteRow(database, VariableTable(), KeyOf(id), seal));
+  for (const CheckpointRow& row : change.put_checkpoints) RETURN_IF_ERROR(PutRow(database, CheckpointTable(), Encode(row), seal));
+  for (const CheckpointId id : change.deleted_checkpoints) RETURN_IF_ERROR(DeleteRow(database, CheckpointTable(), KeyOf(id), seal));
+  return WriteSeal(database, seal);
+}
+
+// Runs `body` as a transaction: all of what it writes, or nothing.
+template <typename Body>
+absl::Status InTransaction(SqliteDatabase& database, Body body) {
+  RETURN_IF_ERROR(database.Run("BEGIN EXCLUSIVE"));
+  absl::Status written = body();
+  if (written.ok()) written = database.Run("COMMIT").status();
+  if (!written.ok()) database.Rollback();
+  return written;
+}
+
+// ---- the schema ----
+
+absl::Status MakeSchema(SqliteDatabase& database) {
+  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table) RETURN_IF_ERROR(database.Run((*table)->create));
+  RETURN_IF_ERROR(database.Run(kCreateSeal));
+  RETURN_IF_ERROR(WriteSeal(database, {}));
+  RETURN_IF_ERROR(database.Run(absl::StrCat("PRAGMA application_id = ", kApplicationId)));
+  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+}
+
+// Schema 1 was a table `job` without checksums, next_serial and the other tables.
+absl::Status MigrateFrom1(SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(std::vector<SqlRow> rows, database.Run("SELECT id, job_id, state, epoch, lineage, id_block_end, next_variable_id, 1, exit_code FROM job"));
+  RETURN_IF_ERROR(database.Run("DROP TABLE job"));
+  RETURN_IF_ERROR(MakeSchema(database));
+  Seal seal;
+  for (SqlRow& row : rows) RETURN_IF_ERROR(PutRow(database, JobTable(), std::move(row), seal));
+  return WriteSeal(database, seal);
+}
+
+// The file is a store of this version; an empty one, or one of an older version, becomes it.
+absl::Status MakeOrMigrate(SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(const int64_t tables, database.Number("SELECT count(*) FROM sqlite_schema"));
   ASSIGN_OR_RETURN(const int64_t application, database.Number("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, database.Number("PRAGMA user_version"));
   if (tables == 0 && application == 0 && version == 0) return MakeSchema(database);
   if (application != kApplicationId) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": this is another program's database. Give a --state_dir that is Divvy's alone"));
+    return absl::FailedPreconditionError(absl::StrCat(database.path(), ": this is another program's database. Give a --state_dir that is Divvy's alone"));
   }
+  if (version == 1) return MigrateFrom1(database);
   if (version == kSchemaVersion) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(path, ": written by another version of Divvy (schema ", version, ", this one reads ", kSchemaVersion,
-                                                    "). Run the coordinator that wrote it, or give an empty --state_dir to begin a new job"));
+  return absl::FailedPreconditionError(absl::StrCat(database.path(), ": written by another version of Divvy (schema ", version, ", this one reads 1 to ",
+                                                    kSchemaVersion, "). Run the coordinator that wrote it, or give an empty --state_dir to begin a new job"));
 }
 
-absl::Status Prepare(Database& database, const std::string& path) {
+// ---- scrubbing ----
+
+// The tables are the very ones that MakeSchema makes: a flip in a name or in a type would let rows be read as others.
+absl::Status CheckTables(SqliteDatabase& database) {
+  std::map<std::string, std::string> wanted = {{kSealTable, kCreateSeal}};
+  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table) wanted[(*table)->name] = (*table)->create;
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run("SELECT type, name, tbl_name, sql FROM sqlite_schema"));
+  for (const SqlRow& row : rows) {
+    const auto* name = std::get_if<std::string>(&row[1]);
+    const auto table = name == nullptr ? wanted.end() : wanted.find(*name);
+    if (table == wanted.end() || row != SqlRow{std::string("table"), table->first, table->first, table->second}) {
+      return database.Damaged("its tables are not those of a store");
+    }
+    wanted.erase(table);
+  }
+  return wanted.empty() ? absl::OkStatus() : database.Damaged(absl::StrCat("it has no table ", wanted.begin()->first));
+}
+
+// SQLite's own structure: pages, their order and their free lists. It does not see a change of what a row says: the rows' checksums do.
+absl::Status CheckStructure(SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run("PRAGMA integrity_check(1)"));
+  const auto* answer = rows.empty() ? nullptr : std::get_if<std::string>(&rows[0][0]);
+  if (answer != nullptr && *answer == "ok") return absl::OkStatus();
+  return database.Damaged(answer == nullptr ? "its pages cannot be checked" : *answer);
+}
+
+absl::Status ScrubAll(SqliteDatabase& database) {
+  RETURN_IF_ERROR(CheckStructure(database));
+  RETURN_IF_ERROR(CheckTables(database));
+  return ReadAll(database).status();
+}
+
+absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Open());
   RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));  // before the first lock is taken: it is then kept
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = FULL"));
-  RETURN_IF_ERROR(database.Run("BEGIN EXCLUSIVE"));
-  RETURN_IF_ERROR(CheckSchema(database, path));
-  return database.Run("COMMIT");
-}
-
-absl::StatusOr<JobRow> ReadRow(Database& database, const std::string& path) {
-  std::vector<int64_t> values;
-  RETURN_IF_ERROR(database.Run(kReadRow, {}, &values));
-  JobRow row;
-  if (values.empty()) return row;
-  if (values[1] < 0 || values[1] > static_cast<int64_t>(JobRow::State::kFailed)) {
-    return absl::DataLossError(absl::StrCat(path, ": the job's row has no state ", values[1], ". Move the file away to begin a new job"));
-  }
-  row.job = JobId(static_cast<uint64_t>(values[0]));
-  row.state = static_cast<JobRow::State>(values[1]);
-  row.epoch = Epoch(static_cast<uint64_t>(values[2]));
-  row.lineage = Epoch(static_cast<uint64_t>(values[3]));
-  row.id_block_end = static_cast<uint64_t>(values[4]);
-  row.next_variable_id = static_cast<uint32_t>(values[5]);
-  row.exit_code = static_cast<int32_t>(values[6]);
-  return row;
-}
-
-absl::Status WriteRow(Database& database, const JobRow& row) {
-  return database.Run(kWriteRow, {Signed(row.job.value()), static_cast<int64_t>(row.state), Signed(row.epoch.value()), Signed(row.lineage.value()),
-                                  Signed(row.id_block_end), row.next_variable_id, row.exit_code});
+  RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));  // each change empties the log itself, and sees what goes wrong there
+  RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
+  RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
+  RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
+  RETURN_IF_ERROR(InTransaction(database, [&database] { return MakeOrMigrate(database); }));
+  RETURN_IF_ERROR(ScrubAll(database));
+  return database.EmptyLog();
 }
 
 }  // namespace
 
 struct SqliteStore::State {
   struct Write {
-    JobRow row;
+    StoreChange change;
     std::function<void(absl::Status)> done;
   };
 
@@ -158,14 +228,36 @@ struct SqliteStore::State {
     EndWritingLocked();
   }
 
+  absl::Status Closed() const { return absl::FailedPreconditionError(absl::StrCat(path, ": the store is closed")); }
+
+  absl::Status WriteChange(const StoreChange& change) DIVVY_REQUIRES(database_mu) {
+    RETURN_IF_ERROR(broken);
+    absl::Status written = InTransaction(database, [&] { return WriteRows(database, change); });
+    if (!written.ok()) {
+      if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
+      return written;
+    }
+    // It is durable in the log. Moving it on may be tried again when there is room; not on a device that has failed.
+    const absl::Status moved = database.EmptyLog();
+    if (!moved.ok() && (database.DeviceFailed() || absl::IsDataLoss(moved))) Break(moved);
+    return absl::OkStatus();
+  }
+  void Break(const absl::Status& why) DIVVY_REQUIRES(database_mu) {
+    broken = why;
+    database.KeepLogOnClose();
+  }
+
   const std::string path;
   Executor& executor;
   Mutex mu;
   CondVar idle;
   std::deque<Write> writes DIVVY_GUARDED_BY(mu);
   bool writing DIVVY_GUARDED_BY(mu) = false;  // a writer exists
-  Mutex database_mu;                          // after mu, never with it
-  Database database DIVVY_GUARDED_BY(database_mu);
+  bool closed DIVVY_GUARDED_BY(mu) = false;
+  Mutex database_mu;  // after mu, never with it
+  SqliteDatabase database DIVVY_GUARDED_BY(database_mu);
+  bool open DIVVY_GUARDED_BY(database_mu) = false;
+  absl::Status broken DIVVY_GUARDED_BY(database_mu);  // nothing more is written
 };
 
 namespace {
@@ -193,7 +285,7 @@ class Writer {
       absl::Status written;
       {
         MutexLock lock(state_->database_mu);
-        written = WriteRow(state_->database, write.row);
+        written = state_->WriteChange(write.change);
       }
       write.done(std::move(written));
     }
@@ -210,32 +302,42 @@ absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& stat
   if (absl::Status made = FileSystem::Real().CreateDirectory(state_dir); !made.ok()) {
     const absl::StatusCode code =
         absl::IsPermissionDenied(made) ? absl::StatusCode::kFailedPrecondition : made.code();  // it is no certificate that lacks a right
-    return absl::Status(code, absl::StrCat(made.message(), ". ", kWanted));
+    return absl::Status(code, absl::StrCat(made.message(), ". --state_dir must be a directory that the coordinator may write"));
   }
   auto state = std::make_shared<State>(absl::StrCat(state_dir, "/divvy.db"), executor);
   MutexLock lock(state->database_mu);
-  RETURN_IF_ERROR(Prepare(state->database, state->path));
+  RETURN_IF_ERROR(Prepare(state->database));
+  state->open = true;
   return std::unique_ptr<Store>(new SqliteStore(state));
 }
 
-SqliteStore::~SqliteStore() {
+void SqliteStore::Close() {
   {
     MutexLock lock(state_->mu);
+    state_->closed = true;
     state_->idle.Wait(state_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !state_->writing; });
   }
   MutexLock lock(state_->database_mu);
+  state_->open = false;
   state_->database.Close();  // here, so that the next Open finds the directory free
 }
 
-absl::StatusOr<JobRow> SqliteStore::Load() {
+absl::StatusOr<StoredJob> SqliteStore::Load() {
   MutexLock lock(state_->database_mu);
-  return ReadRow(state_->database, state_->path);
+  if (!state_->open) return state_->Closed();
+  return ReadAll(state_->database);
 }
 
-void SqliteStore::Put(const JobRow& row, std::function<void(absl::Status)> done) {
+absl::Status SqliteStore::Scrub() {
+  MutexLock lock(state_->database_mu);
+  return state_->open ? ScrubAll(state_->database) : state_->Closed();
+}
+
+void SqliteStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
   {
     MutexLock lock(state_->mu);
-    state_->writes.push_back({row, std::move(done)});
+    if (state_->closed) return state_->executor.Post([done = std::move(done), refused = state_->Closed()] { done(refused); });
+    state_->writes.push_back({std::move(change), std::move(done)});
     if (std::exchange(state_->writing, true)) return;
   }
   state_->executor.PostBlocking("store", [writer = std::make_shared<Writer<State>>(state_)] { writer->Run(); });

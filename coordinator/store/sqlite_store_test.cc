@@ -28,9 +28,28 @@ JobRow SomeRow() {
   row.lineage = Epoch(6);
   row.id_block_end = (uint64_t{1} << 40) + 1;
   row.next_variable_id = 4'000'000'000;
+  row.next_serial = 12;
   row.exit_code = 138;
   return row;
 }
+
+VariableRow SomeVariable(uint32_t id, const std::string& name) {
+  VariableRow row;
+  row.layout.id = VariableId(id);
+  row.layout.spec.name = name;
+  row.layout.spec.shape = Shape{10, 3};
+  row.layout.spec.aggregation = VariableAggregation::kMean;
+  row.layout.spec.optimizer = Adam{};
+  row.layout.offsets = {0, 5, 10};
+  row.layout.ps = {1, 0};
+  row.layout.slots = {{"m", SlotSpec::Kind::kValues, 0.f}, {"t", SlotSpec::Kind::kRowCounts, 0.f}};
+  row.layout.slot_optimizers = {"Adam", "Adam"};
+  row.initializer = RandomUniform{-1, 1, 7};
+  row.state = VariableRow::State::kLive;
+  return row;
+}
+
+CheckpointRow SomeCheckpoint(uint64_t epoch, uint64_t serial) { return {{Epoch(epoch), serial}, CheckpointRow::State::kCommitted, 1000, uint64_t{1} << 40}; }
 
 class SqliteStoreTest : public ::testing::Test {
  protected:
@@ -39,12 +58,12 @@ class SqliteStoreTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<Store>> Open() { return SqliteStore::Open(directory(), executor_); }
 
   // Puts and waits.
-  absl::Status Put(Store& store, const JobRow& row) {
+  absl::Status Put(Store& store, StoreChange change) {
     absl::Status result;
     bool over = false;
     Mutex mu;
     CondVar told;
-    store.Put(row, [&](absl::Status status) {
+    store.Put(std::move(change), [&](absl::Status status) {
       MutexLock lock(mu);
       result = std::move(status);
       over = true;
@@ -70,31 +89,133 @@ class SqliteStoreTest : public ::testing::Test {
 TEST_F(SqliteStoreTest, ANewDirectoryHoldsANewJob) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  const absl::StatusOr<JobRow> row = (*store)->Load();
-  ASSERT_TRUE(row.ok()) << row.status();
-  EXPECT_EQ(row->state, JobRow::State::kNew);
-  EXPECT_EQ(row->job, JobId());
-  EXPECT_EQ(row->id_block_end, 1u);
+  const absl::StatusOr<StoredJob> stored = (*store)->Load();
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->job.state, JobRow::State::kNew);
+  EXPECT_EQ(stored->job.job, JobId());
+  EXPECT_EQ(stored->job.id_block_end, 1u);
+  EXPECT_EQ(stored->job.next_serial, 1u);
+  EXPECT_TRUE(stored->variables.empty() && stored->checkpoints.empty());
 }
 
 TEST_F(SqliteStoreTest, WhatWasPutIsThereAfterOpeningAgain) {
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
-    ASSERT_TRUE(Put(**store, JobRow()).ok());
-    ASSERT_TRUE(Put(**store, SomeRow()).ok());  // replaces it
+    ASSERT_TRUE(Put(**store, {JobRow()}).ok());
+    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());  // replaces it
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  const absl::StatusOr<JobRow> row = (*store)->Load();
-  ASSERT_TRUE(row.ok()) << row.status();
+  const absl::StatusOr<StoredJob> stored = (*store)->Load();
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  const JobRow* row = &stored->job;
   EXPECT_EQ(row->job, JobId(0xfedcba9876543210));
   EXPECT_EQ(row->state, JobRow::State::kRunning);
   EXPECT_EQ(row->epoch, Epoch(7));
   EXPECT_EQ(row->lineage, Epoch(6));
   EXPECT_EQ(row->id_block_end, 1'099'511'627'777u);
   EXPECT_EQ(row->next_variable_id, 4'000'000'000u);
+  EXPECT_EQ(row->next_serial, 12u);
   EXPECT_EQ(row->exit_code, 138);
+}
+
+TEST_F(SqliteStoreTest, VariablesAndCheckpointsAreThereAfterOpeningAgain) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    StoreChange change = {SomeRow(), {SomeVariable(7, "b"), SomeVariable(3, "a")}, {}, {SomeCheckpoint(4, 9), SomeCheckpoint(3, 8), SomeCheckpoint(3, 10)}};
+    change.put_variables[0].initializer = Tensor::Vector<float>({1, 2});  // made elsewhere and sent: not kept
+    ASSERT_TRUE(Put(**store, change).ok());
+    CheckpointRow writing = SomeCheckpoint(3, 8);
+    writing.state = CheckpointRow::State::kWriting;
+    ASSERT_TRUE(Put(**store, {{}, {}, {VariableId(99)}, {writing}, {{Epoch(4), 9}, {Epoch(4), 8}}}).ok());  // some of these are not there
+  }
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  const absl::StatusOr<StoredJob> stored = (*store)->Load();
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->job.epoch, Epoch(7));  // not named by the second change: stays
+  ASSERT_EQ(stored->variables.size(), 2u);
+  const VariableRow& a = stored->variables[0];
+  EXPECT_EQ(a.layout.id, VariableId(3));
+  EXPECT_EQ(a.layout.spec.name, "a");
+  EXPECT_EQ(a.layout.spec.shape, (Shape{10, 3}));
+  EXPECT_EQ(a.layout.spec.aggregation, VariableAggregation::kMean);
+  EXPECT_TRUE(a.layout.spec.optimizer && std::holds_alternative<Adam>(*a.layout.spec.optimizer));
+  EXPECT_THAT(a.layout.offsets, ElementsAre(0, 5, 10));
+  EXPECT_THAT(a.layout.ps, ElementsAre(1, 0));
+  EXPECT_EQ(a.layout.SlotName(1), "a/Adam/t");
+  ASSERT_TRUE(std::holds_alternative<RandomUniform>(a.initializer));
+  EXPECT_EQ(std::get<RandomUniform>(a.initializer).seed, 7u);
+  EXPECT_EQ(a.state, VariableRow::State::kLive);
+  EXPECT_EQ(stored->variables[1].layout.id, VariableId(7));
+  EXPECT_TRUE(std::holds_alternative<Constant>(stored->variables[1].initializer));
+  ASSERT_EQ(stored->checkpoints.size(), 2u);
+  EXPECT_EQ(stored->checkpoints[0].id.name(), "ckpt-3-8");
+  EXPECT_EQ(stored->checkpoints[0].state, CheckpointRow::State::kWriting);
+  EXPECT_EQ(stored->checkpoints[1].id.name(), "ckpt-3-10");
+  EXPECT_EQ(stored->checkpoints[1].finished_steps, 1000);
+  EXPECT_EQ(stored->checkpoints[1].bytes, uint64_t{1} << 40);
+}
+
+TEST_F(SqliteStoreTest, AClosedStoreRefusesAndLetsTheDirectoryGo) {
+  const auto first = Open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(Put(**first, {SomeRow()}).ok());
+  (*first)->Close();
+  (*first)->Close();
+  const auto second = Open();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->Load()->job.epoch, Epoch(7));
+  EXPECT_EQ(Put(**first, {JobRow()}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*first)->Load().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*first)->Scrub().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SqliteStoreTest, WhatIsToldToBeDoneIsInTheFileItself) {
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Put(**store, {SomeRow()}).ok());
+  EXPECT_EQ(FileSystem::Real().Stat(file() + "-wal")->size_bytes, 0u);
+}
+
+TEST_F(SqliteStoreTest, TheFirstVersionsFileIsTakenOver) {
+  RunSql(
+      "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT "
+      "NULL, id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL); INSERT INTO job VALUES (1, 77, 1, 5, 4, 2097153, "
+      "30, 0); PRAGMA application_id = 1146508889; PRAGMA user_version = 1");
+  for (int i = 0; i < 2; ++i) {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    const absl::StatusOr<StoredJob> stored = (*store)->Load();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ(stored->job.job, JobId(77));
+    EXPECT_EQ(stored->job.state, JobRow::State::kRunning);
+    EXPECT_EQ(stored->job.epoch, Epoch(5));
+    EXPECT_EQ(stored->job.lineage, Epoch(4));
+    EXPECT_EQ(stored->job.id_block_end, 2'097'153u);
+    EXPECT_EQ(stored->job.next_variable_id, 30u);
+    EXPECT_EQ(stored->job.next_serial, 1u);
+  }
+}
+
+TEST_F(SqliteStoreTest, RowsThatAreNotWhatWasWrittenAreDataLoss) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}, {}, {SomeCheckpoint(3, 8), SomeCheckpoint(3, 9)}}).ok());
+  }
+  const std::string good = *FileSystem::Real().ReadFile(file());
+  for (const char* harm : {"UPDATE job SET epoch = 6", "DELETE FROM job", "UPDATE variables SET name = 'c'", "DELETE FROM checkpoints WHERE serial = 9",
+                           "UPDATE checkpoints SET serial = 10 WHERE serial = 9", "DELETE FROM seal", "UPDATE seal SET rows = 3",
+                           "INSERT INTO checkpoints VALUES (4, 1, 0, 0, 0, 0)", "CREATE TABLE more (a)", "DROP TABLE checkpoints"}) {
+    ASSERT_TRUE(FileSystem::Real().ReplaceFile(file(), good).ok());
+    RunSql(harm);
+    const absl::Status refused = Open().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << harm;
+    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("move it away"))) << harm;
+  }
 }
 
 TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
@@ -105,14 +226,14 @@ TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
     for (int i = 1; i <= 5; ++i) {
       JobRow row = SomeRow();
       row.epoch = Epoch(i);
-      (*store)->Put(row, [&order, i](absl::Status status) {
+      (*store)->Put({row}, [&order, i](absl::Status status) {
         EXPECT_TRUE(status.ok()) << status;
         order.push_back(i);
       });
     }
   }  // waits for them
   EXPECT_THAT(order, ElementsAre(1, 2, 3, 4, 5));
-  EXPECT_EQ((*Open())->Load()->epoch, Epoch(5));
+  EXPECT_EQ((*Open())->Load()->job.epoch, Epoch(5));
 }
 
 TEST_F(SqliteStoreTest, ASecondCoordinatorOnTheDirectoryIsRefused) {
@@ -121,7 +242,7 @@ TEST_F(SqliteStoreTest, ASecondCoordinatorOnTheDirectoryIsRefused) {
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(directory()), HasSubstr("another coordinator"), HasSubstr("--state_dir")));
-  EXPECT_TRUE(Put(**first, SomeRow()).ok());  // the first goes on
+  EXPECT_TRUE(Put(**first, {SomeRow()}).ok());  // the first goes on
 }
 
 TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
@@ -146,12 +267,12 @@ TEST_F(SqliteStoreTest, AnotherProgramsDatabaseIsRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("another program's database"));
 }
 
-TEST_F(SqliteStoreTest, AnotherSchemaIsRefusedNamingBothVersions) {
+TEST_F(SqliteStoreTest, ALaterSchemaIsRefusedNamingBothVersions) {
   ASSERT_TRUE(Open().ok());
   RunSql("PRAGMA user_version = 9");
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1")));
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 2")));
 }
 
 TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeNamesTheFlag) {

@@ -81,7 +81,7 @@ class Cluster : public SimSite {
   void StartPs(int index, const std::string& address);
   void StartPs(int index) { StartPs(index, PsAddressOf(index)); }
   void StartWorker(int index, int life);
-  void StartCoordinator(const JobRow& row);
+  void StartCoordinator(StoredJob stored);
   // A worker or ps ends by itself; the supervisor starts it again where that makes sense.
   void OnExit(Process* process, int code);
   void OnWorkerExit(const Process& process);
@@ -222,12 +222,12 @@ void Cluster::StartWorker(int index, int life) {
   Trace(absl::StrCat("boot ", address));
 }
 
-void Cluster::StartCoordinator(const JobRow& row) {
+void Cluster::StartCoordinator(StoredJob stored) {
+  const bool complete = stored.job.state == JobRow::State::kComplete;
   auto process = std::make_unique<Process>();
   process->node = network_.Boot(absl::StrCat("chief/0/life", ++life_));
   process->dialer = std::make_unique<SimDialer>(*this, process->node);
-  process->store = std::make_unique<MemoryStore>(*process->node->executor);
-  process->store->Put(row, [](const absl::Status&) {});
+  process->store = std::make_unique<MemoryStore>(*process->node->executor, std::move(stored));
   chief_ = process.get();
   processes_.push_back(std::move(process));
   ++result_.coordinators;
@@ -246,7 +246,7 @@ void Cluster::StartCoordinator(const JobRow& row) {
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
-    if (ReasonOf(core.status()) != Reason::kJobOver || row.state != JobRow::State::kComplete) Violation("X16", core.status().ToString());
+    if (ReasonOf(core.status()) != Reason::kJobOver || !complete) Violation("X16", core.status().ToString());
     over_ = true;  // it had ended; those that were not told then are not told any more
     return;
   }
@@ -449,8 +449,8 @@ void Cluster::RestartTasks() {
 }
 
 void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
-  const JobRow row = *chief_->store->Load();
-  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && row.state == JobRow::State::kRunning;
+  const StoredJob stored = *chief_->store->Load();
+  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && stored.job.state == JobRow::State::kRunning;
   const CoordinatorCore::Inspection past = core_->Inspect();
   for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
@@ -463,8 +463,8 @@ void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
   had_zombie_ |= zombie;
   lost_store_ |= lose;
   Trace(absl::StrCat("the coordinator is started again", lose ? ", its store is lost" : ""));
-  world_.PostAfter(after, [this, life = life_, row = lose ? JobRow() : row] {
-    if (life == life_ && !over_) StartCoordinator(row);
+  world_.PostAfter(after, [this, life = life_, stored = lose ? StoredJob() : stored] {
+    if (life == life_ && !over_) StartCoordinator(stored);
   });
 }
 
@@ -826,7 +826,7 @@ void Cluster::CheckAlways() {
 // Of two processes of one index: the one whose state the coordinator counts on.
 bool Cluster::FindServingPs(int index) {
   const Epoch epoch = core_->Snapshot().epoch_id;
-  const JobId job = chief_->store->Load()->job;
+  const JobId job = chief_->store->Load()->job.job;
   for (auto process = processes_.rbegin(); process != processes_.rend(); ++process) {
     if ((*process)->ps == nullptr || (*process)->index != index) continue;
     const ParameterServerSnapshot seen = (*process)->ps->Inspect();
@@ -892,7 +892,7 @@ SimResult Cluster::Run() {
   rates.slow = config_.slow;
   rates.late = config_.late;
   network_.set_rates(rates);
-  StartCoordinator(JobRow());
+  StartCoordinator({});
   for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
   world_.Post([this] { MaybeFault(); });
