@@ -198,8 +198,10 @@ absl::Status ScrubAll(SqliteDatabase& database) {
 absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Open());
   RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));  // before the first lock is taken: it is then kept
+  // FULL, and more: a new file becomes one with a log by a transaction of the older kind, with a journal. Were the journal's removal not synced, it could come
+  // back after a power cut and roll the file back to nothing.
+  RETURN_IF_ERROR(database.Run("PRAGMA synchronous = EXTRA"));
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
-  RETURN_IF_ERROR(database.Run("PRAGMA synchronous = FULL"));
   RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));  // each change empties the log itself, and sees what goes wrong there
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));

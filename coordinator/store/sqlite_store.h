@@ -1,7 +1,7 @@
 // What a coordinator must not forget, in SQLite: <state_dir>/divvy.db. docs/formats/state.md describes the file.
 //
-// journal_mode=WAL, synchronous=FULL, locking_mode=EXCLUSIVE. The file says what it is: application_id "DVVY", user_version the version of the schema. The lock
-// is the operating system's: it goes with the process, however that ends. Not for a directory on a network file system, whose locks do not hold.
+// journal_mode=WAL, synchronous=EXTRA, locking_mode=EXCLUSIVE. The file says what it is: application_id "DVVY", user_version the version of the schema. The
+// lock is the operating system's: it goes with the process, however that ends. Not for a directory on a network file system, whose locks do not hold.
 //
 // A crash at any moment leaves the rows as they were after the last Put whose `done` was OK, or after one given later. A change is told to be done when it is
 // in divvy.db itself and the log beside it (divvy.db-wal) is empty again, so divvy.db alone is a whole copy, and no damage to the log can take back what was
