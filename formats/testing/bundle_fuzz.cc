@@ -1,0 +1,71 @@
+// Any bytes as the index of a checkpoint: what is accepted keeps DecodeBundleIndex's promises, and no tensor is returned whose checksum does not fit.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/crc32c.h"
+#include "base/testing/in_memory_file_system.h"
+#include "formats/tensor_bundle.h"
+
+namespace divvy {
+namespace {
+
+constexpr char kPrefix[] = "/fuzz";
+constexpr uint64_t kMostData = 1 << 20;
+
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+void Put(FileSystem& files, const std::string& name, absl::string_view bytes) {
+  const auto file = files.OpenForWrite(name, WriteMode::kReplace);
+  Require(file.ok() && (*file)->Append(bytes).ok() && (*file)->Close().ok(), "a file of the test");
+}
+
+// Data files as long as the index wants them. False: longer than it is worth.
+bool PutData(FileSystem& files, const BundleIndex& index) {
+  for (const BundleTensor& tensor : index.tensors) {
+    for (const BundlePart& part : tensor.parts) {
+      const uint64_t end = part.offset + part.size_bytes;
+      if (end > kMostData) return false;
+      const std::string name = BundleDataFile(kPrefix, part.file, index.num_files);
+      const auto info = files.Stat(name);
+      if (!info.ok() || info->size_bytes < end) Put(files, name, std::string(end, 'x'));
+    }
+  }
+  return true;
+}
+
+void ReadAll(const BundleReader& reader) {
+  for (const BundleTensor& tensor : reader.index().tensors) {
+    (void)reader.Verify(tensor.name);
+    const auto value = reader.ReadTensor(tensor.name);
+    if (!value.ok() || tensor.is_sliced || value->size_bytes() == 0) continue;
+    const absl::string_view bytes(static_cast<const char*>(value->data()), static_cast<size_t>(value->size_bytes()));
+    Require(MaskCrc32c(Crc32c(bytes)) == tensor.parts[0].masked_crc32c, "a tensor whose checksum does not fit");
+  }
+}
+
+void Try(absl::string_view bytes) {
+  const auto index = DecodeBundleIndex(bytes);
+  if (!index.ok()) return;
+  for (const BundleTensor& tensor : index->tensors) Require(!tensor.unreadable.empty() || CheckBundleTensor(tensor).ok(), "a tensor that is not tiled");
+  InMemoryFileSystem files;
+  if (!PutData(files, *index)) return;
+  Put(files, BundleIndexFile(kPrefix), bytes);
+  const auto reader = BundleReader::Open(files, kPrefix);
+  if (reader.ok()) ReadAll(**reader);
+}
+
+}  // namespace
+}  // namespace divvy
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  divvy::Try(absl::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
