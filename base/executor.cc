@@ -135,12 +135,31 @@ void ThreadPoolExecutor::Stop() {
   for (std::thread& thread : blocking_threads) thread.join();
 }
 
+// Tasks often hold, through their owner, the queue they wait in: only the executor, which is stopped in the end, breaks that circle. So what stands before the
+// executor holds the queue, and where it goes without having run, the tasks behind it go too.
 struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queue> {
+  class Turn {
+   public:
+    explicit Turn(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+    ~Turn() {
+      if (queue_ != nullptr) queue_->Drop();
+    }
+    void Run() { std::exchange(queue_, nullptr)->RunOne(); }
+
+   private:
+    std::shared_ptr<Queue> queue_;  // null: it has run
+  };
+
   explicit Queue(Executor& executor) : executor(executor) {}
   Executor& executor;
   Mutex mu;
   std::deque<Task> tasks DIVVY_GUARDED_BY(mu);
-  bool running DIVVY_GUARDED_BY(mu) = false;
+  bool running DIVVY_GUARDED_BY(mu) = false;  // a turn stands before the executor, or runs
+
+  // REQUIRES: `mu` is not held, for an executor that is stopped drops the turn here and now.
+  void PostTurn() {
+    executor.Post([turn = std::make_shared<Turn>(shared_from_this())] { turn->Run(); });
+  }
 
   // Runs one task, then posts itself again: a busy queue does not keep a pool thread from the others.
   void RunOne() {
@@ -152,23 +171,31 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
     }
     task();
     task = nullptr;
+    if (MoreWait()) PostTurn();
+  }
+  bool MoreWait() {
     MutexLock lock(mu);
-    if (tasks.empty()) {
-      running = false;
-    } else {
-      executor.Post([self = shared_from_this()] { self->RunOne(); });
-    }
+    running = !tasks.empty();
+    return running;
+  }
+  void Drop() {
+    std::deque<Task> dropped;  // goes after the lock: what the tasks hold may post
+    MutexLock lock(mu);
+    dropped.swap(tasks);
+    running = false;
   }
 };
 
 SerialExecutor::SerialExecutor(Executor& executor) : queue_(std::make_shared<Queue>(executor)) {}
 
 void SerialExecutor::Post(Task task) {
-  MutexLock lock(queue_->mu);
-  queue_->tasks.push_back(std::move(task));
-  if (queue_->running) return;
-  queue_->running = true;
-  queue_->executor.Post([queue = queue_] { queue->RunOne(); });
+  const std::shared_ptr<Queue> queue = queue_;  // this may be gone before the turn is posted
+  {
+    MutexLock lock(queue->mu);
+    queue->tasks.push_back(std::move(task));
+    if (std::exchange(queue->running, true)) return;
+  }
+  queue->PostTurn();
 }
 
 }  // namespace divvy

@@ -205,6 +205,32 @@ TEST(SerialExecutorTest, EachPostersTasksKeepTheirOrder) {
   }
 }
 
+// A call as those of a stream: what it has posted holds it, and it holds the queue.
+struct Caller {
+  explicit Caller(Executor& executor) : order(executor) {}
+  SerialExecutor order;
+};
+
+std::weak_ptr<Caller> PostThreeThatHoldTheirCaller(Executor& executor) {
+  const auto caller = std::make_shared<Caller>(executor);
+  for (int i = 0; i < 3; ++i) caller->order.Post([caller] { FAIL() << "nothing runs in this test"; });
+  return caller;
+}
+
+TEST(SerialExecutorTest, TasksThatWaitGoWithAnExecutorThatDropsThem) {
+  auto executor = std::make_unique<SimExecutor>(1);
+  const std::weak_ptr<Caller> caller = PostThreeThatHoldTheirCaller(*executor);
+  EXPECT_FALSE(caller.expired());
+  executor = nullptr;
+  EXPECT_TRUE(caller.expired());
+}
+
+TEST(SerialExecutorTest, TasksPostedToAStoppedExecutorGoAtOnce) {
+  ThreadPoolExecutor executor(1);
+  executor.Stop();
+  EXPECT_TRUE(PostThreeThatHoldTheirCaller(executor).expired());
+}
+
 TEST(CondVarTest, WaitForGivesUpAfterItsTimeAndSaysSo) {
   Mutex mu;
   CondVar never;
