@@ -53,7 +53,10 @@ LogLimit& Limit() {
 
 bool IsPlaintext(const grpc::AuthContext& peer) { return Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext; }
 
-std::optional<PeerRole> RoleOfPeer(const grpc::AuthContext& peer) { return ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME)); }
+std::optional<PeerRole> RoleOfPeer(const grpc::AuthContext& peer) {
+  const std::optional<PeerId> id = ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME));
+  return id ? std::make_optional(id->task) : std::nullopt;
+}
 
 absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what) {
   const std::string who = peer ? peer->text() : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
@@ -64,11 +67,11 @@ absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what)
 
 }  // namespace
 
-std::optional<PeerRole> ParseRoleUri(absl::string_view uri) {
+std::optional<PeerId> ParseRoleUri(absl::string_view uri) {
   if (!absl::ConsumePrefix(&uri, "spiffe://")) return std::nullopt;
   const std::vector<std::string> parts = absl::StrSplit(uri, '/');
   if (parts.size() != 3 || parts[0].empty() || parts[1].empty()) return std::nullopt;
-  return PeerRole{parts[1], parts[2]};
+  return PeerId{parts[0], PeerRole{parts[1], parts[2]}};
 }
 
 bool MayCall(absl::string_view role, absl::string_view method) {

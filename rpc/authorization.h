@@ -13,8 +13,7 @@
 
 namespace divvy {
 
-// The role that a certificate speaks for: the one URI in its subject alternative names, spiffe://<trust domain>/<role>/<index>, role one of chief, ps, worker,
-// evaluator, admin. A plain value.
+// The role that a certificate speaks for, one of chief, ps, worker, evaluator, admin. A plain value.
 struct PeerRole {
   std::string role;
   std::string index;
@@ -22,8 +21,15 @@ struct PeerRole {
   std::string text() const { return role + " " + index; }  // "worker 1"
 };
 inline bool operator==(const PeerRole& a, const PeerRole& b) { return a.role == b.role && a.index == b.index; }
+
+// What the one URI in a certificate's subject alternative names says: spiffe://<trust domain>/<role>/<index>. The trust domain is the job's name: tasks of two
+// jobs that one CA serves do not speak to each other, which is seen to where connections are made (credentials.h). A plain value.
+struct PeerId {
+  std::string domain;
+  PeerRole task;
+};
 // nullopt: not such a URI.
-std::optional<PeerRole> ParseRoleUri(absl::string_view uri);
+std::optional<PeerId> ParseRoleUri(absl::string_view uri);
 
 // Whether a role may make a call, named "Service.Method"; everything that is not listed is denied (docs/protocol.md has the table). Pure.
 bool MayCall(absl::string_view role, absl::string_view method);

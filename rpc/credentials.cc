@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/log.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
+#include "rpc/log_limit.h"
 #include "rpc/openssl.h"
 
 namespace divvy {
@@ -44,8 +46,8 @@ void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& cha
                                   " (checked against --tls_ca=", files.ca, ")"));
 }
 
-// The role in the one URI of the certificate.
-std::optional<PeerRole> RoleOf(const X509* certificate) {
+// What the one URI of the certificate says.
+std::optional<PeerId> IdOf(const X509* certificate) {
   const std::unique_ptr<GENERAL_NAMES, ssl::Freer<GENERAL_NAMES_free>> names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::vector<std::string> uris;
@@ -60,12 +62,12 @@ std::optional<PeerRole> RoleOf(const X509* certificate) {
 
 // `owner` may be null: any role will do.
 void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner, std::vector<std::string>& problems) {
-  const std::optional<PeerRole> role = RoleOf(certificate);
-  if (!role) {
+  const std::optional<PeerId> id = IdOf(certificate);
+  if (!id) {
     problems.push_back(absl::StrCat("--tls_cert=", files.cert, " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
-  } else if (owner != nullptr && !(*role == *owner)) {
+  } else if (owner != nullptr && !(id->task == *owner)) {
     problems.push_back(
-        absl::StrCat("--tls_cert=", files.cert, " is the certificate of ", role->text(), ", and this task is ", owner->text(), ": give it its own"));
+        absl::StrCat("--tls_cert=", files.cert, " is the certificate of ", id->task.text(), ", and this task is ", owner->text(), ": give it its own"));
   }
 }
 
@@ -88,26 +90,73 @@ absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
   return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
 }
 
-// ---- whom a client believes --------------------------------------------------------------------------------------------------------------------------------
+// ---- whom a task believes -----------------------------------------------------------------------------------------------------------------------------------
 
-class RoleVerifier : public tls::ExternalCertificateVerifier {
+// The job that a task's own certificate is of; empty: it cannot be read, or names no role.
+std::string OwnDomain(const TlsFiles& files) {
+  const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
+  ERR_clear_error();
+  const std::optional<PeerId> own = chain.empty() ? std::nullopt : IdOf(chain[0].get());
+  return own ? own->domain : "";
+}
+
+std::optional<PeerId> IdOf(const tls::TlsCustomVerificationCheckRequest& peer) {
+  const std::vector<grpc::string_ref> uris = peer.uri_names();
+  return uris.size() == 1 ? ParseRoleUri(absl::string_view(uris[0].data(), uris[0].size())) : std::nullopt;
+}
+
+std::string OfAnotherJob(const PeerId& peer, absl::string_view own_domain) {
+  return absl::StrCat("certificate is that of ", peer.task.text(), " of job \"", peer.domain, "\", and this task's is of job \"", own_domain,
+                      "\": check which certificates both were given (divvyctl certs --job=NAME makes those of a job)");
+}
+
+// Looks at the peer's certificate after its chain has been found good.
+class PeerVerifier : public tls::ExternalCertificateVerifier {
  public:
-  explicit RoleVerifier(std::string role) : role_(std::move(role)) {}
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>, grpc::Status* sync_status) override {
-    for (const grpc::string_ref& uri : request->uri_names()) {
-      const std::optional<PeerRole> peer = ParseRoleUri(absl::string_view(uri.data(), uri.size()));
-      if (peer && (role_.empty() || peer->role == role_)) return true;
-    }
-    const std::string fault = role_.empty() ? "has no role" : absl::StrCat("is not that of a ", role_);
-    *sync_status =
-        grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                     absl::StrCat("the server's certificate ", fault, ": check which certificate the task there was given (divvyctl certs makes some)"));
+    const std::string fault = FaultOf(IdOf(*request));
+    if (!fault.empty()) *sync_status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, fault);
     return true;
   }
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
 
  private:
-  const std::string role_;
+  virtual std::string FaultOf(const std::optional<PeerId>& peer) const = 0;  // empty: none
+};
+
+class ServerVerifier : public PeerVerifier {
+ public:
+  ServerVerifier(std::string domain, std::string role) : domain_(std::move(domain)), role_(std::move(role)) {}
+
+ private:
+  std::string FaultOf(const std::optional<PeerId>& server) const override {
+    const bool right = server && (role_.empty() || server->task.role == role_);
+    if (!right) {
+      return absl::StrCat("the server's certificate ", role_.empty() ? "has no role" : absl::StrCat("is not that of a ", role_),
+                          ": check which certificate the task there was given (divvyctl certs makes some)");
+    }
+    // Without a job of its own a task has nothing to compare, and is told by the server that it may call nothing.
+    return domain_.empty() || server->domain == domain_ ? "" : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
+  }
+
+  const std::string domain_, role_;
+};
+
+// What a caller may do, authorization.h says at each call; this is about the job alone.
+class CallerVerifier : public PeerVerifier {
+ public:
+  explicit CallerVerifier(std::string domain) : domain_(std::move(domain)) {}
+
+ private:
+  std::string FaultOf(const std::optional<PeerId>& caller) const override {
+    if (!caller || caller->domain == domain_) return "";
+    const std::string fault = absl::StrCat("a TLS connection was refused: the peer's ", OfAnotherJob(*caller, domain_));
+    if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;  // gRPC is silent about it
+    return fault;
+  }
+
+  const std::string domain_;
+  mutable LogLimit limit_;
 };
 
 std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& files) {
@@ -136,6 +185,7 @@ std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::option
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<CallerVerifier>(OwnDomain(*files)));
   return tls::TlsServerCredentials(options);
 }
 
@@ -146,7 +196,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::opti
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_check_call_host(false);
-  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<RoleVerifier>(std::string(role)));
+  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<ServerVerifier>(OwnDomain(*files), std::string(role)));
   return tls::TlsCredentials(options);
 }
 

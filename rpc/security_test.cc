@@ -87,10 +87,11 @@ TEST(AuthorizationTest, AWorkerMayNotSpeakInTheCoordinatorsSession) {
 }
 
 TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
-  const auto role = ParseRoleUri("spiffe://job/worker/3");
-  ASSERT_TRUE(role.has_value());
-  EXPECT_EQ(role->role, "worker");
-  EXPECT_EQ(role->index, "3");
+  const auto id = ParseRoleUri("spiffe://job/worker/3");
+  ASSERT_TRUE(id.has_value());
+  EXPECT_EQ(id->domain, "job");
+  EXPECT_EQ(id->task.role, "worker");
+  EXPECT_EQ(id->task.index, "3");
   for (const char* bad : {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3", "spiffe://job/worker/3/x", "https://job/worker/3"}) {
     EXPECT_FALSE(ParseRoleUri(bad).has_value()) << bad;
   }
@@ -436,7 +437,8 @@ TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {
   EXPECT_TRUE(log_.Await("ps 0 may not register as worker 0"));
 }
 
-constexpr char kClosed[] = "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca or has expired";
+constexpr char kClosed[] =
+    "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job";
 
 TEST_F(TlsTest, PlaintextIsRefusedAndToldSoOnBothSides) {
   Serve(pki_.Role("chief"));
@@ -486,6 +488,32 @@ TEST_F(TlsTest, AServerOfAnotherRoleIsNotBelieved) {
             absl::StrCat("cannot reach ", address(),
                          ": the server's certificate is not that of a chief: check which certificate the task there was given (divvyctl certs "
                          "makes some)"));
+}
+
+constexpr char kJobs[] = ": check which certificates both were given (divvyctl certs --job=NAME makes those of a job)";
+
+TEST_F(TlsTest, ATaskOfAnotherJobOfTheSameAuthorityIsRefusedAndToldSoOnBothSides) {
+  Serve(pki_.Role("chief"));
+  const absl::Status status = Register(pki_.Files("stranger", pki_.Issue("spiffe://other/worker/0")));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(),
+                                           ": the server's certificate is that of chief 0 of job \"test\", and this task's is of job \"other\"", kJobs));
+  EXPECT_TRUE(log_.Await(
+      absl::StrCat("a TLS connection was refused: the peer's certificate is that of worker 0 of job \"other\", and this task's is of job \"test\"", kJobs)))
+      << log_.text();
+}
+
+TEST_F(TlsTest, ACallerOfAnotherJobThatDoesNotLookAtItsServerIsRefusedAllTheSame) {
+  Serve(pki_.Role("chief"));
+  const CertifiedKey stranger = pki_.Issue("spiffe://other/worker/0");
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = pki_.authority().certificate;
+  options.pem_cert_chain = stranger.certificate;
+  options.pem_private_key = stranger.key;
+  const absl::Status status = Register(grpc::SslCredentials(options));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr(kClosed));
+  EXPECT_TRUE(log_.Await("the peer's certificate is that of worker 0 of job \"other\"")) << log_.text();
 }
 
 TEST_F(TlsTest, AServerWithoutTlsIsNotBelieved) {
