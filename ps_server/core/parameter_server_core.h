@@ -118,7 +118,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard, or a shard
   // that is named whole twice.
   void Pull(PullRequest request, ResultCallback<PullReply> done);
-  // The memory that its reply will take, for who reserves it before asking. 0: it will be refused, or takes none.
+  // The memory that its reply will take, for who reserves it before asking; Pull alone looks at the rows themselves. 0: it will be refused, or takes none.
   int64_t PullReplyBytes(const PullRequest& request) const;
 
   // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn has come (the check that counts):

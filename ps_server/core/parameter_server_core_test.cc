@@ -757,6 +757,7 @@ TEST(PullTest, TellsBeforehandWhatMemoryTheReplyTakes) {
   EXPECT_EQ(bytes({{Key(2), {}}}), 0);
   EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), {}}}), 0);
   EXPECT_EQ(ps.core->PullReplyBytes({Fence(), {{Key(1), {}}}}), 0);
+  EXPECT_EQ(bytes({{Key(1), Tensor::Vector<int64_t>({4})}}), 2 * 8);  // rows are looked at once, by the pull
 }
 
 TEST(PullTest, SaysTornWhenACommitLandedMeanwhile) {

@@ -26,8 +26,13 @@ absl::Status CheckRows(const PullPart& part, const Shard& shard) {
   if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 || part.rows->device().kind != Device::Kind::kCpu) {
     return invalid(absl::StrCat("rows are ", part.rows->ToString(), ", and not int64 [n]"));
   }
-  for (int64_t row : RowsOf(part)) {
-    if (row < 0 || row >= shard.blocks().rows()) return invalid(absl::StrCat("row ", row, " is outside its ", shard.blocks().rows(), " rows"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(absl::Span<const int64_t> rows, const Shard& shard) {
+  const int64_t end = shard.blocks().rows();
+  for (int64_t row : rows) {
+    if (row < 0 || row >= end) return Invalid(shard, absl::StrCat("row ", row, " is outside its ", end, " rows"));
   }
   return absl::OkStatus();
 }
@@ -73,6 +78,7 @@ absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const Shard
 absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard) {
   Part part;
   part.shard = std::move(shard);
+  if (asked.rows) RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   const ShardSpec& spec = part.shard->spec();
   ASSIGN_OR_RETURN(part.values, Tensor::Uninitialized(spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
   part.to = part.values.fresh_data<char>();
