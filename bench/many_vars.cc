@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/executor.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
@@ -75,25 +75,16 @@ absl::Status RunSteps(Coordinator& coordinator, int64_t count) {
 // The other end of the socket, on a thread of its own.
 class Peer {
  public:
-  Peer() : thread_(1) {
-    thread_.PostBlocking("raw tcp", [] { ServeRawTcp(kBytes, TellPort).IgnoreError(); });
+  explicit Peer(std::unique_ptr<RawTcpServer> server) : server_(std::move(server)), thread_(1) {
+    thread_.PostBlocking("raw tcp", [this] { server_->Serve(kBytes).IgnoreError(); });
   }
-  int port() {
-    MutexLock lock(mu_);
-    told_.Wait(mu_, []() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return port_ != 0; });
-    return port_;
+  ~Peer() {
+    server_->Stop();
+    thread_.Stop();
   }
 
  private:
-  static void TellPort(int port) {
-    MutexLock lock(mu_);
-    port_ = port;
-    told_.NotifyAll();
-  }
-
-  static inline Mutex mu_;
-  static inline CondVar told_;
-  static inline int port_ DIVVY_GUARDED_BY(mu_) = 0;
+  const std::unique_ptr<RawTcpServer> server_;
   ThreadPoolExecutor thread_;
 };
 
@@ -123,8 +114,10 @@ absl::Status Train(Coordinator& coordinator) {
   for (const int64_t count : kCounts) {
     for (const VariableSpec& variable : Variables(count)) RETURN_IF_ERROR(coordinator.strategy().CreateVariable(variable).status());
   }
-  Peer peer;
-  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(peer.port(), kBytes));
+  ASSIGN_OR_RETURN(std::unique_ptr<RawTcpServer> server, RawTcpServer::Listen());
+  const int port = server->port();
+  const Peer peer(std::move(server));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(port, kBytes));
   absl::Status status;
   std::vector<Contender> figures;
   for (const int64_t count : kCounts) figures.push_back({absl::StrCat(count), [&, count] { status.Update(RunSteps(coordinator, count)); }});

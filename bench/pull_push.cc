@@ -174,9 +174,15 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
+absl::Status ServeRawTcp() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcpServer> server, RawTcpServer::Listen());
+  TellPort(server->port());
+  return server->Serve(kLargest);
+}
+
 int Main() {
   const std::string role = absl::GetFlag(FLAGS_role);
-  const absl::Status status = role == "ps" ? ServeParameters() : role == "tcp" ? ServeRawTcp(kLargest, TellPort) : Run();
+  const absl::Status status = role == "ps" ? ServeParameters() : role == "tcp" ? ServeRawTcp() : Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -75,21 +75,27 @@ void ServeConnection(int socket, int64_t largest_bytes) {
 
 }  // namespace
 
-absl::Status ServeRawTcp(int64_t largest_bytes, void (*on_port)(int port)) {
+absl::StatusOr<std::unique_ptr<RawTcpServer>> RawTcpServer::Listen() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
   if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0) return ErrnoStatus("listen");
   if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) return ErrnoStatus("getsockname");
-  on_port(ntohs(address.sin_port));
-  const int connection = accept(listener, nullptr, nullptr);
+  return std::unique_ptr<RawTcpServer>(new RawTcpServer(listener, ntohs(address.sin_port)));
+}
+
+RawTcpServer::~RawTcpServer() { close(listener_); }
+
+absl::Status RawTcpServer::Serve(int64_t largest_bytes) {
+  const int connection = accept(listener_, nullptr, nullptr);
   if (connection < 0) return ErrnoStatus("accept");
   SetNoDelay(connection);
   ServeConnection(connection, largest_bytes);
   close(connection);
-  close(listener);
   return absl::OkStatus();
 }
+
+void RawTcpServer::Stop() { shutdown(listener_, SHUT_RDWR); }
 
 RawTcp::RawTcp(int socket, int64_t largest_bytes) : socket_(socket), buffers_(TouchedBuffers(largest_bytes)) {}
 RawTcp::~RawTcp() { close(socket_); }

@@ -10,8 +10,24 @@
 
 namespace divvy::bench {
 
-// The other end: listens on a free port of 127.0.0.1, tells it to `on_port`, and serves one connection until it ends. Blocks so long.
-absl::Status ServeRawTcp(int64_t largest_bytes, void (*on_port)(int port));
+// The other end. Thread-safe.
+class RawTcpServer {
+ public:
+  // Listens on a free port of 127.0.0.1.
+  static absl::StatusOr<std::unique_ptr<RawTcpServer>> Listen();
+  ~RawTcpServer();  // REQUIRES: Serve has returned
+
+  int port() const { return port_; }
+  // Serves the first connection until it ends; blocks so long. An error where none can come any more.
+  absl::Status Serve(int64_t largest_bytes);
+  // A Serve that waits for its connection, or is called later, ends; one that has it goes on.
+  void Stop();
+
+ private:
+  RawTcpServer(int listener, int port) : listener_(listener), port_(port) {}
+
+  const int listener_, port_;
+};
 
 // Requests and answers with nothing around the bytes, in buffers that were touched before and take turns. A push is answered by one byte when all of it was
 // read, a pull by the bytes asked for. Not thread-safe; every method blocks.
