@@ -24,6 +24,7 @@ class ForwardingCoordinator : public Base {
   void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }
   void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
+  std::string event_directory() const override { return coordinator_.event_directory(); }
 
  protected:
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {

@@ -185,6 +185,8 @@ class Coordinator {
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
   // The program means to run so many epochs more: for the progress line alone. Trainer says it.
   virtual void SetGoal(int64_t epochs) {}
+  // Where event files of this job are written already (--tensorboard_dir); empty: nowhere. TensorBoard refuses to write there, too.
+  virtual std::string event_directory() const { return ""; }
 
  protected:
   // `args` is a list. As Schedule. Handles of iterators among `args` must stay open until the step has ended.

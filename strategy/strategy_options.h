@@ -11,7 +11,7 @@
 
 namespace divvy {
 
-// What a job fixes for all its variables. Given when it starts (DIVVY_PROGRAM, StartEmbedded), and the same for its life. Workers are asynchronous: a step
+// What a job fixes for all its variables. Given when it starts (DIVVY_PROGRAM, Connect, StartEmbedded), and the same for its life. Workers are asynchronous: a step
 // reads whatever is there.
 //   kRoundRobin  shard after shard goes to the next parameter server, in order of creation, whatever its size (as TensorFlow)
 //   kBalanced    each shard goes to the parameter server that holds the fewest bytes of variables

@@ -27,13 +27,25 @@ void LogError(const absl::Status& status) {
   if (!status.ok()) DIVVY_LOG(WARNING) << "TensorBoard: points are lost: " << status;
 }
 
+absl::string_view WithoutSlashAtEnd(absl::string_view directory) {
+  while (directory.size() > 1 && absl::ConsumeSuffix(&directory, "/")) {
+  }
+  return directory;
+}
+
 }  // namespace
 
-TensorBoard::TensorBoard(std::string directory) : summaries_(std::move(directory)) {}
+TensorBoard::TensorBoard(std::string directory) : directory_(directory), summaries_(std::move(directory)) {}
 
-TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& clock) : summaries_(std::move(directory), files, clock) {}
+TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& clock)
+    : directory_(directory), summaries_(std::move(directory), files, clock) {}
 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
+  if (WithoutSlashAtEnd(run.coordinator().event_directory()) == WithoutSlashAtEnd(directory_)) {
+    return absl::FailedPreconditionError(absl::StrCat("TensorBoard: --tensorboard_dir has event files written to ", directory_,
+                                                      " already, and every point would be drawn twice: leave out the flag or the callback, or give them "
+                                                      "two directories"));
+  }
   last_step_ = run.step();
   reported_ = false;
   return summaries_.Text(kTrain, run.step(), "configuration", SummaryWriter::Table(run.configuration()));

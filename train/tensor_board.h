@@ -17,7 +17,8 @@ namespace divvy {
 //
 //   options.callbacks = {std::make_shared<TensorBoard>("/logs/experiment-7")};
 //
-// Fit gives the file system's error where nothing can be written at its beginning. Later errors are logged and training goes on: it is worth more than its
+// Fit gives, at its beginning, the file system's error where nothing can be written, and FailedPrecondition where --tensorboard_dir names the same directory:
+// the chief then draws these points there by itself, and each would stand there twice. Later errors are logged and training goes on: it is worth more than its
 // curves.
 class TensorBoard : public Callback {
  public:
@@ -30,6 +31,7 @@ class TensorBoard : public Callback {
  private:
   bool WriteTrain(TrainingRun& run);  // whether there was something to write
 
+  const std::string directory_;
   SummaryWriter summaries_;
   int64_t last_step_ = 0;  // that has points in "train"
   bool reported_ = false;  // in this epoch

@@ -321,12 +321,14 @@ class InlineCoordinator : public Coordinator {
     return absl::OkStatus();
   }
   void SetGoal(int64_t epochs) override { goal_ = epochs; }
+  std::string event_directory() const override { return event_directory_; }
 
   std::map<std::string, std::vector<Nest>> data_;
   std::deque<Metrics> script_;  // what evaluating "scripted" gives
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
   int64_t goal_ = 0;
+  std::string event_directory_;
   bool reports_in_time_ = true;  // no: its loops end before their first report
   TestStrategy strategy_{1};
 
@@ -663,6 +665,21 @@ TEST_F(TensorBoardTest, DrawsEachReportAndEachValidationUnderTheSameNames) {
   EXPECT_THAT(Steps("validation", "loss"), ElementsAre(2, 4));
   EXPECT_THAT(Steps("train", "validation/loss"), IsEmpty());
   EXPECT_EQ(std::get<float>(Points("validation", "loss").back().values[0].data), static_cast<float>(values->at("validation/loss")));
+}
+
+TEST_F(TensorBoardTest, RefusesTheDirectoryThatTheChiefWritesToByItself) {
+  for (const char* directory : {"/logs", "/logs/"}) {
+    coordinator_.event_directory_ = directory;
+    const absl::Status refused = trainer_.Fit(kData, options_).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(
+        refused.message(),
+        "TensorBoard: --tensorboard_dir has event files written to /logs already, and every point would be drawn twice: leave out the flag or the callback, "
+        "or give them two directories");
+  }
+  EXPECT_THAT(Steps("train", "loss"), IsEmpty());
+  coordinator_.event_directory_ = "/logs/others";
+  EXPECT_TRUE(trainer_.Fit(kData, options_).ok());
 }
 
 TEST_F(TensorBoardTest, TellsTheConfiguration) {

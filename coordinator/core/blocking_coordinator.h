@@ -53,6 +53,7 @@ class BlockingCoordinator : public Coordinator {
   void SetLearningRateScale(double scale) override { core_->SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
   void SetGoal(int64_t epochs) override;
+  std::string event_directory() const override { return sink_ == nullptr ? "" : sink_->event_directory(); }
 
   // Ends the job, as after Train returned `result`: joins what is queued (if it is OK), tells every task. Returns what the job ended with: ExitCodeOf it is
   // the process' code. An error that another start may mend (from 128 on) ends this process alone: nothing is stored, workers and ps wait.

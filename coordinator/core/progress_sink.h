@@ -24,6 +24,8 @@ class ProgressSink {
   virtual void OnReport(const std::string& run, int64_t step, const Metrics& metrics) = 0;
   // The program means to train so many epochs.
   virtual void OnGoal(int64_t epochs) = 0;
+  // Coordinator::event_directory.
+  virtual std::string event_directory() const = 0;
 };
 
 }  // namespace divvy

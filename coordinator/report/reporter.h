@@ -47,6 +47,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void OnLoopEnd() override;
   void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override;
   void OnGoal(int64_t epochs) override;
+  std::string event_directory() const override { return options_.tensorboard_dir; }
 
   // The last line: steps, examples, time, peak memory. Nothing is drawn after it, and the event files are on the disk. Blocks.
   void Summarize(int64_t peak_memory_bytes);

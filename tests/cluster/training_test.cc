@@ -214,6 +214,14 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
   EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second), static_cast<float>(values->at("validation/loss")));
 }
 
+TEST_F(TrainingTest, EventFilesAreNotDrawnTwiceInOneDirectory) {
+  tensorboard_dir_ = absl::StrCat(::testing::TempDir(), "/twice");
+  Start(1, 1, 1);
+  FitOptions options;
+  options.callbacks = {std::make_shared<TensorBoard>(tensorboard_dir_)};
+  EXPECT_EQ(trainer_->Fit(kRecords(700), options).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(TrainingTest, EventFilesThatCannotBeWrittenDoNotStopTraining) {
   tensorboard_dir_ = "/dev/null/tensorboard";
   Start(1, 1, 1);
