@@ -164,7 +164,11 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
   if (!library) return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
-  if (*task && JobNameText((*task)->job) == role) return Play(**task);
+  if (!*task) {
+    return RefuseToStart(absl::InvalidArgumentError(
+        absl::StrCat("this process does not know which task it is: set TF_CONFIG, or --task_type=", role, ", --task_index and --coordinator_address")));
+  }
+  if (JobNameText((*task)->job) == role) return Play(**task);
   return RefuseToStart(
       absl::InvalidArgumentError(absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role, "\": start the binary of that role")));
 }
