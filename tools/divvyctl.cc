@@ -27,6 +27,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"launch", "--ps=P --workers=W -- ./program ARGS: a cluster of processes on this machine", LaunchCommand},
     {"status", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)", StatusCommand},
+    {"checkpoint", "list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX: PATH is a directory (its newest) or a checkpoint",
+     CheckpointCommand},
     {"config", "the cluster as each task would understand it, from TF_CONFIG and flags, with everything wrong with it", ConfigCommand},
     {"health", "--addr=HOST:PORT: for probes; flags and exit codes of grpc_health_probe", HealthCommand},
     {"certs", "--out=DIR: a development CA and a certificate for each task", CertsCommand},
@@ -35,7 +37,7 @@ constexpr Command kCommands[] = {
 
 std::string Usage() {
   std::string text = "usage: divvyctl COMMAND [FLAGS]\n";
-  for (const Command& command : kCommands) absl::StrAppend(&text, "  ", command.name, std::string(8 - command.name.size(), ' '), command.what, "\n");
+  for (const Command& command : kCommands) absl::StrAppend(&text, "  ", command.name, std::string(12 - command.name.size(), ' '), command.what, "\n");
   return text;
 }
 

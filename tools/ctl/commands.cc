@@ -23,15 +23,20 @@
 #include "tools/config/compose_file.h"
 #include "tools/config/describe_cluster.h"
 #include "tools/ctl/certs.h"
+#include "tools/ctl/checkpoint.h"
+#include "tools/ctl/exchange.h"
 #include "tools/ctl/health.h"
 #include "tools/ctl/status.h"
 #include "tools/launch/launch.h"
+#include "wire/text.h"
 
 // Of several commands.
 ABSL_FLAG(int, ps, 2, "launch, certs, gen: parameter servers");
 ABSL_FLAG(int, workers, 2, "launch, certs, gen: workers");
-ABSL_FLAG(std::string, format, "table", "status: table, or json (one object a line)");
+ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
 ABSL_FLAG(std::string, addr, "", "status: host:port,...; health: host:port. Default: the tasks of TF_CONFIG");
+// checkpoint
+ABSL_FLAG(int64_t, max_shard_bytes, int64_t{5} << 30, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
 ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random worker at that period");
@@ -80,6 +85,49 @@ absl::StatusOr<std::vector<std::string>> Addresses() {
   return addresses;
 }
 
+int CheckpointExitCode(const absl::Status& status) {
+  if (status.ok()) return EXIT_SUCCESS;
+  WriteStandardError(absl::StrCat("divvyctl checkpoint: ", wire::Escaped(status.message()), "\n"));
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnimplemented: return exit_codes::kCorruptData;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAlreadyExists: return exit_codes::kUsage;
+    case absl::StatusCode::kPermissionDenied: return exit_codes::kNotAuthorized;
+    default: return exit_codes::kResources;
+  }
+}
+
+int Print(const absl::StatusOr<std::string>& text) {
+  if (text.ok()) std::fputs(text->c_str(), stdout);
+  return CheckpointExitCode(text.status());
+}
+
+int PrintExchanged(const absl::StatusOr<Exchanged>& exchanged) {
+  if (!exchanged.ok()) return CheckpointExitCode(exchanged.status());
+  for (const std::string& what : exchanged->left_out) WriteStandardError(absl::StrCat("left out: ", wire::Escaped(what), "\n"));
+  for (const std::string& file : exchanged->written) std::printf("%s\n", file.c_str());
+  return EXIT_SUCCESS;
+}
+
+int Verify(const std::string& path) {
+  std::string report;
+  const absl::Status status = VerifyCheckpoints(FileSystem::Real(), path, report);
+  std::fputs(report.c_str(), stdout);
+  return CheckpointExitCode(status);
+}
+
+int Export(const std::string& from, const std::string& to) {
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (!format.empty() && format != "safetensors" && format != "bundle") {
+    return Misuse(absl::StrCat("checkpoint export: --format is \"", format, "\", wanted safetensors or bundle"));
+  }
+  ExportOptions options{from, to, format == "bundle" ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors, absl::GetFlag(FLAGS_max_shard_bytes)};
+  return PrintExchanged(ExportCheckpoint(FileSystem::Real(), options));
+}
+
 }  // namespace
 
 int LaunchCommand(const std::vector<std::string>& args) {
@@ -98,7 +146,7 @@ int LaunchCommand(const std::vector<std::string>& args) {
 int StatusCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("status takes flags only");
   const std::string format = absl::GetFlag(FLAGS_format);
-  if (format != "table" && format != "json") return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
+  if (!format.empty() && format != "table" && format != "json") return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
   StatusOptions options;
   auto addresses = Addresses();
   if (!addresses.ok()) return RefuseToStart(addresses.status());
@@ -150,6 +198,17 @@ int CertsCommand(const std::vector<std::string>& args) {
     return EXIT_SUCCESS;
   }
   return absl::IsInvalidArgument(written) ? Misuse(written.message()) : RefuseToStart(written);
+}
+
+int CheckpointCommand(const std::vector<std::string>& args) {
+  FileSystem& files = FileSystem::Real();
+  const std::string verb = args.empty() ? "" : args[0];
+  if (verb == "list" && args.size() == 2) return Print(DescribeCheckpoints(files, args[1]));
+  if (verb == "show" && args.size() == 2) return Print(DescribeCheckpoint(files, args[1]));
+  if (verb == "verify" && args.size() == 2) return Verify(args[1]);
+  if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
+  if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
+  return Misuse("checkpoint list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] | import FROM PREFIX");
 }
 
 int HealthCommand(const std::vector<std::string>& args) {

@@ -12,6 +12,7 @@ namespace divvy {
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
+int CheckpointCommand(const std::vector<std::string>& args);
 int HealthCommand(const std::vector<std::string>& args);
 int CertsCommand(const std::vector<std::string>& args);
 int GenCommand(const std::vector<std::string>& args);

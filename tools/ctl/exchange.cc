@@ -1,0 +1,180 @@
+#include "tools/ctl/exchange.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/path.h"
+#include "base/status_macros.h"
+#include "formats/safetensors.h"
+#include "formats/tensor_bundle.h"
+#include "tools/ctl/checkpoint.h"
+
+namespace divvy {
+namespace {
+
+// Tensors, wherever they stand.
+struct Source {
+  std::vector<SafetensorsSpec> tensors;
+  std::vector<std::string> left_out;
+  SafetensorsMetadata metadata;
+  // Rows [begin, end) of a tensor.
+  std::function<absl::Status(const std::string& name, int64_t begin, int64_t end, absl::Span<char> out)> read;
+  // Rows at which it is best cut, so that no byte is read twice; rising, the last is the number of rows.
+  std::function<std::vector<int64_t>(const SafetensorsSpec& tensor)> cuts;
+};
+
+// Calls `visit(begin, end, bytes)`, which returns a Status, for all rows of a tensor, in order.
+template <typename Visit>
+absl::Status ForEachPiece(const Source& source, const SafetensorsSpec& tensor, const Visit& visit) {
+  const int64_t row_bytes = tensor.shape.row_elements() * DTypeSize(tensor.dtype);
+  std::string bytes;
+  int64_t begin = 0;
+  for (const int64_t end : source.cuts(tensor)) {
+    bytes.resize(static_cast<size_t>((end - begin) * row_bytes));
+    RETURN_IF_ERROR(source.read(tensor.name, begin, end, absl::MakeSpan(bytes.empty() ? nullptr : &bytes[0], bytes.size())));
+    RETURN_IF_ERROR(visit(begin, end, bytes));
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+// Where a part of a bundle's tensor begins or ends: a part is verified as a whole, so what is cut elsewhere is read twice.
+std::vector<int64_t> CutsOf(const BundleTensor& tensor) {
+  std::set<int64_t> cuts = {tensor.shape.rows()};
+  for (const BundlePart& part : tensor.parts) {
+    if (!part.box.empty() && part.box[0].start > 0) cuts.insert(part.box[0].start);
+  }
+  return std::vector<int64_t>(cuts.begin(), cuts.end());
+}
+
+// In slices that a bundle of ours has.
+std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
+  std::vector<int64_t> cuts;
+  const int64_t rows = tensor.shape.rows(), step = MaxRowsOfBundleSlice(tensor.dtype, tensor.shape);
+  for (int64_t at = 0; rows - at > step; cuts.push_back(at)) at += step;
+  cuts.push_back(rows);
+  return cuts;
+}
+
+absl::StatusOr<Source> SourceOfBundle(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> opened, OpenCheckpoint(files, path));
+  const std::shared_ptr<const BundleReader> reader = std::move(opened);
+  Source source;
+  ASSIGN_OR_RETURN(const int64_t steps, FinishedStepsOf(*reader));
+  if (steps >= 0) source.metadata = {{"divvy.checkpoint", BaseNameOf(reader->prefix())}, {"divvy.finished_steps", absl::StrCat(steps)}};
+  for (const BundleTensor& tensor : reader->index().tensors) {
+    if (absl::StartsWith(tensor.name, kBundleOwnNames)) continue;
+    if (tensor.unreadable.empty())
+      source.tensors.push_back({tensor.name, *tensor.dtype, tensor.shape});
+    else
+      source.left_out.push_back(absl::StrCat(tensor.name, ": ", tensor.unreadable));
+  }
+  source.read = [reader](const std::string& name, int64_t begin, int64_t end, absl::Span<char> out) { return reader->ReadRows(name, begin, end, out); };
+  source.cuts = [reader](const SafetensorsSpec& tensor) { return CutsOf(*reader->index().Find(tensor.name)); };
+  return source;
+}
+
+// The .safetensors file, or those that an index names.
+absl::StatusOr<std::vector<std::string>> FilesOf(FileSystem& files, const std::string& path) {
+  if (!absl::EndsWith(path, ".json")) return std::vector<std::string>{path};
+  ASSIGN_OR_RETURN(const std::string json, files.ReadFile(path));
+  absl::StatusOr<std::vector<std::string>> names = ParseSafetensorsIndex(json);
+  if (!names.ok()) return absl::DataLossError(absl::StrCat(path, ": ", names.status().message()));
+  for (std::string& name : *names) name = absl::StrCat(DirectoryOf(path), "/", name);
+  return names;
+}
+
+absl::StatusOr<Source> SourceOfSafetensors(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(files, path));
+  Source source;
+  auto reader_of = std::make_shared<std::map<std::string, std::shared_ptr<const SafetensorsReader>>>();
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> opened, SafetensorsReader::Open(files, name));
+    const std::shared_ptr<const SafetensorsReader> reader = std::move(opened);
+    for (const SafetensorsTensor& tensor : reader->header().tensors) {
+      if (!reader_of->emplace(tensor.name, reader).second)
+        return absl::InvalidArgumentError(absl::StrCat(name, ": tensor \"", tensor.name, "\" stands in another file, too"));
+      if (tensor.unreadable.empty())
+        source.tensors.push_back({tensor.name, *tensor.dtype, tensor.shape});
+      else
+        source.left_out.push_back(absl::StrCat(tensor.name, ": ", tensor.unreadable));
+    }
+  }
+  source.read = [reader_of](const std::string& name, int64_t begin, int64_t end, absl::Span<char> out) {
+    return reader_of->at(name)->ReadRows(name, begin, end, out);
+  };
+  source.cuts = EvenCutsOf;
+  return source;
+}
+
+// All tensors, then the index.
+absl::Status FillBundle(FileSystem& files, const std::string& prefix, const Source& source, BundleDataWriter& file) {
+  std::vector<BundleSlice> slices;
+  for (const SafetensorsSpec& tensor : source.tensors) {
+    const int64_t row_bytes = tensor.shape.row_elements() * DTypeSize(tensor.dtype), most = MaxRowsOfBundleSlice(tensor.dtype, tensor.shape);
+    RETURN_IF_ERROR(ForEachPiece(source, tensor, [&](int64_t begin, int64_t end, absl::string_view bytes) {
+      do {
+        const int64_t rows = std::min(most, end - begin);
+        const absl::string_view piece = bytes.substr(0, static_cast<size_t>(rows * row_bytes));
+        ASSIGN_OR_RETURN(slices.emplace_back(), file.Append(tensor.name, tensor.dtype, tensor.shape, begin, begin + rows, piece));
+        bytes.remove_prefix(piece.size());
+        begin += rows;
+      } while (begin < end);
+      return absl::OkStatus();
+    }));
+  }
+  RETURN_IF_ERROR(file.Finish());
+  return WriteBundleIndex(files, prefix, 1, slices);
+}
+
+// Leaves nothing if it fails.
+absl::Status WriteBundle(FileSystem& files, const std::string& prefix, const Source& source) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BundleDataWriter> file, BundleDataWriter::Create(files, prefix, 0, 1));
+  const absl::Status status = FillBundle(files, prefix, source, *file);
+  if (!status.ok() && absl::IsNotFound(files.Stat(BundleIndexFile(prefix)).status())) files.Remove(BundleDataFile(prefix, 0, 1)).IgnoreError();
+  return status;
+}
+
+absl::StatusOr<Exchanged> ToBundle(FileSystem& files, const Source& source, const std::string& prefix) {
+  if (files.Stat(BundleIndexFile(prefix)).ok()) return absl::AlreadyExistsError(absl::StrCat(BundleIndexFile(prefix), " exists: choose another name"));
+  RETURN_IF_ERROR(files.CreateDirectory(DirectoryOf(prefix)));
+  RETURN_IF_ERROR(WriteBundle(files, prefix, source));
+  return Exchanged{{BundleDataFile(prefix, 0, 1), BundleIndexFile(prefix)}, source.left_out, source.tensors.size()};
+}
+
+// Safetensors lacks complex128 and names that are no UTF-8: what has one stays behind.
+absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const ExportOptions& options) {
+  const auto kept =
+      std::stable_partition(source.tensors.begin(), source.tensors.end(), [](const SafetensorsSpec& tensor) { return tensor.dtype != DType::kComplex128; });
+  for (auto tensor = kept; tensor != source.tensors.end(); ++tensor) source.left_out.push_back(absl::StrCat(tensor->name, ": safetensors has no complex128"));
+  source.tensors.erase(kept, source.tensors.end());
+  RETURN_IF_ERROR(files.CreateDirectory(options.to));
+  const SafetensorsSource bytes_of = [&](const SafetensorsSpec& tensor, const std::function<absl::Status(absl::string_view)>& append) {
+    return ForEachPiece(source, tensor, [&](int64_t, int64_t, absl::string_view bytes) { return append(bytes); });
+  };
+  Exchanged exchanged{{}, source.left_out, source.tensors.size()};
+  ASSIGN_OR_RETURN(exchanged.written, WriteShardedSafetensors(files, options.to, source.tensors, source.metadata, options.max_shard_bytes, bytes_of));
+  for (std::string& name : exchanged.written) name = absl::StrCat(options.to, "/", name);
+  return exchanged;
+}
+
+}  // namespace
+
+absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOptions& options) {
+  ASSIGN_OR_RETURN(Source source, SourceOfBundle(files, options.from));
+  return options.format == ExchangeFormat::kBundle ? ToBundle(files, source, options.to) : ToSafetensors(files, std::move(source), options);
+}
+
+absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string& from, const std::string& to) {
+  const bool is_safetensors = absl::EndsWith(from, ".safetensors") || absl::EndsWith(from, ".json");
+  ASSIGN_OR_RETURN(const Source source, is_safetensors ? SourceOfSafetensors(files, from) : SourceOfBundle(files, from));
+  return ToBundle(files, source, to);
+}
+
+}  // namespace divvy
