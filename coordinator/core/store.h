@@ -107,7 +107,8 @@ class Store {
   // nothing. Blocks.
   virtual void Close() = 0;
 
-  // Whether all that is kept can be read and is what was written; errors as Load's. Blocks, and what is put meanwhile waits.
+  // Whether all that is kept can be read and is what was written; errors as Load's. After DataLoss nothing more is written: every later Put fails with it.
+  // Blocks, and what is put meanwhile waits.
   virtual absl::Status Scrub() = 0;
 };
 

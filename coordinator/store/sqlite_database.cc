@@ -11,6 +11,8 @@
 namespace divvy {
 namespace {
 
+constexpr char kWanted[] = "--state_dir must be a directory that the coordinator may write";
+
 using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
 struct Bind {
@@ -69,6 +71,11 @@ absl::StatusOr<int64_t> SqliteDatabase::Number(const std::string& sql) {
   return *number;
 }
 
+absl::Status SqliteDatabase::CheckWritable() const {
+  if (sqlite3_db_readonly(handle_, "main") == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(path_, ": can be read, but not written. ", kWanted));
+}
+
 void SqliteDatabase::Rollback() {
   if (sqlite3_get_autocommit(handle_) == 0) sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
@@ -77,6 +84,8 @@ absl::Status SqliteDatabase::EmptyLog() {
   const int code = sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : Error(code);
 }
+
+void SqliteDatabase::ForgetPages() { sqlite3_db_release_memory(handle_); }
 
 void SqliteDatabase::KeepLogOnClose() { sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }
 
@@ -100,7 +109,7 @@ absl::Status SqliteDatabase::Error(int code) {
     case SQLITE_FULL: return absl::ResourceExhaustedError(absl::StrCat(what, ". Make room on the disk of --state_dir"));
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
-    case SQLITE_PERM: return absl::FailedPreconditionError(absl::StrCat(what, ". --state_dir must be a directory that the coordinator may write"));
+    case SQLITE_PERM: return absl::FailedPreconditionError(absl::StrCat(what, ". ", kWanted));
     default: return absl::InternalError(what);
   }
 }

@@ -44,10 +44,14 @@ class SqliteDatabase {
   absl::StatusOr<std::vector<SqlRow>> Run(const std::string& sql, const SqlRow& values = {});
   // The one integer that `sql` asks for; 0 if it has no row.
   absl::StatusOr<int64_t> Number(const std::string& sql);
+  // FailedPrecondition: the file can only be read.
+  absl::Status CheckWritable() const;
   // Ends a transaction that could not be carried through. Nothing is to be done about an error: the file is as if it had never begun.
   void Rollback();
   // Moves all that the write-ahead log holds into the file, syncs it and empties the log.
   absl::Status EmptyLog();
+  // What is read next is read from the disk.
+  void ForgetPages();
   // As a process that is killed does: Close will leave the write-ahead log as it is.
   void KeepLogOnClose();
 

@@ -207,6 +207,7 @@ absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
   RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
   RETURN_IF_ERROR(InTransaction(database, [&database] { return MakeOrMigrate(database); }));
+  RETURN_IF_ERROR(database.CheckWritable());
   RETURN_IF_ERROR(ScrubAll(database));
   return database.EmptyLog();
 }
@@ -239,10 +240,11 @@ struct SqliteStore::State {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;
     }
-    // It is durable in the log. Moving it on may be tried again when there is room; not on a device that has failed.
+    // It is durable in the log. If there is no room to move it on, that is tried again with the next change; on a device that has failed nothing is.
     const absl::Status moved = database.EmptyLog();
-    if (!moved.ok() && (database.DeviceFailed() || absl::IsDataLoss(moved))) Break(moved);
-    return absl::OkStatus();
+    if (!database.DeviceFailed() && !absl::IsDataLoss(moved)) return absl::OkStatus();
+    Break(moved);
+    return moved;
   }
   void Break(const absl::Status& why) DIVVY_REQUIRES(database_mu) {
     broken = why;
@@ -332,7 +334,11 @@ absl::StatusOr<StoredJob> SqliteStore::Load() {
 
 absl::Status SqliteStore::Scrub() {
   MutexLock lock(state_->database_mu);
-  return state_->open ? ScrubAll(state_->database) : state_->Closed();
+  if (!state_->open) return state_->Closed();
+  state_->database.ForgetPages();
+  absl::Status scrubbed = ScrubAll(state_->database);
+  if (absl::IsDataLoss(scrubbed)) state_->Break(scrubbed);
+  return scrubbed;
 }
 
 void SqliteStore::Put(StoreChange change, std::function<void(absl::Status)> done) {

@@ -225,4 +225,11 @@ void SqliteDisk::SetFiles(const std::map<std::string, std::string>& files) {
   for (const auto& [name, content] : files) files_[name] = std::make_shared<File>(File{content, content, {}, true});
 }
 
+void SqliteDisk::Flip(const std::string& name, size_t byte, int bit) {
+  File& file = *files_.at(name);
+  for (std::string* content : {&file.content, &file.synced}) {
+    if (byte < content->size()) (*content)[byte] = static_cast<char>((*content)[byte] ^ (1 << bit));
+  }
+}
+
 }  // namespace divvy

@@ -52,6 +52,8 @@ class SqliteDisk {
   std::map<std::string, std::string> Files() const;
   // Makes these the files there are, all of them synced.
   void SetFiles(const std::map<std::string, std::string>& files);
+  // Inverts a bit on the disk, under the hands of whoever has the file open. REQUIRES: the file has such a byte.
+  void Flip(const std::string& name, size_t byte, int bit);
 
  private:
   struct File;

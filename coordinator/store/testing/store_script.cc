@@ -1,0 +1,71 @@
+#include "coordinator/store/testing/store_script.h"
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/store/store_rows.h"
+
+namespace divvy {
+
+absl::Status PutInline(Store& store, StoreChange change) {
+  absl::Status result = absl::InternalError("the change is not answered");
+  store.Put(std::move(change), [&result](absl::Status status) { result = std::move(status); });
+  return result;
+}
+
+bool operator==(const StoreContent& a, const StoreContent& b) { return a.job == b.job && a.variables == b.variables && a.checkpoints == b.checkpoints; }
+
+StoreContent ContentOf(const StoredJob& stored) {
+  StoreContent content{Encode(stored.job), {}, {}};
+  for (const VariableRow& row : stored.variables) content.variables.push_back(Encode(row));
+  for (const CheckpointRow& row : stored.checkpoints) content.checkpoints.push_back(Encode(row));
+  return content;
+}
+
+JobRow JobOfEpoch(uint64_t epoch) {
+  JobRow row;
+  row.job = JobId(77);
+  row.state = JobRow::State::kRunning;
+  row.epoch = Epoch(epoch);
+  return row;
+}
+
+VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards) {
+  VariableRow row;
+  row.layout.id = VariableId(id);
+  row.layout.spec.name = absl::StrCat("variable", id);
+  row.layout.spec.shape = Shape{shards, 4};
+  row.layout.ps.assign(shards, 0);
+  for (int i = 0; i <= shards; ++i) row.layout.offsets.push_back(i);
+  row.state = state;
+  return row;
+}
+
+CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state) { return {{Epoch(2), serial}, state, 100, 1 << 20}; }
+
+std::vector<StoreChange> StoreScript() {
+  constexpr auto kCreating = VariableRow::State::kCreating;
+  constexpr auto kLive = VariableRow::State::kLive;
+  constexpr auto kWriting = CheckpointRow::State::kWriting;
+  constexpr auto kCommitted = CheckpointRow::State::kCommitted;
+  std::vector<StoreChange> script(8);
+  script[0].job = JobOfEpoch(1);
+  script[1] = {JobOfEpoch(2), {VariableOf(1, kCreating), VariableOf(2, kCreating, 3000)}};
+  script[2].put_variables = {VariableOf(1, kLive), VariableOf(2, kLive, 3000)};
+  script[3] = {JobOfEpoch(3), {}, {}, {CheckpointOf(1, kWriting)}};
+  script[4] = {{}, {VariableOf(3, kCreating, 2000)}, {VariableId(2)}, {CheckpointOf(1, kCommitted)}};
+  script[5] = {{}, {VariableOf(1, VariableRow::State::kDeleting)}, {}, {CheckpointOf(2, kCommitted)}, {{Epoch(2), 1}}};
+  script[6].deleted_variables = {VariableId(1), VariableId(3)};
+  script[7] = {JobOfEpoch(4), {VariableOf(4, kLive)}};
+  return script;
+}
+
+std::vector<StoreContent> StatesOf(const std::vector<StoreChange>& script) {
+  StoredJob job;
+  std::vector<StoreContent> states = {ContentOf(job)};
+  for (const StoreChange& change : script) {
+    Apply(change, job);
+    states.push_back(ContentOf(job));
+  }
+  return states;
+}
+
+}  // namespace divvy
