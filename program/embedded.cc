@@ -17,11 +17,13 @@ namespace {
 
 std::string Address(absl::string_view job, int index) { return absl::StrCat("embedded:", job, "/", index); }
 
-absl::Status Check(const EmbeddedOptions& options) {
+absl::Status Check(const EmbeddedSetup& setup) {
+  const EmbeddedOptions& options = setup.options;
   std::vector<std::string> problems;
   if (options.num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", options.num_ps, ", wanted at least 1"));
   if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
   if (options.replicas_per_worker < 1) problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1"));
+  if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
   for (const absl::Status& status : {options.strategy.problem, CheckRegistrations()}) {
     if (!status.ok()) problems.push_back(std::string(status.message()));
   }
@@ -60,7 +62,7 @@ absl::Status CheckRegistrations() {
 }
 
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
-  RETURN_IF_ERROR(Check(setup.options));
+  RETURN_IF_ERROR(Check(setup));
   const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/late.h"
@@ -21,9 +23,13 @@
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
 #include "rpc/steps_server.h"
+#include "rpc/task_flags.h"
 #include "rpc/task_server.h"
 #include "rpc/unary_handler.h"
 #include "rpc/worker_client.h"
+
+ABSL_DECLARE_FLAG(std::optional<int>, task_index);
+ABSL_DECLARE_FLAG(std::optional<int>, num_ps);
 
 namespace divvy {
 namespace {
@@ -604,6 +610,19 @@ TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
   EXPECT_FALSE(stream->Read(&answer));
   EXPECT_EQ(ReasonOf(FromGrpc(stream->Finish(), "")), Reason::kInvalid);
   EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
+}
+
+// ---- flags --------------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST(TaskFlagsTest, AFlagOutOfItsRangeIsNotTakenForOneThatWasNotGiven) {
+  absl::SetFlag(&FLAGS_task_index, -1);
+  absl::SetFlag(&FLAGS_num_ps, 0);
+  const absl::Status refused = TaskOptionsFromFlags().status();
+  absl::SetFlag(&FLAGS_task_index, std::nullopt);
+  absl::SetFlag(&FLAGS_num_ps, std::nullopt);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("--task_index is -1"));
+  EXPECT_THAT(refused.message(), HasSubstr("--num_ps is 0"));
 }
 
 }  // namespace

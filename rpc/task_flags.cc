@@ -1,6 +1,7 @@
 #include "rpc/task_flags.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/flags/flag.h"
@@ -9,12 +10,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 
-constexpr int kNotGiven = -1;
-
 ABSL_FLAG(std::string, task_type, "", "chief, ps or worker: instead of task.type of TF_CONFIG");
-ABSL_FLAG(int, task_index, kNotGiven, "instead of task.index of TF_CONFIG");
+ABSL_FLAG(std::optional<int>, task_index, std::nullopt, "instead of task.index of TF_CONFIG");
 ABSL_FLAG(std::string, coordinator_address, "", "host:port of the chief, for a task whose TF_CONFIG does not name it");
-ABSL_FLAG(int, num_ps, 0, "parameter servers of the job, for a chief whose TF_CONFIG does not name them");
+ABSL_FLAG(std::optional<int>, num_ps, std::nullopt, "parameter servers of the job, for a chief whose TF_CONFIG does not name them");
 ABSL_FLAG(std::string, cluster_file, "", "a file of the same shape as TF_CONFIG");
 ABSL_FLAG(std::string, bind_address, "", "host:port to listen on; port 0: a free one. Default: this task's own address in TF_CONFIG");
 ABSL_FLAG(std::string, health_address, "", "host:port of grpc.health.v1.Health alone, without TLS: for probes that have no certificate. Default: none");
@@ -56,9 +55,9 @@ absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags() {
   sources.tf_config = FromEnvironment("TF_CONFIG");
   sources.cluster_spec = FromEnvironment("CLUSTER_SPEC");
   sources.flags.task_type = Given(absl::GetFlag(FLAGS_task_type));
-  if (const int index = absl::GetFlag(FLAGS_task_index); index != kNotGiven) sources.flags.task_index = index;
+  sources.flags.task_index = absl::GetFlag(FLAGS_task_index);
   sources.flags.coordinator_address = Given(absl::GetFlag(FLAGS_coordinator_address));
-  if (const int num_ps = absl::GetFlag(FLAGS_num_ps); num_ps != 0) sources.flags.num_ps = num_ps;
+  sources.flags.num_ps = absl::GetFlag(FLAGS_num_ps);
   if (const std::string path = absl::GetFlag(FLAGS_cluster_file); !path.empty()) {
     absl::StatusOr<std::string> text = FileSystem::Real().ReadFile(path);
     if (absl::IsPermissionDenied(text.status())) return absl::InvalidArgumentError(absl::StrCat("--cluster_file: ", text.status().message()));

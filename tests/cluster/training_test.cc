@@ -214,6 +214,15 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
   EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second), static_cast<float>(values->at("validation/loss")));
 }
 
+TEST_F(TrainingTest, OptionsOutOfTheirRangeAreRefusedAllAtOnce) {
+  EmbeddedSetup setup;
+  setup.options.num_ps = 0;
+  setup.blas_threads = -1;
+  const absl::Status refused = EmbeddedCluster::Start(setup).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(), "num_ps is 0, wanted at least 1; --blas_threads is -1, wanted at least 0");
+}
+
 TEST_F(TrainingTest, EventFilesAreNotDrawnTwiceInOneDirectory) {
   tensorboard_dir_ = absl::StrCat(::testing::TempDir(), "/twice");
   Start(1, 1, 1);
