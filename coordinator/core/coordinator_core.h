@@ -91,6 +91,7 @@ struct RunRequest {
 struct CoordinatorSnapshot {
   enum class Phase : uint8_t { kAttaching, kLoading, kRunning, kEnding, kOver, kFailed };
   Phase phase = Phase::kAttaching;
+  JobId job;
   Epoch epoch_id;
   int64_t finished_steps = 0;  // training steps
   int64_t finished_reads = 0;  // read-only steps

@@ -669,6 +669,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   MutexLock lock(mu_);
   CoordinatorSnapshot snapshot;
   snapshot.phase = phase_;
+  snapshot.job = row_.job;
   snapshot.epoch_id = row_.epoch;
   snapshot.finished_steps = finished_steps_;
   snapshot.finished_reads = finished_reads_;

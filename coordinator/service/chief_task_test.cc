@@ -1,5 +1,6 @@
 #include "coordinator/service/chief_task.h"
 
+#include "coordinator/service/coordinator_status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -18,6 +19,15 @@ TEST(ChiefTaskTest, OptionsThatMakeNoSenseAreRefusedBeforeAnythingIsMade) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("--replicas_per_worker is "), HasSubstr("--num_ps")));
   }
+}
+
+TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
+  CoordinatorSnapshot snapshot;
+  snapshot.job = JobId(7);
+  snapshot.epoch_id = Epoch(3);
+  const v1::TaskStatus status = CoordinatorTaskStatus(CoordinatorOptions(), snapshot);
+  EXPECT_EQ(status.job_id(), 7u);
+  EXPECT_EQ(status.epoch(), 3u);
 }
 
 }  // namespace

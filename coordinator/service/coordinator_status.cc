@@ -24,6 +24,7 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const Co
   status.set_job(v1::CHIEF);
   status.set_incarnation(options.incarnation.value());
   status.set_build(kVersion);
+  status.set_job_id(snapshot.job.value());
   status.set_epoch(snapshot.epoch_id.value());
   status.set_state(PhaseText(snapshot.phase));
   for (const CoordinatorSnapshot::Wait& wait : snapshot.waits) {

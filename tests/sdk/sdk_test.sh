@@ -48,4 +48,7 @@ code=0
 "$sdk/bin/worker" --program=./none.so 2>log || code=$?
 [[ $code -eq 78 && $(wc -l <log) -eq 1 ]] || { cat log; fail "a missing library ended with $code"; }
 grep -q -- '--program=./none.so: there is no such file' log || { cat log; fail "what is missing"; }
+code=0
+env -u TF_CONFIG "$sdk/bin/worker" --program=./libdigits.so 2>log || code=$?
+[[ $code -eq 78 ]] && grep -q 'does not know which task it is: set TF_CONFIG, or --task_type=worker' log || { cat log; fail "a task that was not told which it is ended with $code"; }
 echo "sdk_test: all well"

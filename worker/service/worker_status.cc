@@ -19,6 +19,7 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   status.set_index(options.index);
   status.set_incarnation(options.incarnation.value());
   status.set_build(kVersion);
+  status.set_job_id(snapshot.job.value());
   status.set_epoch(snapshot.epoch.value());
   status.set_state(StateText(snapshot));
   v1::WorkerStatus& worker = *status.mutable_worker();
