@@ -15,11 +15,10 @@
 namespace divvy {
 namespace {
 
-constexpr uint64_t kVersion = 1;     // of the format: both "producer" and the latest that we can read
-constexpr int64_t kWholeAxis = -1;   // TensorFlow's length of an extent that names none
-constexpr int kMostFiles = 100'000;  // their names have five digits
-constexpr size_t kMostBoxes = 4096;  // of one tensor that is cut along several axes: each is compared with each
-constexpr size_t kMostAxes = 254;    // TensorFlow's limit
+constexpr uint64_t kVersion = 1;          // of the format: both "producer" and the latest that we can read
+constexpr int64_t kWholeAxis = -1;        // TensorFlow's length of an extent that names none
+constexpr size_t kMostBoxes = 4096;       // of one tensor that is cut along several axes: each is compared with each
+constexpr size_t kMostAxes = 254;         // TensorFlow's limit
 
 // tensorflow.DataType.
 struct TypeRow {
@@ -232,7 +231,7 @@ class IndexReader {
     if (min_consumer > static_cast<int64_t>(kVersion)) {
       return absl::UnimplementedError(absl::StrCat("a bundle for readers of version ", min_consumer, " of the format and later; this one knows ", kVersion));
     }
-    if (num_files < 0 || num_files > kMostFiles) return Damage(absl::StrCat("a bundle of ", num_files, " data files"));
+    if (num_files < 0 || num_files > kMaxBundleFiles) return Damage(absl::StrCat("a bundle of ", num_files, " data files"));
     index_.num_files = static_cast<int>(num_files);
     return absl::OkStatus();
   }
@@ -316,6 +315,21 @@ class IndexReader {
   BundleIndex index_;
 };
 
+// ---- encoding
+
+// The rows of a tensor: its own, and those of its slices.
+void AddRows(const BundleTensor& tensor, std::map<std::string, std::string>& rows) {
+  Entry whole;
+  whole.type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.dtype == tensor.dtype; })->number;
+  whole.dims.assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  for (const BundlePart& part : tensor.parts) {
+    Entry entry{whole.type, DimsOf(part.box), part.file, static_cast<int64_t>(part.offset), static_cast<int64_t>(part.size_bytes), part.masked_crc32c, {}};
+    rows[tensor.is_sliced ? SliceKey(tensor.name, part.box) : tensor.name] = WriteEntry(entry);
+    whole.slices.push_back(part.box);
+  }
+  if (tensor.is_sliced) rows[tensor.name] = WriteEntry(whole);
+}
+
 // ---- tiles
 
 int64_t ElementsOf(const BundlePart& part) {
@@ -385,28 +399,12 @@ absl::StatusOr<BundleIndex> DecodeBundleIndex(absl::string_view bytes) {
 }
 
 std::string EncodeBundleIndex(const BundleIndex& index) {
-  std::map<std::string, std::string> rows;
-  std::string version;
+  std::string header, version;
+  AppendNumber(1, static_cast<uint64_t>(index.num_files), header);
   AppendVarintField(1, kVersion, version);
-  AppendNumber(1, static_cast<uint64_t>(index.num_files), rows[""]);
-  AppendBytesField(3, version, rows[""]);
-  for (const BundleTensor& tensor : index.tensors) {
-    Entry whole;
-    whole.type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.dtype == tensor.dtype; })->number;
-    whole.dims.assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
-    for (const BundlePart& part : tensor.parts) {
-      Entry entry = whole;
-      entry.slices.clear();
-      entry.dims = DimsOf(part.box);
-      entry.file = part.file;
-      entry.offset = static_cast<int64_t>(part.offset);
-      entry.size_bytes = static_cast<int64_t>(part.size_bytes);
-      entry.masked_crc32c = part.masked_crc32c;
-      rows[tensor.is_sliced ? SliceKey(tensor.name, part.box) : tensor.name] = WriteEntry(entry);
-      whole.slices.push_back(part.box);
-    }
-    if (tensor.is_sliced) rows[tensor.name] = WriteEntry(whole);
-  }
+  AppendBytesField(3, version, header);
+  std::map<std::string, std::string> rows = {{"", header}};
+  for (const BundleTensor& tensor : index.tensors) AddRows(tensor, rows);
   std::vector<TableEntry> table;
   for (auto& [key, value] : rows) table.push_back({key, std::move(value)});
   return WriteSortedTable(table);

@@ -27,6 +27,8 @@ namespace divvy {
 // What Divvy itself keeps in a bundle beside the variables has names that begin so. A bundle with such a tensor was written by Divvy.
 constexpr absl::string_view kBundleOwnNames = "_divvy/";
 
+constexpr int kMaxBundleFiles = 100'000;  // their names have five digits
+
 // On one axis: [start, start + length).
 struct BundleExtent {
   int64_t start = 0;

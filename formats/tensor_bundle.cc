@@ -15,7 +15,6 @@
 namespace divvy {
 namespace {
 
-constexpr int kMostFiles = 100'000;
 // Bytes between two looks of the checksum: they are in the processor's cache when it takes them.
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr char kWrongChecksum[] = "the checksum does not fit the bytes";
@@ -215,7 +214,7 @@ BundleDataWriter::BundleDataWriter(FileSystem& files, std::string name, int file
     : files_(files), name_(std::move(name)), file_(file), out_(std::move(out)) {}
 
 absl::StatusOr<std::unique_ptr<BundleDataWriter>> BundleDataWriter::Create(FileSystem& files, const std::string& prefix, int file, int num_files) {
-  if (file < 0 || file >= num_files || num_files > kMostFiles) return absl::InvalidArgumentError(absl::StrCat("data file ", file, " of ", num_files));
+  if (file < 0 || file >= num_files || num_files > kMaxBundleFiles) return absl::InvalidArgumentError(absl::StrCat("data file ", file, " of ", num_files));
   std::string name = BundleDataFile(prefix, file, num_files);
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out, files.OpenForWrite(name, WriteMode::kCreateNew));
   return std::unique_ptr<BundleDataWriter>(new BundleDataWriter(files, std::move(name), file, std::move(out)));

@@ -1,13 +1,17 @@
 // Any bytes as the index of a checkpoint: what is accepted keeps DecodeBundleIndex's promises, and no tensor is returned whose checksum does not fit.
+// Bytes that begin with 255 are the rows of an index instead (length of key, length of value, key, value; ...): a fuzzer does not guess checksums.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "base/crc32c.h"
 #include "base/testing/in_memory_file_system.h"
+#include "formats/sorted_table.h"
 #include "formats/tensor_bundle.h"
 
 namespace divvy {
@@ -62,10 +66,26 @@ void Try(absl::string_view bytes) {
   if (reader.ok()) ReadAll(**reader);
 }
 
+std::string TableOf(absl::string_view rows) {
+  std::map<std::string, std::string> sorted;
+  while (rows.size() >= 2) {
+    const size_t key = static_cast<uint8_t>(rows[0]), value = static_cast<uint8_t>(rows[1]);
+    rows.remove_prefix(2);
+    const absl::string_view name = rows.substr(0, key);
+    rows.remove_prefix(name.size());
+    sorted[std::string(name)] = std::string(rows.substr(0, value));
+    rows.remove_prefix(std::min(value, rows.size()));
+  }
+  std::vector<TableEntry> table;
+  for (const auto& [key, value] : sorted) table.push_back({key, value});
+  return WriteSortedTable(table);
+}
+
 }  // namespace
 }  // namespace divvy
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  divvy::Try(absl::string_view(reinterpret_cast<const char*>(data), size));
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  divvy::Try(size > 0 && data[0] == 255 ? divvy::TableOf(bytes.substr(1)) : std::string(bytes));
   return 0;
 }
