@@ -199,6 +199,21 @@ TEST(Crc32cTest, BothWaysAgreeOnAnyLengthAndPlace) {
   }
 }
 
+// Long texts are summed in lanes of 1024 bytes, three at a time.
+TEST(Crc32cTest, BothWaysAgreeWhereLanesBeginAndEnd) {
+  if (!internal::HasCrc32cInstruction()) GTEST_SKIP() << "this processor has no CRC-32C instruction";
+  Random random(12);
+  std::string bytes(20'000, '\0');
+  for (char& c : bytes) c = static_cast<char>(random.Next());
+  for (const size_t length : {3071, 3072, 3073, 4095, 4096, 6143, 6144, 6152, 9215, 9216, 19'000}) {
+    for (size_t begin = 0; begin < 9; ++begin) {
+      const absl::string_view part = absl::string_view(bytes).substr(begin, length);
+      const uint32_t crc = static_cast<uint32_t>(random.Next());
+      ASSERT_EQ(internal::ExtendCrc32cByInstruction(crc, part), internal::ExtendCrc32cByTables(crc, part)) << begin << " " << length;
+    }
+  }
+}
+
 TEST(Crc32cTest, WhatIsExtendedIsTheChecksumOfTheWhole) {
   const absl::string_view text = "the checksum of a whole is that of its parts";
   for (size_t cut = 0; cut <= text.size(); ++cut) EXPECT_EQ(ExtendCrc32c(Crc32c(text.substr(0, cut)), text.substr(cut)), Crc32c(text));

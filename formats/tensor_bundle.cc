@@ -16,7 +16,7 @@ namespace divvy {
 namespace {
 
 // Bytes between two looks of the checksum: they are in the processor's cache when it takes them.
-constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kPiece = size_t{256} << 10;
 constexpr char kWrongChecksum[] = "the checksum does not fit the bytes";
 
 absl::Status CheckSlice(absl::string_view tensor, DType dtype, const Shape& shape, int64_t begin_row, int64_t end_row) {

@@ -1,0 +1,43 @@
+#!/bin/bash
+# checkpoint_exit_codes_test.sh DIVVYCTL: what `divvyctl checkpoint` exits with. Works on copies of TensorFlow's golden checkpoints.
+set -uo pipefail
+divvyctl=$1
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/checkpoints.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cp -L tests/golden/bundle/single.* tests/golden/bundle/merged.* "$work" && chmod u+w "$work"/*
+
+wrong=0
+# expect CODE WORDS...: of `divvyctl checkpoint WORDS`
+expect() {
+  local code=$1 output
+  shift
+  output=$("$divvyctl" checkpoint "$@" 2>&1)
+  local got=$?
+  [[ $got -eq $code ]] && return
+  echo "WRONG: divvyctl checkpoint $*: exit code $got, expected $code, and it said: $output"
+  wrong=1
+}
+
+expect 0 list "$work"
+expect 0 show "$work/single"
+expect 0 verify "$work"
+expect 0 export "$work/single" "$work/out"
+expect 0 import "$work/out/model.safetensors" "$work/again"
+expect 0 verify "$work/again"
+expect 64
+expect 64 forget "$work"
+expect 64 list
+expect 64 export "$work/single" "$work/out2" --format=pickle
+expect 64 export "$work/single" "$work/out2" --max_shard_bytes=0
+expect 64 export "$work/single" "$work/out"  # it would overwrite
+expect 64 import "$work/out/model.safetensors" "$work/again"
+expect 66 list "$work/none"
+expect 66 show "$work/none"
+expect 66 import "$work/none.safetensors" "$work/new"
+printf 'x' | dd of="$work/single.data-00000-of-00001" bs=1 seek=10 conv=notrunc status=none
+expect 65 verify "$work"
+expect 65 export "$work/single" "$work/out3"
+truncate --size=-1 "$work/merged.index"
+expect 65 show "$work/merged"
+expect 0 list "$work"
+exit "$wrong"
