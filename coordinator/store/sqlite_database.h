@@ -48,8 +48,9 @@ class SqliteDatabase {
   absl::Status CheckWritable() const;
   // Ends a transaction that could not be carried through. Nothing is to be done about an error: the file is as if it had never begun.
   void Rollback();
-  // Moves all that the write-ahead log holds into the file, syncs it and empties the log.
-  absl::Status EmptyLog();
+  // Brings all that the write-ahead log holds into the file, and syncs it. The log keeps its bytes (a file that keeps its length is synced sooner) until they
+  // are written over from its beginning.
+  absl::Status CarryLogOver();
   // What is read next is read from the disk.
   void ForgetPages();
   // As a process that is killed does: Close will leave the write-ahead log as it is.

@@ -202,14 +202,14 @@ absl::Status Prepare(SqliteDatabase& database) {
   // back after a power cut and roll the file back to nothing.
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = EXTRA"));
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
-  RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));  // each change empties the log itself, and sees what goes wrong there
+  RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));  // each change carries the log over itself, and sees what goes wrong there
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
   RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
   RETURN_IF_ERROR(InTransaction(database, [&database] { return MakeOrMigrate(database); }));
   RETURN_IF_ERROR(database.CheckWritable());
   RETURN_IF_ERROR(ScrubAll(database));
-  return database.EmptyLog();
+  return database.CarryLogOver();
 }
 
 }  // namespace
@@ -240,11 +240,11 @@ struct SqliteStore::State {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;
     }
-    // It is durable in the log. If there is no room to move it on, that is tried again with the next change; on a device that has failed nothing is.
-    const absl::Status moved = database.EmptyLog();
-    if (!database.DeviceFailed() && !absl::IsDataLoss(moved)) return absl::OkStatus();
-    Break(moved);
-    return moved;
+    // It is durable in the log. If there is no room to carry it over, that is tried again with the next change; on a device that has failed nothing is.
+    const absl::Status carried = database.CarryLogOver();
+    if (!database.DeviceFailed() && !absl::IsDataLoss(carried)) return absl::OkStatus();
+    Break(carried);
+    return carried;
   }
   void Break(const absl::Status& why) DIVVY_REQUIRES(database_mu) {
     broken = why;

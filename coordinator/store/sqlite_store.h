@@ -4,9 +4,10 @@
 // lock is the operating system's: it goes with the process, however that ends. Not for a directory on a network file system, whose locks do not hold.
 //
 // A crash at any moment leaves the rows as they were after the last Put whose `done` was OK, or after one given later. A change is told to be done when it is
-// in divvy.db itself and the log beside it (divvy.db-wal) is empty again, so divvy.db alone is a whole copy, and no damage to the log can take back what was
-// told. (With one exception: while the disk has no room left for the file to grow, what the log holds is told, too.) Every row has its checksum, and the store
-// one over all: a flipped bit anywhere is found, or changes no row. What cannot be found is a file that is whole and older: a copy put in place of a newer one.
+// in divvy.db itself: the log beside it (divvy.db-wal) then holds that one change at most, once more, so divvy.db alone is a whole copy, and no damage to the
+// log can take back what was told. (With one exception: while the disk has no room for the file to grow, what the log alone holds is told, too.) Every row has
+// its checksum, and the store one over all: a flipped bit anywhere is found, or changes no row. What cannot be found is a file that is whole and older: a copy
+// put in place of a newer one.
 #ifndef DIVVY_COORDINATOR_STORE_SQLITE_STORE_H_
 #define DIVVY_COORDINATOR_STORE_SQLITE_STORE_H_
 

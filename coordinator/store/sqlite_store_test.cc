@@ -176,8 +176,14 @@ TEST_F(SqliteStoreTest, AClosedStoreRefusesAndLetsTheDirectoryGo) {
 TEST_F(SqliteStoreTest, WhatIsToldToBeDoneIsInTheFileItself) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE(Put(**store, {SomeRow()}).ok());
-  EXPECT_EQ(FileSystem::Real().Stat(file() + "-wal")->size_bytes, 0u);
+  ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}}).ok());
+  const std::string copy = directory() + "/copy";
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(copy).ok());
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(copy + "/divvy.db", *FileSystem::Real().ReadFile(file())).ok());
+  const auto copied = SqliteStore::Open(copy, executor_);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_EQ((*copied)->Load()->job.epoch, Epoch(7));
+  EXPECT_EQ((*copied)->Load()->variables.size(), 1u);
 }
 
 TEST_F(SqliteStoreTest, TheFirstVersionsFileIsTakenOver) {

@@ -216,7 +216,7 @@ TEST_F(StoreCrashTest, AFullDiskSaysWhichAndWhatToDo) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
   disk.SetFault(Fault::kFull, disk.writes() + 1, 1000);
-  const absl::Status full = PutInline(**store, script_[0]);
+  const absl::Status full = PutInline(**store, script_[1]);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr(file()), HasSubstr("Make room on the disk of --state_dir")));
 }
@@ -304,6 +304,22 @@ TEST_F(FlipTest, AScrubReadsTheDiskAndAfterDamageNothingMoreIsWritten) {
   EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(damaged.message()), AllOf(HasSubstr(file()), HasSubstr("move it away")));
   EXPECT_EQ(PutInline(**store, script_[1]), damaged);
+}
+
+TEST_F(StoreCrashTest, ALogThatIsLeftWithoutItsFileIsNoPartOfANewStore) {
+  SqliteDisk disk;
+  Random random(1);
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  PutAll(**store, 0);
+  std::map<std::string, std::string> files = disk.Files();  // as a kill leaves them
+  ASSERT_EQ(files.count(file() + "-wal"), 1u);
+  (*store)->Close();
+  files.erase(file());
+  disk.SetFiles(files);
+  const auto fresh = Open();
+  ASSERT_TRUE(fresh.ok()) << fresh.status();
+  EXPECT_EQ(StateOf(**fresh, 0, 0), 0u);
 }
 
 TEST_F(FlipTest, ABitFlippedInWhatACrashLeftIsFoundOrTakesBackNothingThatWasDone) {

@@ -29,7 +29,8 @@ const StoreTable& CheckpointTable();
 // The one row (rows, crc_sum): how many rows the three tables have, and the sum of their checksums modulo 2^64. So a row that is lost, or is an older state of
 // itself, is noticed.
 constexpr char kSealTable[] = "seal";
-constexpr char kCreateSeal[] = "CREATE TABLE seal (id INTEGER PRIMARY KEY CHECK (id = 1), rows INTEGER NOT NULL, crc_sum INTEGER NOT NULL) STRICT, WITHOUT ROWID";
+constexpr char kCreateSeal[] =
+    "CREATE TABLE seal (id INTEGER PRIMARY KEY CHECK (id = 1), rows INTEGER NOT NULL, crc_sum INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
 // Rows in the order of their table's columns, the checksum left out. The decoders refuse what no encoder makes: InvalidArgument.
 SqlRow Encode(const JobRow& row);
