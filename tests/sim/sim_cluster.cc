@@ -17,6 +17,7 @@
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/sim_clients.h"
 #include "tests/sim/sim_network.h"
+#include "tests/sim/sim_store.h"
 #include "worker/core/testing/scripted_step_runner.h"
 #include "worker/core/worker_core.h"
 
@@ -45,7 +46,7 @@ struct Process {
   std::unique_ptr<ScriptedInputOpener> inputs;
   std::shared_ptr<ParameterServerCore> ps;
   std::shared_ptr<WorkerCore> worker;
-  std::unique_ptr<MemoryStore> store;
+  std::unique_ptr<SimStore> store;
   std::shared_ptr<CoordinatorCore> chief;
   int index = 0;
   std::optional<int> exit_code;
@@ -227,7 +228,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   auto process = std::make_unique<Process>();
   process->node = network_.Boot(absl::StrCat("chief/0/life", ++life_));
   process->dialer = std::make_unique<SimDialer>(*this, process->node);
-  process->store = std::make_unique<MemoryStore>(*process->node->executor, std::move(stored));
+  process->store = std::make_unique<SimStore>(*process->node->executor, MixSeeds(config_.seed, 1000 + life_), std::move(stored));
   chief_ = process.get();
   processes_.push_back(std::move(process));
   ++result_.coordinators;
@@ -449,7 +450,7 @@ void Cluster::RestartTasks() {
 }
 
 void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
-  const StoredJob stored = *chief_->store->Load();
+  const StoredJob stored = chief_->store->LeftBehind();
   const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && stored.job.state == JobRow::State::kRunning;
   const CoordinatorCore::Inspection past = core_->Inspect();
   for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());

@@ -1,0 +1,37 @@
+#include "tests/sim/sim_store.h"
+
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace divvy::sim {
+
+SimStore::SimStore(Executor& executor, uint64_t seed, StoredJob stored)
+    : state_(std::make_shared<State>(State{executor, Random(seed), std::move(stored), {}})) {}
+
+void SimStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
+  state_->writes.push_back({std::move(change), std::move(done)});
+  if (state_->writes.size() == 1) StartWriting(state_);
+}
+
+void SimStore::StartWriting(const std::shared_ptr<State>& state) {
+  const bool slow = state->random.Chance(0.03);  // a disk that has much else to do
+  const absl::Duration takes = (slow ? absl::Milliseconds(400) : absl::Milliseconds(2)) * state->random.Uniform();
+  state->executor.PostAfter(takes, [state] {
+    const Write write = std::move(state->writes.front());
+    state->writes.pop_front();
+    Apply(write.change, state->durable);
+    if (!state->writes.empty()) StartWriting(state);
+    write.done(absl::OkStatus());
+  });
+}
+
+StoredJob SimStore::LeftBehind() const {
+  StoredJob left = state_->durable;
+  Random random = state_->random;
+  const uint64_t arrived = random.Below(state_->writes.size() + 1);
+  for (uint64_t i = 0; i < arrived; ++i) Apply(state_->writes[i].change, left);
+  return left;
+}
+
+}  // namespace divvy::sim
