@@ -1,30 +1,72 @@
 #include "rpc/coordinator_client.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "cluster/error.h"
 #include "proto/divvy.grpc.pb.h"
+#include "rpc/log_limit.h"
 
 namespace divvy {
 namespace {
 
+// Tells the log why a task goes on waiting. Thread-safe.
+class WaitingWords {
+ public:
+  explicit WaitingWords(absl::Duration silent_wait) : silent_wait_(silent_wait) {}
+
+  void OnAnswer(const absl::Status& answer) {
+    if (absl::IsCancelled(answer) || IsFinal(ReasonOf(answer))) return;  // the task ends, and says why
+    const std::string cause(answer.message());
+    if (IsLate(answer.ok()) && limit_.Admit(cause)) DIVVY_LOG(WARNING) << "waits for the coordinator: " << cause;
+  }
+
+ private:
+  bool IsLate(bool answered) {
+    const absl::Duration now = Clock::Real().Elapsed();
+    MutexLock lock(mu_);
+    if (answered) {
+      failing_since_.reset();
+      return false;
+    }
+    if (!failing_since_) failing_since_ = now;
+    return now - *failing_since_ >= silent_wait_;
+  }
+
+  const absl::Duration silent_wait_;
+  LogLimit limit_;
+  Mutex mu_;
+  std::optional<absl::Duration> failing_since_ DIVVY_GUARDED_BY(mu_);
+};
+
 class RpcCoordinatorClient : public CoordinatorClient {
  public:
-  RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel)
-      : environment_(std::move(environment)), stub_(v1::Coordinator::NewStub(channel)) {}
+  RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel, absl::Duration silent_wait)
+      : environment_(std::move(environment)), stub_(v1::Coordinator::NewStub(channel)), words_(std::make_shared<WaitingWords>(silent_wait)) {}
 
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
-    CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(done));
+    ResultCallback<RegisterReply> tell = [words = words_, done = std::move(done)](absl::StatusOr<RegisterReply> reply) {
+      words->OnAnswer(reply.status());
+      done(std::move(reply));
+    };
+    CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(tell));
   }
 
  private:
   const CallEnvironment environment_;
   const std::shared_ptr<v1::Coordinator::Stub> stub_;
+  const std::shared_ptr<WaitingWords> words_;
 };
 
 }  // namespace
 
-std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel) {
-  return std::make_shared<RpcCoordinatorClient>(std::move(environment), channel);
+std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
+                                                         absl::Duration silent_wait) {
+  return std::make_shared<RpcCoordinatorClient>(std::move(environment), channel, silent_wait);
 }
 
 }  // namespace divvy

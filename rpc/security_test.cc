@@ -31,6 +31,7 @@ namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- who may call what -------------------------------------------------------------------------------------------------------------------------------------
 
@@ -337,8 +338,8 @@ class TlsTest : public testing::Test {
     came.Wait(mu, [&] { return status.has_value(); });
     return *status;
   }
-  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials));
+  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration silent_wait = kSilentWait) {
+    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials), silent_wait);
     return Answered<RegisterReply>([&](auto done) { client->Register(ARequest(), std::move(done)); });
   }
   absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
@@ -501,6 +502,22 @@ TEST_F(TlsTest, ATaskOfAnotherJobOfTheSameAuthorityIsRefusedAndToldSoOnBothSides
   EXPECT_TRUE(log_.Await(
       absl::StrCat("a TLS connection was refused: the peer's certificate is that of worker 0 of job \"other\", and this task's is of job \"test\"", kJobs)))
       << log_.text();
+}
+
+TEST_F(TlsTest, ATaskThatIsNotLetInSaysInItsOwnLogForWhomItWaitsAndWhy) {
+  Serve(pki_.Role("ps"));
+  const auto credentials = MakeChannelCredentials(pki_.Role("worker"), "chief");
+  EXPECT_EQ(Register(credentials).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));  // it may have been started first
+  EXPECT_EQ(Register(credentials, absl::ZeroDuration()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(log_.text(), HasSubstr(absl::StrCat("waits for the coordinator: cannot reach ", address(), ": the server's certificate is not that of a chief")));
+}
+
+TEST_F(TlsTest, ATaskThatIsRefusedForGoodLeavesTheWordsToItsEnd) {
+  Serve(pki_.Role("chief"));
+  const absl::Status refused = Register(MakeChannelCredentials(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")), "chief"), absl::ZeroDuration());
+  EXPECT_EQ(ReasonOf(refused), Reason::kNotAuthorized) << refused;
+  EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));
 }
 
 TEST_F(TlsTest, ACallerOfAnotherJobThatDoesNotLookAtItsServerIsRefusedAllTheSame) {
