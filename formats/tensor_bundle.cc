@@ -343,7 +343,7 @@ absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart
   const absl::Status status = ForEachRun(tensor.shape, part, [&](int64_t first, int64_t count) {
     const int64_t from = std::clamp(begin * row, first, first + count), to = std::clamp(end * row, first, first + count);
     RETURN_IF_ERROR(take(from - first, nullptr));
-    RETURN_IF_ERROR(take(to - from, out + (from - begin * row) * size));
+    if (from < to) RETURN_IF_ERROR(take(to - from, out + (from - begin * row) * size));
     return take(first + count - to, nullptr);
   });
   if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
@@ -363,6 +363,7 @@ absl::Status BundleReader::ReadRows(absl::string_view name, int64_t begin, int64
   if (static_cast<int64_t>(out.size()) != bytes) {
     return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": ", bytes, " bytes into ", out.size()));
   }
+  if (begin == end) return absl::OkStatus();
   for (const BundlePart& part : tensor->parts) {
     const BundleExtent rows = shape.rank() == 0 ? BundleExtent{0, 1} : part.box[0];
     if (rows.start < end && begin < rows.start + rows.length) RETURN_IF_ERROR(ReadPart(*tensor, part, begin, end, out.data()));
