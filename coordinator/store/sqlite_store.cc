@@ -189,8 +189,7 @@ absl::Status CheckStructure(SqliteDatabase& database) {
   return database.Damaged(answer == nullptr ? "its pages cannot be checked" : *answer);
 }
 
-absl::Status ScrubAll(SqliteDatabase& database) {
-  RETURN_IF_ERROR(CheckStructure(database));
+absl::Status CheckContent(SqliteDatabase& database) {
   RETURN_IF_ERROR(CheckTables(database));
   return ReadAll(database).status();
 }
@@ -208,7 +207,7 @@ absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
   RETURN_IF_ERROR(InTransaction(database, [&database] { return MakeOrMigrate(database); }));
   RETURN_IF_ERROR(database.CheckWritable());
-  RETURN_IF_ERROR(ScrubAll(database));
+  RETURN_IF_ERROR(CheckContent(database));
   return database.CarryLogOver();
 }
 
@@ -336,7 +335,8 @@ absl::Status SqliteStore::Scrub() {
   MutexLock lock(state_->database_mu);
   if (!state_->open) return state_->Closed();
   state_->database.ForgetPages();
-  absl::Status scrubbed = ScrubAll(state_->database);
+  absl::Status scrubbed = CheckStructure(state_->database);
+  if (scrubbed.ok()) scrubbed = CheckContent(state_->database);
   if (absl::IsDataLoss(scrubbed)) state_->Break(scrubbed);
   return scrubbed;
 }
