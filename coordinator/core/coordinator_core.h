@@ -187,6 +187,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
+    std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
     int unacknowledged = 0;  // the most of any Steps stream
   };
   Inspection Inspect() const;

@@ -705,6 +705,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   for (const auto& [id, step] : open_steps_) inspection.open.push_back(id);
   for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
   inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && layout_jobs_.empty();
+  for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_) {
     if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
   }

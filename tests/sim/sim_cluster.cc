@@ -49,6 +49,7 @@ struct Process {
   std::unique_ptr<SimStore> store;
   std::shared_ptr<CoordinatorCore> chief;
   int index = 0;
+  Incarnation incarnation;
   std::optional<int> exit_code;
 };
 
@@ -180,7 +181,7 @@ void Cluster::StartPs(int index, const std::string& address) {
   process->coordinator = SimDialer(*this, process->node).Coordinator();
   ParameterServerOptions options;
   options.index = index;
-  options.incarnation = Incarnation(random_.Next() | 1);
+  options.incarnation = process->incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.record_history = true;
   options.max_commit_bytes = config_.commit_buffer_bytes;
@@ -827,13 +828,11 @@ void Cluster::CheckAlways() {
 // Of two processes of one index: the one whose state the coordinator counts on.
 bool Cluster::FindServingPs(int index) {
   const Epoch epoch = core_->Snapshot().epoch_id;
-  const JobId job = chief_->store->Load()->job.job;
-  for (auto process = processes_.rbegin(); process != processes_.rend(); ++process) {
-    if ((*process)->ps == nullptr || (*process)->index != index) continue;
-    const ParameterServerSnapshot seen = (*process)->ps->Inspect();
-    if (seen.lineage != epoch || seen.job != job) continue;
-    ps_[index] = process->get();
-    return true;
+  const Incarnation life = core_->Inspect().ps[index];
+  for (const std::unique_ptr<Process>& process : processes_) {
+    if (process->ps == nullptr || process->index != index || process->incarnation != life) continue;
+    ps_[index] = process.get();
+    return process->ps->Inspect().lineage == epoch;
   }
   return false;
 }
