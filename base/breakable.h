@@ -20,8 +20,10 @@ enum class Rule {
   kWaitForFence,            // a step is dispatched again only when every ps has fenced its former session
   kOpenContainsInFlight,    // the horizon's list of open steps names the steps in flight
   kSessionsOfEpochsDiffer,  // the sessions of a coordinator and of its successor have different numbers
+  kHoldBeforeSnapshot,      // while a checkpoint is cut, no step begins to commit
+  kHeldWhenNothingCommits,  // a worker says that it is held only when none of its steps is committing
 };
-inline constexpr int kNumRules = 5;
+inline constexpr int kNumRules = 7;
 
 #ifdef DIVVY_BREAKABLE
 

@@ -243,6 +243,18 @@ absl::StatusOr<std::string> FileSystem::ReadFile(const std::string& name) {
   return bytes;
 }
 
+absl::Status FileSystem::CreateDurableDirectory(const std::string& directory) {
+  std::vector<std::string> to_sync;  // the deepest first
+  std::string missing = directory;
+  while (!missing.empty() && absl::IsNotFound(Stat(missing).status())) {
+    to_sync.push_back(DirectoryOf(missing));
+    missing = to_sync.back();
+  }
+  RETURN_IF_ERROR(CreateDirectory(directory));
+  for (auto name = to_sync.rbegin(); name != to_sync.rend(); ++name) RETURN_IF_ERROR(SyncDirectory(*name));
+  return absl::OkStatus();
+}
+
 absl::Status FileSystem::ReplaceFile(const std::string& name, absl::string_view bytes) {
   const std::string unfinished = name + ".tmp";
   ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, OpenForWrite(unfinished, WriteMode::kReplace));

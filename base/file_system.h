@@ -96,6 +96,8 @@ class FileSystem {
 
   // All bytes of a file.
   absl::StatusOr<std::string> ReadFile(const std::string& name);
+  // As CreateDirectory, and what was missing survives a crash: each new name is synced in the folder that it stands in.
+  absl::Status CreateDurableDirectory(const std::string& directory);
   // Makes `bytes` the content of `name`: after a crash it holds them, or what it held before. Writes `name`.tmp first; two calls for one name must not overlap.
   absl::Status ReplaceFile(const std::string& name, absl::string_view bytes);
 };

@@ -302,6 +302,16 @@ class InMemoryFileSystemTest : public ::testing::Test {
   InMemoryFileSystem files_;
 };
 
+TEST_F(InMemoryFileSystemTest, ADurableDirectorySurvivesACrashWithThoseAboveIt) {
+  ASSERT_TRUE(files_.CreateDirectory("/made/below").ok());
+  files_.Crash();
+  EXPECT_TRUE(absl::IsNotFound(files_.Stat("/made").status()));
+  ASSERT_TRUE(files_.CreateDurableDirectory("/durable/below/that").ok());
+  ASSERT_TRUE(files_.CreateDurableDirectory("/durable/below/that").ok()) << "there already";
+  files_.Crash();
+  EXPECT_TRUE(files_.Stat("/durable/below/that").ok());
+}
+
 TEST_F(InMemoryFileSystemTest, RelativeNamesStandInTheWorkingDirectory) {
   ASSERT_TRUE(Write(files_, "a", "relative").ok());
   ASSERT_TRUE(Write(files_, "/a", "absolute").ok());

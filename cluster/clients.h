@@ -26,6 +26,7 @@ class ParameterClient {
   virtual void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) = 0;
   virtual void Load(LoadRequest request, ResultCallback<LoadReply> done) = 0;
   virtual void Sync(SyncRequest request, ResultCallback<SyncReply> done) = 0;
+  virtual void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) = 0;
   virtual void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) = 0;
   virtual void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) = 0;
   virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;

@@ -91,6 +91,9 @@ ReasonRow RowOf(Reason reason) {
     case Reason::kNotAuthorized: return {"NOT_AUTHORIZED", absl::StatusCode::kPermissionDenied};
     case Reason::kDuplicateTask: return {"DUPLICATE_TASK", absl::StatusCode::kFailedPrecondition};
     case Reason::kClusterMismatch: return {"CLUSTER_MISMATCH", absl::StatusCode::kFailedPrecondition};
+    case Reason::kDisk: return {"DISK", absl::StatusCode::kResourceExhausted};
+    case Reason::kCheckpointMissing: return {"CHECKPOINT_MISSING", absl::StatusCode::kNotFound};
+    case Reason::kCheckpointCorrupt: return {"CHECKPOINT_CORRUPT", absl::StatusCode::kDataLoss};
   }
   return {"UNKNOWN", absl::StatusCode::kUnknown};
 }

@@ -40,9 +40,12 @@ enum class Reason : uint8_t {
   kNotAuthorized,      // PermissionDenied: the certificate's role may not make this call. Stop, exit 77
   kDuplicateTask,      // FailedPrecondition: another live process has this job and index. Stop, exit 78
   kClusterMismatch,    // FailedPrecondition: the task's TF_CONFIG contradicts the coordinator's. Stop, exit 78
+  kDisk,               // ResourceExhausted: no space, or the device failed. This checkpoint is given up; older ones stand
+  kCheckpointMissing,  // NotFound: no such checkpoint in the receiver's --checkpoint_dir
+  kCheckpointCorrupt,  // DataLoss: a file of the checkpoint is damaged; another one may be good
 };
 
-constexpr Reason kLastReason = Reason::kClusterMismatch;
+constexpr Reason kLastReason = Reason::kCheckpointCorrupt;
 
 absl::string_view ReasonName(Reason reason);  // "SESSION_FENCED"
 

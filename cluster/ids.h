@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <ostream>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/strong_id.h"
 
 namespace divvy {
@@ -31,6 +33,17 @@ struct ShardKey {
   friend bool operator!=(ShardKey a, ShardKey b) { return !(a == b); }
   friend bool operator<(ShardKey a, ShardKey b) { return a.packed() < b.packed(); }
   friend std::ostream& operator<<(std::ostream& out, ShardKey key) { return out << key.variable << "/slot " << int{key.slot} << "/part " << key.part; }
+};
+
+// A checkpoint of a job. Never used twice, so nobody overwrites anybody's file; in order of making. Each process joins name() to its own --checkpoint_dir: no
+// path ever travels.
+struct CheckpointId {
+  Epoch epoch;          // 0: none
+  uint64_t serial = 0;  // +1 in the job with each, durable before it is used
+  std::string name() const { return absl::StrCat("ckpt-", epoch.value(), "-", serial); }
+  friend bool operator==(CheckpointId a, CheckpointId b) { return a.epoch == b.epoch && a.serial == b.serial; }
+  friend bool operator!=(CheckpointId a, CheckpointId b) { return !(a == b); }
+  friend bool operator<(CheckpointId a, CheckpointId b) { return a.epoch == b.epoch ? a.serial < b.serial : a.epoch < b.epoch; }
 };
 
 }  // namespace divvy

@@ -92,17 +92,58 @@ struct PsAttachReply {
   int64_t max_commit_bytes = 0;  // the largest commit it takes; 0: any
 };
 
-// Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing done.
+// One shard to make: rows [first_row, first_row + rows) of a variable or slot.
+struct ShardSpec {
+  ShardKey key;
+  std::string name;  // of the whole variable, or "<variable>/<optimizer>/<slot>"
+  DType dtype = DType::kFloat32;
+  Shape shape;  // of this shard
+  Shape full_shape;
+  int64_t first_row = 0;
+  Initializer initializer;  // evaluated by the ps for its own rows (REQUIRES: EvaluatedPerRow)
+};
+
+// Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing done. Reading a checkpoint takes long: the reply says how
+// far it is, at the latest half a second after the request, and the coordinator asks again.
 struct LoadRequest {
-  enum class From : uint8_t { kEmpty, kKeep };
+  enum class From : uint8_t { kEmpty, kKeep, kCheckpoint };
   Fence fence;
   From from = From::kEmpty;
   Epoch expected_lineage;  // kKeep: refused if the state is of another
   uint64_t layout_version = 0, layout_hash = 0;
   Horizon horizon;
+  CheckpointId checkpoint;        // kCheckpoint: where the values are
+  uint64_t job_seed = 0;          // kCheckpoint, as CreateShardsRequest's
+  std::vector<ShardSpec> shards;  // kCheckpoint: what this ps holds of it; their initializers mean nothing
 };
 struct LoadReply {
+  bool loading = false;      // not READY yet: ask again
+  int64_t loaded_bytes = 0;  // so far
   uint64_t layout_hash = 0;
+};
+
+// Rows of a tensor as they stand in a data file of a checkpoint.
+struct SavedSlice {
+  std::string tensor;
+  DType dtype = DType::kFloat32;
+  Shape full_shape;
+  int64_t first_row = 0, rows = 0;
+  uint64_t offset = 0, size_bytes = 0;  // in the file
+  uint32_t masked_crc = 0;              // of its bytes, masked as TFRecord's
+};
+
+// Writes this ps' part of a checkpoint: its shards as they are when it is first asked for it; commits go on meanwhile. Asked again for the same checkpoint:
+// what has become of it. One that is older than another asked for is refused: it has been given up.
+struct SnapshotRequest {
+  Fence fence;
+  CheckpointId checkpoint;
+  int file = 0, num_files = 1;  // the part is data file `file` of so many
+  bool wait = false;            // the reply may wait for the end, at most half a second
+};
+struct SnapshotReply {
+  bool done = false;               // written and synced; else: marked
+  int64_t written_bytes = 0;       // so far
+  std::vector<SavedSlice> slices;  // done: all that the file holds, in its order
 };
 
 // States what is wanted: this horizon, these sessions. The reply comes when no apply of a removed session is running; closed ids are then forgotten. A request
@@ -120,17 +161,6 @@ struct SyncReply {
   uint64_t applied_seq = 0;              // commits applied in this lineage
   int64_t memory_bytes = 0;
   bool draining = false;
-};
-
-// One shard to make: rows [first_row, first_row + rows) of a variable or slot.
-struct ShardSpec {
-  ShardKey key;
-  std::string name;  // of the whole variable, or "<variable>/<optimizer>/<slot>"
-  DType dtype = DType::kFloat32;
-  Shape shape;  // of this shard
-  Shape full_shape;
-  int64_t first_row = 0;
-  Initializer initializer;  // evaluated by the ps for its own rows (REQUIRES: EvaluatedPerRow)
 };
 
 // Checks the memory for all, then makes all. A shard that exists already: OK if made from an equal spec, else INVALID.
@@ -261,7 +291,15 @@ struct DropResource {
   ResourceId iterator;
 };
 struct Ping {};
-using ToWorker = std::variant<LayoutUpdate, Dispatch, CancelSteps, MakeResource, DropResource, Ping>;
+// From now on no step begins to commit; answered by Held{number} when none is committing. Ended by Release, or with the session: a hold has no timer of its
+// own, so no clock can tear what is cut meanwhile.
+struct Hold {
+  uint64_t number = 0;
+};
+struct Release {
+  uint64_t number = 0;  // of the hold; another is not ended by it
+};
+using ToWorker = std::variant<LayoutUpdate, Dispatch, CancelSteps, MakeResource, DropResource, Ping, Hold, Release>;
 
 // worker -> coordinator
 enum class StepOutcome : uint8_t {
@@ -295,7 +333,10 @@ struct Pong {
   absl::Duration blocked_for;        // ... since so long
 };
 struct Draining {};
-using FromWorker = std::variant<Report, ResourceReady, NeedSlots, Pong, Draining>;
+struct Held {
+  uint64_t number = 0;
+};
+using FromWorker = std::variant<Report, ResourceReady, NeedSlots, Pong, Draining, Held>;
 
 }  // namespace divvy
 

@@ -6,11 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "coordinator/checkpoint/bundle_catalog.h"
 #include "ops/blas_threads.h"
 #include "program/forwarding_coordinator.h"
+#include "ps_server/checkpoint/bundle_files.h"
 
 namespace divvy {
 namespace {
@@ -66,6 +69,10 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const Em
   const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));
+  if (const std::string& directory = setup.options.checkpoint_dir; !directory.empty()) {
+    ASSIGN_OR_RETURN(cluster->catalog_, OpenBundleCatalog(FileSystem::Real(), directory));
+    cluster->checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), directory);
+  }
   for (int i = 0; i < setup.options.num_ps; ++i) RETURN_IF_ERROR(cluster->StartPs(i));
   for (int i = 0; i < setup.options.num_workers; ++i) RETURN_IF_ERROR(cluster->StartWorker(i));
   RETURN_IF_ERROR(cluster->StartCoordinator());
@@ -77,6 +84,7 @@ absl::Status EmbeddedCluster::StartPs(int index) {
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address("ps", index);
+  options.checkpoint_files = checkpoint_files_.get();
   ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_, network_.coordinator(), IgnoreExit));
   network_.Add(Address("ps", index), ps_[index]);
   return absl::OkStatus();
@@ -105,6 +113,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
 
 absl::Status EmbeddedCluster::StartCoordinator() {
   CoordinatorOptions options = setup_.limits;
+  options.checkpoints = catalog_.get();
   options.incarnation = Incarnation(EntropySeed());
   options.job_seed = setup_.options.seed;
   for (int i = 0; i < setup_.options.num_ps; ++i) options.ps_addresses.push_back(Address("ps", i));

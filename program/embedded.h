@@ -60,6 +60,8 @@ class EmbeddedCluster {
   ThreadPoolExecutor executor_;
   InProcessNetwork network_;
   MemoryStore store_;
+  std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: no checkpoints
+  std::unique_ptr<CheckpointCatalog> catalog_;
   std::vector<std::shared_ptr<ParameterServerCore>> ps_;
   std::vector<WorkerTask> workers_;
   std::vector<WorkerTask> dead_;  // their threads may still run

@@ -20,6 +20,11 @@ class ForwardingCoordinator : public Base {
   absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
   int64_t epoch() const override { return coordinator_.epoch(); }
   int64_t step() const override { return coordinator_.step(); }
+  absl::StatusOr<int64_t> RestoreLatest() override { return coordinator_.RestoreLatest(); }
+  void SetProgramState(std::string bytes) override { coordinator_.SetProgramState(std::move(bytes)); }
+  std::string program_state() const override { return coordinator_.program_state(); }
+  int64_t durable_steps() const override { return coordinator_.durable_steps(); }
+  absl::StatusOr<std::string> SaveCheckpoint() override { return coordinator_.SaveCheckpoint(); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
   void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }

@@ -23,6 +23,9 @@ class PsClient : public ParameterClient {
   PsClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+    Call(&ParameterServerCore::Snapshot, std::move(request), std::move(done));
+  }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done));

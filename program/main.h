@@ -27,7 +27,8 @@ struct EmbeddedOptions {
   int num_workers = 2;
   int replicas_per_worker = 1;
   StrategyOptions strategy = runner::ParameterServerStrategy();
-  uint64_t seed = 1;  // of the job: initial values, shuffles
+  uint64_t seed = 1;           // of the job: initial values, shuffles
+  std::string checkpoint_dir;  // where checkpoints are: the next one on the same directory can go on from them. Empty: none are made
 };
 
 // The whole cluster in this process, without a network: for a program that keeps its own main, and for tests of step functions. No flags, no environment, no
@@ -45,10 +46,10 @@ class ConnectedCoordinator : public Coordinator {
 };
 
 // As the chief of the cluster that `resolver` describes, for a program that keeps its own main; workers and parameter servers run elsewhere. Listens at the
-// address that the cluster has for its chief. No signal handlers; flags count (--tls_cert, --state_dir, --bind_address, ...) if the program has had Abseil parse
-// them. Blocks until the cluster takes steps: says on standard error for whom it waits, for a parameter server at most --ps_timeout.
-// InvalidArgument: every problem of the cluster. FailedPrecondition: the resolver speaks for another role; certificates, the address, the state directory.
-// Else what ended the job.
+// address that the cluster has for its chief. No signal handlers; flags count (--tls_cert, --state_dir, --bind_address, ...) if the program has had Abseil
+// parse them. Blocks until the cluster takes steps: says on standard error for whom it waits, for a parameter server at most --ps_timeout. InvalidArgument:
+// every problem of the cluster. FailedPrecondition: the resolver speaks for another role; certificates, the address, the state directory. Else what ended the
+// job.
 absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options);
 
 }  // namespace divvy

@@ -19,6 +19,8 @@ ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, w
 ABSL_FLAG(std::string, tensorboard_dir, "", "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration");
 ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
 ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
+ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10), "a checkpoint is made so often, where there is a --checkpoint_dir. 0: only at the end");
+ABSL_FLAG(int, keep, 3, "checkpoints that are kept, at least 2");
 ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without it the number is random");
 ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: listed in the cluster, or registered");
 ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
@@ -50,7 +52,10 @@ absl::Status MakeTensorboardDir() {
 
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   EmbeddedSetup setup;
-  setup.options = {absl::GetFlag(FLAGS_ps), absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_replicas_per_worker), strategy, absl::GetFlag(FLAGS_seed)};
+  setup.options = {absl::GetFlag(FLAGS_ps),   absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_replicas_per_worker), strategy,
+                   absl::GetFlag(FLAGS_seed), CheckpointDirFromFlags()};
+  setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   setup.report = ReportFromFlags();
@@ -75,6 +80,9 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.strategy = strategy;
   options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
   options.state_dir = absl::GetFlag(FLAGS_state_dir);
+  options.checkpoint_dir = CheckpointDirFromFlags();
+  options.core.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  options.core.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   options.job_name = absl::GetFlag(FLAGS_job_name);
   options.report = ReportFromFlags();
   options.core.job_seed = absl::GetFlag(FLAGS_seed);

@@ -26,6 +26,7 @@ class RpcParameterClient : public ParameterClient {
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&Async::Attach, request, kAttachDeadline, std::move(done)); }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&Async::Load, request, kLoadDeadline, std::move(done)); }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&Async::Sync, request, kSyncDeadline, std::move(done)); }
+  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override { Call(&Async::Snapshot, request, kCallDeadline, std::move(done)); }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call(&Async::CreateShards, request, kCreateDeadline, std::move(done));
   }

@@ -25,6 +25,8 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources);
 // --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
 absl::Duration DrainTimeoutFromFlags();
+// Empty: the job keeps no checkpoints.
+std::string CheckpointDirFromFlags();
 // Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
 absl::Status SetLogFromFlags(const std::string& task);
 

@@ -23,7 +23,7 @@ namespace divvy {
 constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
 constexpr absl::Duration kSyncDeadline = absl::Seconds(1);    // any later Sync acknowledges an earlier one too
-constexpr absl::Duration kLoadDeadline = absl::Minutes(10);   // reads a checkpoint
+constexpr absl::Duration kLoadDeadline = absl::Seconds(30);   // clears what may be much; while a checkpoint is read, it answers how far it is
 constexpr absl::Duration kCreateDeadline = absl::Minutes(2);  // computes the first values
 
 // What the calls of a client need. They hold what they use of it, so that the client may go while they are open.

@@ -175,6 +175,22 @@ class Coordinator {
   // Training steps committed. Those that still run are not among them.
   virtual int64_t step() const = 0;
 
+  // To be called after the variables are created, and before they are read, written or used by a step: goes on with the newest checkpoint of
+  // --checkpoint_dir that is whole, whatever its number of parameter servers and their cuts. Returns the training steps it holds: epoch() and step() count
+  // from there. 0: there was none. Variables that it does not have begin with their initial values; nothing is restored unasked. Blocks.
+  // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been restored), or one has been used. DataLoss: there are
+  // checkpoints, and all are damaged.
+  virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
+  // Bytes of the program's own that every checkpoint from now on holds. After RestoreLatest: those of the checkpoint.
+  virtual void SetProgramState(std::string bytes) = 0;
+  virtual std::string program_state() const = 0;
+  // Training steps that a checkpoint covers: what survives the loss of every process.
+  virtual int64_t durable_steps() const = 0;
+  // Makes a checkpoint: one cut over all servers, at some moment between call and return; training goes on. Returns its name, under which it stands in
+  // --checkpoint_dir. Blocks. (One is also made every --checkpoint_every, and at the end of the program.) FailedPrecondition: no --checkpoint_dir.
+  // ResourceExhausted: a disk is full or broken; older checkpoints stand.
+  virtual absl::StatusOr<std::string> SaveCheckpoint() = 0;
+
   // Does not block: nothing is opened yet. NotFound: a source that is not registered in this process. InvalidArgument: arguments larger than a message may be.
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;

@@ -318,6 +318,11 @@ class ImmediateCoordinator : public Coordinator {
   absl::StatusOr<bool> Done() override { return true; }
   int64_t epoch() const override { return 0; }
   int64_t step() const override { return 0; }
+  absl::StatusOr<int64_t> RestoreLatest() override { return 0; }
+  void SetProgramState(std::string) override {}
+  std::string program_state() const override { return ""; }
+  int64_t durable_steps() const override { return 0; }
+  absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
     return PerWorkerDataset([this] { return Iterator(PerWorkerHandle{++iterators_}); });
   }

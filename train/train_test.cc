@@ -314,6 +314,11 @@ class InlineCoordinator : public Coordinator {
   absl::StatusOr<bool> Done() override { return true; }
   int64_t epoch() const override { return epoch_; }
   int64_t step() const override { return step_; }
+  absl::StatusOr<int64_t> RestoreLatest() override { return 0; }
+  void SetProgramState(std::string) override {}
+  std::string program_state() const override { return ""; }
+  int64_t durable_steps() const override { return 0; }
+  absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override { return absl::UnimplementedError("not in this fake"); }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {

@@ -9,6 +9,7 @@
 #include "wire/layout.h"
 #include "wire/status.h"
 #include "wire/text.h"
+#include "wire/values.h"
 
 namespace divvy::wire {
 namespace {
@@ -24,11 +25,15 @@ constexpr EnumTable<PsState, v1::PsAttachReply::State, 4> kPsStates = {{
     {PsState::kFrozen, v1::PsAttachReply::FROZEN},
 }};
 
-constexpr EnumTable<LoadRequest::From, v1::LoadRequest::From, 2> kFroms = {{
+constexpr EnumTable<LoadRequest::From, v1::LoadRequest::From, 3> kFroms = {{
     {LoadRequest::From::kEmpty, v1::LoadRequest::FROM_EMPTY},
     {LoadRequest::From::kKeep, v1::LoadRequest::FROM_KEEP},
+    {LoadRequest::From::kCheckpoint, v1::LoadRequest::FROM_CHECKPOINT},
 }};
 
+constexpr int kMaxDataFiles = 100'000;  // of a checkpoint: their names have five digits
+
+constexpr auto kReadShard = [](const v1::ShardSpec& shard) { return FromProto(shard); };
 constexpr auto kReadEntry = [](const v1::RememberedEntry& entry) { return FromProto(entry); };
 
 // The values of ids, in a repeated field.
@@ -260,6 +265,9 @@ v1::LoadRequest ToProto(const LoadRequest& request) {
   out.set_layout_version(request.layout_version);
   out.set_layout_hash(request.layout_hash);
   *out.mutable_horizon() = ToProto(request.horizon);
+  if (request.from == LoadRequest::From::kCheckpoint) *out.mutable_checkpoint() = ToProto(request.checkpoint);
+  out.set_job_seed(request.job_seed);
+  for (const ShardSpec& shard : request.shards) *out.add_shards() = ToProto(shard);
   return out;
 }
 
@@ -271,16 +279,110 @@ absl::StatusOr<LoadRequest> FromProto(const v1::LoadRequest& request) {
   out.layout_version = request.layout_version();
   out.layout_hash = request.layout_hash();
   DIVVY_WIRE_READ(out.horizon, request, horizon);
+  if (out.from == LoadRequest::From::kCheckpoint) {
+    DIVVY_WIRE_READ(out.checkpoint, request, checkpoint);
+  }
+  out.job_seed = request.job_seed();
+  RETURN_IF_ERROR(CheckCount("shards", request.shards_size()));
+  ASSIGN_OR_RETURN(out.shards, ReadAll("shards", request.shards(), kReadShard));
   return out;
 }
 
 v1::LoadReply ToProto(const LoadReply& reply) {
   v1::LoadReply out;
   out.set_layout_hash(reply.layout_hash);
+  out.set_loading(reply.loading);
+  out.set_loaded_bytes(reply.loaded_bytes);
   return out;
 }
 
-absl::StatusOr<LoadReply> FromProto(const v1::LoadReply& reply) { return LoadReply{reply.layout_hash()}; }
+absl::StatusOr<LoadReply> FromProto(const v1::LoadReply& reply) {
+  RETURN_IF_ERROR(CheckNotNegative("loaded_bytes", reply.loaded_bytes()));
+  return LoadReply{reply.loading(), reply.loaded_bytes(), reply.layout_hash()};
+}
+
+v1::CheckpointId ToProto(const CheckpointId& checkpoint) {
+  v1::CheckpointId out;
+  out.set_epoch(checkpoint.epoch.value());
+  out.set_serial(checkpoint.serial);
+  return out;
+}
+
+absl::StatusOr<CheckpointId> FromProto(const v1::CheckpointId& checkpoint) {
+  if (checkpoint.epoch() == 0) return Invalid("epoch", "is 0");
+  return CheckpointId{Epoch(checkpoint.epoch()), checkpoint.serial()};
+}
+
+v1::SnapshotRequest ToProto(const SnapshotRequest& request) {
+  v1::SnapshotRequest out;
+  *out.mutable_fence() = ToProto(request.fence);
+  *out.mutable_checkpoint() = ToProto(request.checkpoint);
+  out.set_file(request.file);
+  out.set_num_files(request.num_files);
+  out.set_wait(request.wait);
+  return out;
+}
+
+absl::StatusOr<SnapshotRequest> FromProto(const v1::SnapshotRequest& request) {
+  SnapshotRequest out;
+  DIVVY_WIRE_READ(out.fence, request, fence);
+  DIVVY_WIRE_READ(out.checkpoint, request, checkpoint);
+  RETURN_IF_ERROR(CheckIndex("file", request.file()));
+  RETURN_IF_ERROR(CheckRange("num_files", request.num_files(), request.file() + 1, kMaxDataFiles));
+  out.file = request.file();
+  out.num_files = request.num_files();
+  out.wait = request.wait();
+  return out;
+}
+
+v1::SavedSlice ToProto(const SavedSlice& slice) {
+  v1::SavedSlice out;
+  out.set_tensor(slice.tensor);
+  out.set_dtype(ToProto(slice.dtype));
+  ToProto(slice.full_shape, out.mutable_full_shape());
+  out.set_first_row(slice.first_row);
+  out.set_rows(slice.rows);
+  out.set_offset(slice.offset);
+  out.set_size_bytes(slice.size_bytes);
+  out.set_masked_crc(slice.masked_crc);
+  return out;
+}
+
+absl::StatusOr<SavedSlice> FromProto(const v1::SavedSlice& slice) {
+  SavedSlice out;
+  RETURN_IF_ERROR(CheckName("tensor", slice.tensor()));
+  out.tensor = slice.tensor();
+  DIVVY_WIRE_READ_ENUM(out.dtype, slice, dtype);
+  ASSIGN_OR_RETURN(out.full_shape, In("full_shape", ShapeFromProto(slice.full_shape(), out.dtype)));
+  const int64_t all_rows = out.full_shape.rows();
+  RETURN_IF_ERROR(CheckRange("first_row", slice.first_row(), 0, all_rows));
+  RETURN_IF_ERROR(CheckRange("rows", slice.rows(), 0, all_rows - slice.first_row()));
+  const int64_t bytes = slice.rows() * out.full_shape.row_elements() * DTypeSize(out.dtype);
+  if (slice.size_bytes() != static_cast<uint64_t>(bytes)) return Invalid("size_bytes", absl::StrCat("is ", slice.size_bytes(), ", and the rows take ", bytes));
+  out.first_row = slice.first_row();
+  out.rows = slice.rows();
+  out.offset = slice.offset();
+  out.size_bytes = slice.size_bytes();
+  out.masked_crc = slice.masked_crc();
+  return out;
+}
+
+v1::SnapshotReply ToProto(const SnapshotReply& reply) {
+  v1::SnapshotReply out;
+  out.set_done(reply.done);
+  out.set_written_bytes(reply.written_bytes);
+  for (const SavedSlice& slice : reply.slices) *out.add_slices() = ToProto(slice);
+  return out;
+}
+
+absl::StatusOr<SnapshotReply> FromProto(const v1::SnapshotReply& reply) {
+  SnapshotReply out;
+  out.done = reply.done();
+  RETURN_IF_ERROR(CheckNotNegative("written_bytes", reply.written_bytes()));
+  out.written_bytes = reply.written_bytes();
+  ASSIGN_OR_RETURN(out.slices, ReadAll("slices", reply.slices(), [](const v1::SavedSlice& slice) { return FromProto(slice); }));
+  return out;
+}
 
 v1::SyncRequest ToProto(const SyncRequest& request) {
   v1::SyncRequest out;
@@ -341,7 +443,7 @@ absl::StatusOr<CreateShardsRequest> FromProto(const v1::CreateShardsRequest& req
   out.layout_hash = request.layout_hash();
   out.job_seed = request.job_seed();
   RETURN_IF_ERROR(CheckCount("shards", request.shards_size()));
-  ASSIGN_OR_RETURN(out.shards, ReadAll("shards", request.shards(), [](const v1::ShardSpec& shard) { return FromProto(shard); }));
+  ASSIGN_OR_RETURN(out.shards, ReadAll("shards", request.shards(), kReadShard));
   return out;
 }
 

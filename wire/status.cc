@@ -41,6 +41,9 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kNotAuthorized, v1::NOT_AUTHORIZED},
     {Reason::kDuplicateTask, v1::DUPLICATE_TASK},
     {Reason::kClusterMismatch, v1::CLUSTER_MISMATCH},
+    {Reason::kDisk, v1::DISK},
+    {Reason::kCheckpointMissing, v1::CHECKPOINT_MISSING},
+    {Reason::kCheckpointCorrupt, v1::CHECKPOINT_CORRUPT},
 }};
 
 constexpr EnumTable<JobName, v1::Job, 3> kJobs = {{{JobName::kChief, v1::CHIEF}, {JobName::kPs, v1::PS}, {JobName::kWorker, v1::WORKER}}};

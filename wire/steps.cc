@@ -62,6 +62,8 @@ struct SetToWorker {
   void operator()(const MakeResource& make) { SetMakeResource(make, *out.mutable_make()); }
   void operator()(const DropResource& drop) { out.mutable_drop()->set_iterator(drop.iterator.value()); }
   void operator()(const Ping&) { out.mutable_ping(); }
+  void operator()(const Hold& hold) { out.mutable_hold()->set_number(hold.number); }
+  void operator()(const Release& release) { out.mutable_release()->set_number(release.number); }
 };
 
 // ---- coordinator to worker: in ----------------------------------------------------------------------------------------------------------------------
@@ -124,6 +126,8 @@ absl::StatusOr<ToWorker> MessageOf(const v1::ToWorkerFrame& frame) {
     case v1::ToWorkerFrame::kMake: return Alternative<ToWorker>("make", MakeFromProto(frame.make()));
     case v1::ToWorkerFrame::kDrop: return ToWorker(DropResource{ResourceId(frame.drop().iterator())});
     case v1::ToWorkerFrame::kPing: return ToWorker(Ping());
+    case v1::ToWorkerFrame::kHold: return ToWorker(Hold{frame.hold().number()});
+    case v1::ToWorkerFrame::kRelease: return ToWorker(Release{frame.release().number()});
     case v1::ToWorkerFrame::MESSAGE_NOT_SET: break;
   }
   return Invalid("message", "is not set, or of a newer protocol");
@@ -167,6 +171,7 @@ struct SetFromWorker {
     to.set_blocked_for_ns(absl::ToInt64Nanoseconds(pong.blocked_for));
   }
   void operator()(const Draining&) { out.mutable_draining(); }
+  void operator()(const Held& held) { out.mutable_held()->set_number(held.number); }
 };
 
 // ---- worker to coordinator: in ----------------------------------------------------------------------------------------------------------------------
@@ -241,6 +246,7 @@ absl::StatusOr<FromWorker> MessageOf(const v1::FromWorkerFrame& frame) {
     case v1::FromWorkerFrame::kNeedSlots: return Alternative<FromWorker>("need_slots", NeedFromProto(frame.need_slots()));
     case v1::FromWorkerFrame::kPong: return Alternative<FromWorker>("pong", PongFromProto(frame.pong()));
     case v1::FromWorkerFrame::kDraining: return FromWorker(Draining());
+    case v1::FromWorkerFrame::kHeld: return FromWorker(Held{frame.held().number()});
     case v1::FromWorkerFrame::MESSAGE_NOT_SET: break;
   }
   return Invalid("message", "is not set, or of a newer protocol");

@@ -470,7 +470,7 @@ TEST(MessagesTest, UnknownStatesAndKindsAreRefused) {
   ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.clear_state(); }), "state: is not set");
   ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.set_memory_bytes(-1); }), "memory_bytes: is -1");
   ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.add_remembered(); }), "remembered[");
-  ExpectRefused(Changed<LoadRequest>([](v1::LoadRequest& m) { m.set_from(static_cast<v1::LoadRequest::From>(3)); }), "from: has the unknown value 3");
+  ExpectRefused(Changed<LoadRequest>([](v1::LoadRequest& m) { m.set_from(static_cast<v1::LoadRequest::From>(4)); }), "from: has the unknown value 4");
   ExpectRefused(Changed<ShutdownRequest>([](v1::ShutdownRequest& m) { m.set_exit_code(256); }), "exit_code: is 256");
   ExpectRefused(Changed<RegisterReply>([](v1::RegisterReply& m) { m.set_over(-1); }), "over: is -1");
 }

@@ -103,8 +103,12 @@ VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, var
 
 constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 
+}  // namespace
+
+// ---- variables ----
+
 // The value of an initializer that a ps cannot evaluate: made here, to be sent block by block. What cannot be made by rows is made once, as a whole.
-class InitialValue {
+class DirectVariableStore::InitialValue {
  public:
   // With its first block, or the whole, made.
   static absl::StatusOr<InitialValue> Begin(const VariableSpec& spec, uint64_t job_seed) {
@@ -112,6 +116,8 @@ class InitialValue {
     ASSIGN_OR_RETURN(value.made_, value.Make(0, value.by_rows_ ? value.block_ : value.rows_));
     return value;
   }
+
+  const std::string& variable() const { return spec_.name; }
 
   // The writes that bring it, in order; the first error ends it.
   absl::Status ForEachBlock(const std::function<absl::Status(StagedWrite)>& write) {
@@ -156,10 +162,6 @@ class InitialValue {
   Tensor made_;
 };
 
-}  // namespace
-
-// ---- variables ----
-
 absl::StatusOr<VariableInfo> DirectVariableStore::Find(absl::string_view name) const {
   const std::shared_ptr<const Layout> layout = core_->layout();
   const VariableLayout* variable = layout->Find(name);
@@ -178,11 +180,34 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
   VariableSpec created = spec;
   created.initializer = Zeros();
   RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); }));
-  RETURN_IF_ERROR(value.ForEachBlock([&](StagedWrite write) { return Write({std::move(write)}); }));
+  if (core_->Choosing()) {
+    MutexLock lock(mu_);
+    waiting_.push_back(std::make_shared<InitialValue>(std::move(value)));
+  } else if (!core_->WasRestored(spec.name)) {
+    RETURN_IF_ERROR(Fill(value));
+  }
   return Find(spec.name);
 }
 
+absl::Status DirectVariableStore::Fill(InitialValue& value) {
+  return value.ForEachBlock(
+      [&](StagedWrite write) { return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write({std::move(write)}, std::move(done)); }); });
+}
+
+absl::Status DirectVariableStore::BringInitialValues() {
+  std::vector<std::shared_ptr<InitialValue>> values;
+  {
+    MutexLock lock(mu_);
+    values.swap(waiting_);
+  }
+  for (const auto& value : values) {
+    if (!core_->WasRestored(value->variable())) RETURN_IF_ERROR(Fill(*value));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
+  RETURN_IF_ERROR(BringInitialValues());
   std::vector<VariableRead> reads;
   for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
   auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
@@ -196,6 +221,7 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
 }
 
 absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
+  RETURN_IF_ERROR(BringInitialValues());
   return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
 }
 
@@ -205,7 +231,7 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
                                          int replicas, ProgressSink* sink, absl::Duration report_every)
     : core_(std::move(core)), sink_(sink), report_every_(report_every) {
   StrategyParts parts;
-  parts.store = std::make_shared<DirectVariableStore>(core_);
+  parts.store = store_ = std::make_shared<DirectVariableStore>(core_);
   parts.executor = &executor;
   parts.resolver = std::move(resolver);
   parts.replica_devices.assign(replicas, Device{});
@@ -224,6 +250,7 @@ absl::Status BlockingCoordinator::TakeLateError() {
 absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(absl::string_view name, StepKind kind, Nest args) {
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
+  RETURN_IF_ERROR(store_->BringInitialValues());
   StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
   auto result = std::make_shared<ScheduledResult>();
   RETURN_IF_ERROR(
@@ -280,6 +307,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(loop.step).status());
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(loop.data.name()));
+  RETURN_IF_ERROR(store_->BringInitialValues());
   RunRequest request;
   request.step = {loop.step, Nest(loop.args), loop.kind == StepKind::kReadOnly};
   request.source = std::string(loop.data.name());
@@ -305,6 +333,20 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   return merged->All();
 }
 
+absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
+  const auto steps = WaitFor<absl::StatusOr<int64_t>>([&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
+  RETURN_IF_ERROR(steps.status());
+  RETURN_IF_ERROR(store_->BringInitialValues());
+  return steps;
+}
+
+absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
+  RETURN_IF_ERROR(store_->BringInitialValues());
+  const auto saved = WaitFor<absl::StatusOr<CheckpointId>>([&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
+  RETURN_IF_ERROR(saved.status());
+  return saved->name();
+}
+
 absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {
   if (run.empty()) return absl::InvalidArgumentError("Report: the run has no name");
   RETURN_IF_ERROR(CheckSummaryRun(run));
@@ -318,6 +360,7 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
+  if (result.ok()) result = store_->BringInitialValues();
   const int exit_code = ExitCodeOf(result);
   if (exit_code >= kExitTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
   const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });

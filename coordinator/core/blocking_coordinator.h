@@ -28,8 +28,17 @@ class DirectVariableStore : public VariableStore {
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
+  // Brings the first values of variables that were declared while nobody knew whether they would be restored, and were not. To be called before any use of a
+  // variable, and after a restore.
+  absl::Status BringInitialValues();
+
  private:
+  class InitialValue;
+  absl::Status Fill(InitialValue& value);
+
   const std::shared_ptr<CoordinatorCore> core_;
+  Mutex mu_;
+  std::vector<std::shared_ptr<InitialValue>> waiting_ DIVVY_GUARDED_BY(mu_);
 };
 
 // Thread-safe. The calls block as strategy/coordinator.h says; none may be made from a task of the core's Executor.
@@ -49,6 +58,11 @@ class BlockingCoordinator : public Coordinator {
   absl::StatusOr<bool> Done() override;
   int64_t epoch() const override { return core_->epoch(); }
   int64_t step() const override { return core_->step(); }
+  absl::StatusOr<int64_t> RestoreLatest() override;
+  void SetProgramState(std::string bytes) override { core_->SetProgramState(std::move(bytes)); }
+  std::string program_state() const override { return core_->program_state(); }
+  int64_t durable_steps() const override { return core_->durable_steps(); }
+  absl::StatusOr<std::string> SaveCheckpoint() override;
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override;
   void SetLearningRateScale(double scale) override { core_->SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
@@ -70,6 +84,7 @@ class BlockingCoordinator : public Coordinator {
   ProgressSink* const sink_;
   const absl::Duration report_every_;
   std::atomic<uint64_t> last_run_{0};  // tokens of loops
+  std::shared_ptr<DirectVariableStore> store_;
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);

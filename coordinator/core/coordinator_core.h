@@ -3,12 +3,12 @@
 // An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16): each method takes an event, changes state under one lock, never waits, and answers
 // through completions that run on the Executor's threads after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
 //
-// This version keeps no checkpoints (durability `checkpoint`): a lost parameter server, or a half applied step that no run can complete, ends the job with
-// Unavailable (Reason::kPsLost), and every later call gives that error again. So do kStaleEpoch and kSecondCoordinator (another coordinator has the job) and
-// kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
+// Durability `checkpoint`: a lost parameter server, or a half applied step that no run can complete, ends the job with Unavailable (Reason::kPsLost), and every
+// later call gives that error again; the next start goes on from the newest checkpoint. So do kStaleEpoch and kSecondCoordinator (another coordinator has the
+// job) and kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (attach, load, sync, the end), workers.cc (sessions, Steps streams, fences), steps.cc (queue, dispatch, reports, cancellation),
-// variables.cc (layout changes, direct reads and writes).
+// variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins with).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -29,9 +29,11 @@
 #include "base/outbox.h"
 #include "cluster/backoff.h"
 #include "cluster/clients.h"
+#include "cluster/job_state.h"
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
+#include "coordinator/core/checkpoint_catalog.h"
 #include "coordinator/core/lease_book.h"
 #include "coordinator/core/step_rules.h"
 #include "coordinator/core/store.h"
@@ -56,13 +58,17 @@ struct CoordinatorOptions {
   int64_t max_queued_steps = 262'144;                // Schedule waits beyond; 0 or less: it never does
   uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half
   int max_step_attempts = 10;
-  int64_t max_args_bytes = 15 << 20;                   // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
-  absl::Duration step_deadline = absl::Minutes(10);    // of one attempt; time blocked on a ps is not counted
-  absl::Duration ps_timeout = absl::Minutes(10);       // a ps that does not answer for so long fails the job
-  absl::Duration worker_silence = absl::Seconds(5);    // a worker that says nothing for so long is lost
-  absl::Duration reconnect_limit = absl::Seconds(1);   // a broken Steps stream that is not back by then: lost
-  absl::Duration watchdog;                             // with no step finished for so long, though some are there: the log says what all do. 0: never
-  std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
+  int64_t max_args_bytes = 15 << 20;                  // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
+  absl::Duration step_deadline = absl::Minutes(10);   // of one attempt; time blocked on a ps is not counted
+  absl::Duration ps_timeout = absl::Minutes(10);      // a ps that does not answer for so long fails the job
+  absl::Duration worker_silence = absl::Seconds(5);   // a worker that says nothing for so long is lost
+  absl::Duration reconnect_limit = absl::Seconds(1);  // a broken Steps stream that is not back by then: lost
+  absl::Duration watchdog;                            // with no step finished for so long, though some are there: the log says what all do. 0: never
+  CheckpointCatalog* checkpoints = nullptr;           // null: this job keeps none. Outlives the core and its tasks
+  absl::Duration checkpoint_every;                    // 0: only when asked, and at the end
+  absl::Duration checkpoint_stall_timeout = absl::Minutes(10);  // what the end of a job waits for its last checkpoint, where a disk is full or broken
+  int keep_checkpoints = 3;                                     // the newest so many; at least 2
+  std::function<Partitioner(int num_ps)> partitioner;           // empty: variables are not cut
   Placement placement = Placement::kRoundRobin;
 
   // InvalidArgument with every problem at once.
@@ -89,7 +95,7 @@ struct RunRequest {
 
 // What a coordinator is doing, for the live line and status pages.
 struct CoordinatorSnapshot {
-  enum class Phase : uint8_t { kAttaching, kLoading, kRunning, kEnding, kOver, kFailed };
+  enum class Phase : uint8_t { kAttaching, kChoosing, kLoading, kRunning, kEnding, kOver, kFailed };
   Phase phase = Phase::kAttaching;
   JobId job;
   Epoch epoch_id;
@@ -109,8 +115,13 @@ struct CoordinatorSnapshot {
     std::string text;  // "ps 1 (10.0.0.9:2222): connection refused"
     absl::Duration since;
   };
-  std::vector<Wait> waits;  // longest first
-  bool draining = false;    // Drain was called
+  std::vector<Wait> waits;                      // longest first
+  bool draining = false;                        // Drain was called
+  int64_t durable_steps = 0;                    // covered by a checkpoint
+  std::optional<CheckpointId> last_checkpoint;  // committed, or restored from
+  std::optional<CheckpointId> checkpoint;       // that is being made
+  std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
+  absl::Duration longest_hold;                  // of commits, while a checkpoint was cut
 };
 
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
@@ -130,6 +141,20 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // When the cluster is ready for steps, or the error that ended the job.
   void WhenRunning(StatusCallback done);
+  // Makes the checkpoint that follows: one cut over all servers; steps go on. `done` has its name when it is on the disk, or why it could not be made (the
+  // older ones stand). FailedPrecondition: there is no catalog.
+  void SaveCheckpoint(ResultCallback<CheckpointId> done);
+  // After the variables are created, and before any other use of them: goes on with the newest checkpoint that is whole, whatever its number of ps. The steps
+  // it holds; 0: there is none. Variables that it has not got get their initial values. FailedPrecondition: one is of another dtype or shape, or was used.
+  void RestoreLatest(ResultCallback<int64_t> done);
+  // Whether nobody knows yet if the variables are restored: they are declared, and have no values.
+  bool Choosing() const;
+  // Whether the variable's values came from a checkpoint.
+  bool WasRestored(const std::string& variable) const;
+  // Saved in each checkpoint from now on; what it is after RestoreLatest was saved with it.
+  void SetProgramState(std::string bytes);
+  std::string program_state() const;
+  int64_t durable_steps() const;  // covered by a checkpoint
   // Makes the variable with the slots of its optimizer. AlreadyExists: the name is taken. InvalidArgument: spec or partitioner. ResourceExhausted: a ps has
   // no memory for it; nothing is left behind. `with`: where it lies, in one shard; NotFound, InvalidArgument: there is no such variable, or shard.
   // REQUIRES: EvaluatedPerRow(spec.initializer).
@@ -187,8 +212,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
-    std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
-    int unacknowledged = 0;  // the most of any Steps stream
+    std::vector<Incarnation> ps;                                       // the life of each ps that this coordinator counts on
+    int unacknowledged = 0;                                            // the most of any Steps stream
+    std::map<CheckpointId, std::map<EntryId, std::vector<int>>> cuts;  // of each checkpoint begun: `finished` at its cut
   };
   Inspection Inspect() const;
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
@@ -311,6 +337,27 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     };
     std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
     StatusCallback done;
+    std::optional<VariableSpec> spec = {};  // of a variable that is created
+    std::optional<Colocation> with = {};
+  };
+  // A variable of the program, while nobody knows yet whether it is made or loaded.
+  struct Declared {
+    VariableSpec spec;
+    std::optional<Colocation> with;
+    VariableId id;
+    std::map<int, std::vector<ShardSpec>> shards;  // by ps
+  };
+  // The checkpoint that is being made.
+  struct CheckpointRun {
+    enum class Stage : uint8_t { kNaming, kHolding, kMarking, kWriting, kCommitting } stage = Stage::kNaming;
+    CheckpointId id;
+    std::set<int> waiting;  // kHolding: workers; kMarking, kWriting: ps
+    absl::Duration held_since;
+    JobState state;                              // at the cut
+    std::vector<std::vector<SavedSlice>> parts;  // by ps
+    uint64_t bytes = 0;
+    std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
+    bool is_final = false, is_last = false;           // of a job that ends; of a process that does
   };
   struct LayoutWork {
     LayoutJob::Change change;
@@ -332,7 +379,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     ResultCallback<std::vector<Tensor>> done;
   };
 
-  CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row);
+  CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found);
 
   // ---- lifecycle.cc ----
   void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
@@ -348,14 +395,21 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
   void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
   void LoadPs(int index) DIVVY_REQUIRES(mu_);
-  void OnPsLoaded(int index, uint64_t attempt);
+  void OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
+  bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
+  void LookForCheckpoints() DIVVY_REQUIRES(mu_);
+  void OnNewest(const absl::StatusOr<std::optional<JobState>>& newest) DIVVY_REQUIRES(mu_);
+  void BeginChoosing() DIVVY_REQUIRES(mu_);
+  void BeginLoading() DIVVY_REQUIRES(mu_);
+  void FinishLoading() DIVVY_REQUIRES(mu_);
   void StartRunning() DIVVY_REQUIRES(mu_);
   // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
   void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
   void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
   uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
@@ -433,6 +487,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
+  void StartNextLayoutJob() DIVVY_REQUIRES(mu_);
   void StartLayoutJob() DIVVY_REQUIRES(mu_);
   void SendShards(int ps) DIVVY_REQUIRES(mu_);
   void OnShards(int ps, absl::Status answer);
@@ -450,6 +505,34 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, absl::Status answer);
   void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
   void OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply);
+
+  // ---- checkpoints.cc ----
+  bool CheckpointIsDue() const DIVVY_REQUIRES(mu_);
+  bool WantsLastCheckpoint() const DIVVY_REQUIRES(mu_);
+  bool MayCut() const DIVVY_REQUIRES(mu_);
+  void MaybeCheckpoint() DIVVY_REQUIRES(mu_);
+  bool CheckpointAt(CheckpointId id, CheckpointRun::Stage stage) const DIVVY_REQUIRES(mu_);
+  void HoldWorkers() DIVVY_REQUIRES(mu_);
+  void OnHeld(const Worker& worker, uint64_t number) DIVVY_REQUIRES(mu_);
+  bool Holding() const DIVVY_REQUIRES(mu_);
+  void MaybeCut() DIVVY_REQUIRES(mu_);
+  JobState StateNow() const DIVVY_REQUIRES(mu_);
+  void SendSnapshot(int index) DIVVY_REQUIRES(mu_);
+  void SendSnapshotLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
+  void OnSnapshot(int index, CheckpointId id, bool waited, const absl::StatusOr<SnapshotReply>& reply) DIVVY_REQUIRES(mu_);
+  void OnMarked(int index) DIVVY_REQUIRES(mu_);
+  void ReleaseWorkers() DIVVY_REQUIRES(mu_);
+  void CommitCheckpoint() DIVVY_REQUIRES(mu_);
+  void OnCommitted(CheckpointId id, const absl::Status& committed) DIVVY_REQUIRES(mu_);
+  void GiveUpCheckpoint(const absl::Status& why) DIVVY_REQUIRES(mu_);
+  void CheckCheckpoint(absl::Duration now) DIVVY_REQUIRES(mu_);
+  void ChooseEmpty() DIVVY_REQUIRES(mu_);
+  void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
+  absl::Status RestoreLayout() DIVVY_REQUIRES(mu_);
+  bool ClaimRestored(const VariableSpec& spec, const StatusCallback& done) DIVVY_REQUIRES(mu_);
+  void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
+  void MakeDeclared() DIVVY_REQUIRES(mu_);
+  bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
@@ -533,6 +616,26 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   StatusCallback ending_done_ DIVVY_GUARDED_BY(mu_);
   int shutdowns_waiting_ DIVVY_GUARDED_BY(mu_) = 0;
   bool ps_told_ DIVVY_GUARDED_BY(mu_) = false;
+
+  std::optional<JobState> found_ DIVVY_GUARDED_BY(mu_);  // the newest checkpoint when this life began, or an older one if that was damaged
+  std::optional<CheckpointId> restored_ DIVVY_GUARDED_BY(mu_);
+  bool chosen_ DIVVY_GUARDED_BY(mu_) = false;   // what the state of the job is made from
+  bool looking_ DIVVY_GUARDED_BY(mu_) = false;  // for checkpoints
+  bool reload_ DIVVY_GUARDED_BY(mu_) = false;   // from another checkpoint than the epoch before
+  std::vector<Declared> declared_ DIVVY_GUARDED_BY(mu_);
+  std::set<std::string> unclaimed_ DIVVY_GUARDED_BY(mu_);               // variables that came with the checkpoint and are not declared
+  std::map<int, std::vector<ShardSpec>> loaded_ DIVVY_GUARDED_BY(mu_);  // by ps: read from the checkpoint
+  std::map<int, std::vector<ShardSpec>> made_ DIVVY_GUARDED_BY(mu_);    // by ps: made before the first step
+  std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
+  std::optional<CheckpointRun> checkpoint_ DIVVY_GUARDED_BY(mu_);
+  std::vector<ResultCallback<CheckpointId>> saves_wanted_ DIVVY_GUARDED_BY(mu_);
+  absl::Duration ending_since_ DIVVY_GUARDED_BY(mu_);  // EndJob
+  bool final_wanted_ DIVVY_GUARDED_BY(mu_) = false;    // by EndJob
+  bool last_saved_ DIVVY_GUARDED_BY(mu_) = false;      // of a Drain, or it could not be
+  absl::Duration next_checkpoint_ DIVVY_GUARDED_BY(mu_), no_checkpoint_before_ DIVVY_GUARDED_BY(mu_), longest_hold_ DIVVY_GUARDED_BY(mu_);
+  std::optional<CheckpointId> last_checkpoint_ DIVVY_GUARDED_BY(mu_);
+  int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::string program_state_ DIVVY_GUARDED_BY(mu_);
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

@@ -44,6 +44,11 @@ class FakePs : public ParameterClient {
     executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
+  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+    SnapshotReply reply;
+    reply.done = request.wait;
+    Answer(request.wait ? "Snapshot, written" : "Snapshot", std::move(done), reply);
+  }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;

@@ -32,6 +32,7 @@ absl::Status CoordinatorOptions::Validate() const {
   if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
   if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
   if (id_block < 2) problems.push_back(absl::StrCat("id_block is ", id_block, ", wanted at least 2"));
+  if (keep_checkpoints < 2) problems.push_back(absl::StrCat("--keep is ", keep_checkpoints, ", wanted at least 2: the newest may turn out to be damaged"));
   if (max_step_attempts < 1) problems.push_back(absl::StrCat("max_step_attempts is ", max_step_attempts, ", wanted at least 1"));
   const std::pair<const char*, absl::Duration> timeouts[] = {
       {"--step_deadline", step_deadline}, {"--ps_timeout", ps_timeout}, {"worker_silence", worker_silence}, {"reconnect_limit", reconnect_limit}};
@@ -57,23 +58,47 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
 
 }  // namespace
 
+// Numbers that the checkpoint has used are not used again, also where the store that gave them is lost.
+void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
+  row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
+  const auto& variables = checkpoint.layout->variables();
+  if (!variables.empty()) row.next_variable_id = std::max(row.next_variable_id, variables.rbegin()->first.value() + 1);
+}
+
+// The newest checkpoint of this job; a store that has lost the job takes its number from there.
+absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions& options, JobRow& row) {
+  if (options.checkpoints == nullptr) return std::optional<JobState>();
+  ASSIGN_OR_RETURN(std::optional<JobState> found, options.checkpoints->Newest(std::nullopt));
+  if (!found) return found;
+  const JobId own = row.state == JobRow::State::kNew ? options.job.value_or(found->job) : row.job;
+  if (own != found->job) {
+    return MakeError(Reason::kWrongJob, absl::StrCat("--checkpoint_dir holds ", found->checkpoint.name(), " of job ", absl::Hex(found->job.value()),
+                                                     ", and this is job ", absl::Hex(own.value()), ": give each job a directory of its own"));
+  }
+  row.job = found->job;
+  NumbersBeyond(*found, row);
+  return found;
+}
+
 absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
                                                                         Store& store) {
   RETURN_IF_ERROR(options.Validate());
   ASSIGN_OR_RETURN(const StoredJob stored, store.Load());
   JobRow row = stored.job;
   RETURN_IF_ERROR(CheckRow(row, options));
-  if (row.state == JobRow::State::kNew) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
+  ASSIGN_OR_RETURN(std::optional<JobState> found, FindCheckpoint(options, row));
+  if (row.job == JobId()) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
   row.state = JobRow::State::kRunning;
   row.epoch = row.epoch.next();
-  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row));
+  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row, std::move(found)));
   CoreLock lock(core->mu_, core->outbox_);
   core->BeginEpoch();
   core->ScheduleTick();
   return core;
 }
 
-CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row)
+CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row,
+                                 std::optional<JobState> found)
     : options_(std::move(options)),
       executor_(executor),
       clock_(clock),
@@ -81,7 +106,9 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       store_(store),
       row_(row),
       began_(clock.Elapsed()),
-      layout_(Layout::Empty()) {
+      layout_(Layout::Empty()),
+      found_(std::move(found)),
+      next_checkpoint_(began_ + options_.checkpoint_every) {
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += options_.id_block;
   durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
@@ -188,7 +215,46 @@ void CoordinatorCore::MaybeLoad() {
   if (phase_ != Phase::kAttaching) return;
   if (static_cast<int>(workers_.size()) < options_.min_workers) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
+  if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
+  if (std::exchange(reload_, false)) return ChooseCheckpoint();
+  BeginLoading();
+}
+
+// Again, now that no server obeys a former coordinator: one that still lived may have made checkpoints since this one began, and removed those of then. From
+// here on it can end at most the one that it was about to commit, and as two are always kept, what is found now stays.
+void CoordinatorCore::LookForCheckpoints() {
+  if (std::exchange(looking_, true)) return;
+  outbox_.Add([self = shared_from_this()] {
+    self->executor_.PostBlocking("checkpoint", [self] {
+      const auto newest = self->options_.checkpoints->Newest(std::nullopt);
+      self->Guarded([newest](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnNewest(newest); })();
+    });
+  });
+}
+
+void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& newest) {
+  looking_ = false;
+  if (phase_ != Phase::kAttaching) return;
+  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;  // one restarted: MaybeLoad comes again
+  if (!newest.ok()) return FailJob(newest.status());
+  found_ = *newest;
+  if (!found_) return BeginLoading();
+  NumbersBeyond(*found_, row_);
+  BeginChoosing();
+}
+
+// There is a checkpoint, and the program has not said yet whether it goes on with it.
+void CoordinatorCore::BeginChoosing() {
+  phase_ = Phase::kChoosing;
+  for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  for (LayoutJob& job : std::exchange(layout_jobs_, {})) Declare(std::move(job));
+  if (!restores_.empty()) return ChooseCheckpoint();
+  if (!open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty()) ChooseEmpty();
+}
+
+void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
+  chosen_ = true;
   for (const Ps& ps : ps_) LoadPs(ps.index);
 }
 
@@ -200,27 +266,39 @@ void CoordinatorCore::LoadPs(int index) {
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
   request.horizon = MakeHorizon();
-  outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request] {
+  if (restored_) {
+    request.from = LoadRequest::From::kCheckpoint;
+    request.checkpoint = *restored_;
+    request.job_seed = options_.job_seed;
+    if (const auto shards = loaded_.find(index); shards != loaded_.end()) request.shards = shards->second;
+  }
+  outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request = std::move(request)] {
     client->Load(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<LoadReply> reply) {
       const auto self = weak.lock();
       if (self == nullptr) return;
-      if (reply.ok()) return self->OnPsLoaded(index, attempt);
-      self->Guarded([index, attempt, error = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (core.ps_[index].tries != attempt) return;  // it has been attached anew since
-        if (const auto wait = core.OnPsFailure(core.ps_[index], error)) {
-          core.Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
-        }
-      })();
+      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsLoaded(index, attempt, reply); })();
     });
   });
 }
 
-void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || phase_ != Phase::kLoading || ps_[index].tries != attempt) return;  // of a former life or epoch
-  ps_[index].ready = true;
-  OnPsAnswer(ps_[index]);
-  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;
+void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) {
+  Ps& ps = ps_[index];
+  if (phase_ != Phase::kLoading || ps.tries != attempt || ps.ready) return;  // of a former life or epoch
+  if (!reply.ok()) {
+    if (FallBack(reply.status())) return;
+    if (const auto wait = OnPsFailure(ps, reply.status())) {
+      Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
+    }
+    return;
+  }
+  OnPsAnswer(ps);
+  if (reply->loading) return LoadPs(index);
+  ps.ready = true;
+  if (std::all_of(ps_.begin(), ps_.end(), [](const Ps& each) { return each.ready; })) MakeDeclared();
+}
+
+void CoordinatorCore::FinishLoading() {
+  if (phase_ != Phase::kLoading) return;
   row_.lineage = row_.epoch;
   store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {
     if (const auto self = weak.lock()) {
@@ -239,7 +317,11 @@ void CoordinatorCore::StartRunning() {
   for (auto& [index, worker] : workers_) AttachWorker(worker);
   for (StatusCallback& done : when_running_) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   when_running_.clear();
-  if (!layout_jobs_.empty()) StartLayoutJob();
+  for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
+  for (const auto& read : open_reads_) {
+    for (const auto& [ps, request] : read->requests) SendRead(read, ps);
+  }
+  StartNextLayoutJob();
   Pump();
 }
 
@@ -247,7 +329,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (!job_error_.ok()) {
     outbox_.Add([done, error = job_error_] { done(error); });
-  } else if (phase_ == Phase::kAttaching || phase_ == Phase::kLoading) {
+  } else if (BeforeRunning() && phase_ != Phase::kChoosing) {
     when_running_.push_back(std::move(done));
   } else {
     outbox_.Add([done] { done(absl::OkStatus()); });
@@ -334,7 +416,11 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
 
 // The process we knew is no more. Before anything stood on it, its successor takes its place.
 void CoordinatorCore::PsGone(Ps& ps) {
-  if (phase_ != Phase::kAttaching && phase_ != Phase::kLoading) return PsLost(ps, "restarted");
+  if (!BeforeRunning()) return PsLost(ps, "restarted");
+  if (phase_ == Phase::kLoading && layout_work_) {  // MakeDeclared begins anew
+    layout_work_.reset();
+    layout_jobs_.pop_front();
+  }
   phase_ = Phase::kAttaching;
   ps.attached = ps.ready = false;
   ps.incarnation = Incarnation();
@@ -366,14 +452,20 @@ void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
 }
 
 void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how,
-                                                  ": the variables it held are gone and this job keeps no checkpoints. ", "Start the program again.")));
+  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone", RemedyOfLoss())));
+}
+
+std::string CoordinatorCore::RemedyOfLoss() const {
+  if (!last_checkpoint_)
+    return options_.checkpoints == nullptr ? " and this job keeps no checkpoints (--checkpoint_dir). Start the program again."
+                                           : ", and no checkpoint has been made yet. Start the program again.";
+  return absl::StrCat(". Start the program again: it goes on from ", last_checkpoint_->name(), ", ", durable_steps_, " steps, if it calls RestoreLatest.");
 }
 
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
   if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
   const std::string silence = absl::StrCat("did not answer for ", Seconds(now - *ps.silent_since), " (", ps.last_error, ")");
-  if (phase_ != Phase::kAttaching && phase_ != Phase::kLoading) return PsLost(ps, silence);
+  if (!BeforeRunning()) return PsLost(ps, silence);
   FailJob(MakeError(Reason::kPsLost, absl::StrCat(PsText(ps.index, ps.address), " ", silence, ". Start it, or give it longer with --ps_timeout")));
 }
 
@@ -459,6 +551,7 @@ void CoordinatorCore::Tick() {
   for (const Ps& ps : ps_) CheckPs(ps, now);
   if (phase_ == Phase::kRunning || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
+  CheckCheckpoint(now);
   WatchProgress(now);
   Pump();
   ScheduleTick();
@@ -518,6 +611,8 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (auto& write : waiting_writes_) fail(write->done);
   for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
   fail(ending_done_);
+  for (auto& done : restores_) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
+  for (auto& done : saves_wanted_) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_steps_) steps.push_back(step);
   for (const auto& step : steps) {
@@ -527,6 +622,10 @@ void CoordinatorCore::FailJob(absl::Status error) {
   }
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
+  if (checkpoint_) {
+    for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
+  }
+  restores_.clear(), saves_wanted_.clear(), checkpoint_.reset();
   in_flight_ = 0;
   TellDrained();
 }
@@ -541,6 +640,7 @@ void CoordinatorCore::Drain(std::function<void()> done) {
 
 void CoordinatorCore::DrainIfQuiet() {
   if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
+  if (WantsLastCheckpoint()) return MaybeCheckpoint();
   FailJob(MakeError(Reason::kJobOver, "the coordinator was asked to end: what was in flight has been finished, what was queued has not been begun"));
 }
 
@@ -552,7 +652,16 @@ void CoordinatorCore::TellDrained() {
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (!job_error_.ok()) return outbox_.Add([done, error = job_error_] { done(error); });
+  if (BeforeRunning()) {  // the program has used nothing: its variables are made all the same
+    ChooseEmpty();
+    return when_running_.push_back([self = shared_from_this(), exit_code, done = std::move(done)](const absl::Status& running) {
+      if (!running.ok()) return done(running);
+      self->EndJob(exit_code, done);
+    });
+  }
   phase_ = Phase::kEnding;
+  ending_since_ = clock_.Elapsed();
+  final_wanted_ = options_.checkpoints != nullptr && exit_code == 0;
   exit_code_ = exit_code;
   ending_done_ = std::move(done);
   ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here
@@ -560,6 +669,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
 
 void CoordinatorCore::FinishEnding() {
   if (ending_seq_ == 0 || !AllAcknowledged(ending_seq_)) return;
+  if (final_wanted_) return MaybeCheckpoint();
   ending_seq_ = 0;
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   row_.exit_code = *exit_code_;
@@ -616,6 +726,8 @@ void CoordinatorCore::Abandon() {
   std::deque<std::shared_ptr<Step>> queue;
   std::set<std::shared_ptr<DirectRead>> reads;
   std::vector<std::function<void()>> drained;
+  std::vector<ResultCallback<int64_t>> restores;
+  std::vector<ResultCallback<CheckpointId>> saves;
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
@@ -630,6 +742,10 @@ void CoordinatorCore::Abandon() {
   queue.swap(queue_);
   reads.swap(open_reads_);
   drained.swap(drained_);
+  restores.swap(restores_);
+  saves.swap(saves_wanted_);
+  if (checkpoint_) saves.insert(saves.end(), checkpoint_->saves.begin(), checkpoint_->saves.end());
+  checkpoint_.reset();
 }
 
 // ---- looking in ----
@@ -696,6 +812,11 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   }
   snapshot.waits = Waits();
   snapshot.draining = draining_;
+  snapshot.durable_steps = durable_steps_;
+  snapshot.last_checkpoint = last_checkpoint_;
+  if (checkpoint_) snapshot.checkpoint = checkpoint_->id;
+  if (found_) snapshot.newest_found = found_->checkpoint;
+  snapshot.longest_hold = longest_hold_;
   return snapshot;
 }
 

@@ -66,6 +66,7 @@ void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result,
     return outbox_.Add([accepted = std::move(accepted), checked] { accepted(checked); });
   }
   waiting_schedules_.push_back({std::move(request), std::move(result), std::move(accepted)});
+  ChooseEmpty();
   Pump();
 }
 
@@ -91,6 +92,7 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
   absl::Status checked = CheckArgs(request.step.args, "step " + request.step.function);
   checked.Update(CheckArgs(request.source_args, "data source " + request.source));
   if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
+  ChooseEmpty();
   auto run = std::make_shared<RunState>();
   run->request = std::move(request);
   run->value = std::move(value);
@@ -255,7 +257,8 @@ void CoordinatorCore::Pump() {
   if (phase_ != Phase::kRunning) return;
   if (draining_) return DrainIfQuiet();
   MaybeRaise();
-  while (!waiting_writes_.empty() && MayGiveId()) {
+  MaybeCheckpoint();
+  while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
     std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
     waiting_writes_.pop_front();
     StartWrite(std::move(write));

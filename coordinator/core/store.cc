@@ -30,8 +30,6 @@ void ApplyRows(const std::vector<Row>& put, const std::vector<Id>& deleted, std:
 
 }  // namespace
 
-std::string CheckpointId::name() const { return absl::StrCat("ckpt-", epoch.value(), "-", serial); }
-
 void Apply(const StoreChange& change, StoredJob& job) {
   if (change.job) job.job = *change.job;
   ApplyRows(change.put_variables, change.deleted_variables, job.variables);

@@ -40,16 +40,6 @@ struct VariableRow {
   State state = State::kCreating;
 };
 
-// Names a checkpoint. Never used twice in a job, as long as its store is kept.
-struct CheckpointId {
-  Epoch epoch;
-  uint64_t serial = 0;
-  std::string name() const;  // "ckpt-<epoch>-<serial>": what its files begin with
-};
-inline bool operator==(CheckpointId a, CheckpointId b) { return a.epoch == b.epoch && a.serial == b.serial; }
-inline bool operator!=(CheckpointId a, CheckpointId b) { return !(a == b); }
-inline bool operator<(CheckpointId a, CheckpointId b) { return a.epoch < b.epoch || (a.epoch == b.epoch && a.serial < b.serial); }  // older than
-
 // A checkpoint, written before its first file is. Where this and the checkpoint's directory differ, the directory is right.
 struct CheckpointRow {
   enum class State : uint8_t { kWriting, kCommitted };

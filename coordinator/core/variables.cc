@@ -4,32 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/shard_specs.h"
 #include "partitioners/div.h"
 #include "partitioners/placement.h"
 
 namespace divvy {
 namespace {
-
-// The shard of slot `slot` (0: the variable itself) that lies on part `part` of `variable`.
-ShardSpec SpecOf(const VariableLayout& variable, int slot, int part, const Initializer& initializer) {
-  ShardSpec shard;
-  shard.key = {variable.id, static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
-  shard.first_row = variable.offsets[part];
-  shard.initializer = initializer;
-  if (slot == 0) {
-    shard.name = variable.spec.name;
-    shard.dtype = variable.spec.dtype;
-    shard.shape = variable.ShardShape(part);
-    shard.full_shape = variable.spec.shape;
-  } else {
-    const SlotSpec& spec = variable.slots[slot - 1];
-    shard.name = variable.SlotName(slot - 1);
-    shard.dtype = spec.dtype();
-    shard.shape = spec.ShapeFor(variable.ShardShape(part));
-    shard.full_shape = spec.ShapeFor(variable.spec.shape);
-  }
-  return shard;
-}
 
 // Adds those slots of `optimizer` that `variable` has not got (another form of the optimizer may have made some), and their shards to `shards`.
 void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int, std::vector<ShardSpec>>& shards) {
@@ -39,7 +19,7 @@ void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int
     variable.slot_optimizers.push_back(std::string(OptimizerName(optimizer)));
     for (int part = 0; part < variable.num_shards(); ++part) {
       const int number = static_cast<int>(variable.slots.size());
-      shards[variable.ps[part]].push_back(SpecOf(variable, number, part, Constant{slot.initial_value}));
+      shards[variable.ps[part]].push_back(ShardSpecOf(variable, number, part, Constant{slot.initial_value}));
     }
   }
 }
@@ -70,14 +50,15 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (abandoned_) return;
   absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
+  if (ClaimRestored(spec, done)) return;
   const VariableId id(row_.next_variable_id++);
   store_.Put({row_}, [weak = weak_from_this(), spec = std::move(spec), with = std::move(with), id, done](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Guarded([spec, with, id, done, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
       if (!stored.ok()) core.FailJob(stored);
-      core.ChangeLayout(
-          {[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); }, done});
+      core.ChangeLayout({[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); },
+                         done, spec, with});
     })();
   });
 }
@@ -94,7 +75,7 @@ absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCor
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
   RETURN_IF_ERROR(with ? PlaceWith(*with, layout, variable) : CutAndPlace(spec, layout, change));
-  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(SpecOf(variable, 0, part, spec.initializer));
+  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(ShardSpecOf(variable, 0, part, spec.initializer));
   if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
   return std::optional<LayoutJob::Change>(std::move(change));
 }
@@ -147,8 +128,14 @@ void CoordinatorCore::ChangeLayout(LayoutJob job) {
     if (job.done) outbox_.Add([done = std::move(job.done), error = job_error_] { done(error); });
     return;
   }
+  if (phase_ == Phase::kChoosing) return Declare(std::move(job));
   layout_jobs_.push_back(std::move(job));
-  if (layout_jobs_.size() == 1 && phase_ == Phase::kRunning) StartLayoutJob();
+  StartNextLayoutJob();
+}
+
+// One at a time, and none while a checkpoint is cut.
+void CoordinatorCore::StartNextLayoutJob() {
+  if (!layout_jobs_.empty() && !layout_work_ && phase_ == Phase::kRunning && !Holding()) StartLayoutJob();
 }
 
 void CoordinatorCore::StartLayoutJob() {
@@ -240,7 +227,7 @@ void CoordinatorCore::FinishLayoutJob() {
     SendToAll(LayoutUpdate{layout_});
   }
   if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });
-  if (!layout_jobs_.empty()) StartLayoutJob();
+  StartNextLayoutJob();
   Pump();
 }
 
@@ -254,6 +241,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
     if (refused.ok()) refused = CheckWrite(*layout_, write);
   }
   if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  ChooseEmpty();
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
   for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
@@ -304,6 +292,7 @@ void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int p
   open_writes_.erase(write->id);
   if (keep_history_) history_.finished[write->id] = write->participants;
   outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  MaybeCut();
   Pump();
 }
 
@@ -317,12 +306,14 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
     if (refused.ok()) refused = CheckRead(*layout_, read);
   }
   if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  ChooseEmpty();
   auto read = std::make_shared<DirectRead>();
   read->plan = PullPlan(*layout_, reads);
   read->done = std::move(done);
   for (const auto& [ps, parts] : read->plan.parts()) read->requests[ps].parts = parts;
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
+  if (BeforeRunning()) return;  // StartRunning sends it
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
 }
 

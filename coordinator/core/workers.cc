@@ -147,7 +147,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.pong = Pong();
   worker.ended.clear();
   worker.join_seq = WantSync();
-  Send(worker, LayoutUpdate{layout_});  // it may have moved on since the Attach was sent
+  if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
+  Send(worker, LayoutUpdate{layout_});                // it may have moved on since the Attach was sent
   for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
   OpenSteps(worker);
 }
@@ -226,6 +227,8 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     if (++worker.pongs > worker.claim_pings && worker.claim) worker.claim->answered = true;
   } else if (std::holds_alternative<Draining>(message)) {
     worker.leaving = true;
+  } else if (const auto* held = std::get_if<Held>(&message)) {
+    OnHeld(worker, held->number);
   }
 }
 
@@ -298,6 +301,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
     FinishFence(fence);
   }
   if (!worker.leaving) AttachWorkerLater(worker);
+  if (Holding()) GiveUpCheckpoint(absl::OkStatus());
 }
 
 void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {

@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
+#include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
 
@@ -56,6 +58,7 @@ absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptio
   RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
   std::unique_ptr<ChiefTask> task(new ChiefTask(options));
   RETURN_IF_ERROR(task->OpenStore());
+  RETURN_IF_ERROR(task->OpenCatalog());
   task->FillInCluster();
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore());
@@ -69,6 +72,15 @@ absl::Status ChiefTask::OpenStore() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(store_, SqliteStore::Open(options_.state_dir, executor_));
+  return absl::OkStatus();
+}
+
+absl::Status ChiefTask::OpenCatalog() {
+  if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<CheckpointCatalog>> catalog = OpenBundleCatalog(FileSystem::Real(), options_.checkpoint_dir);
+  if (!catalog.ok()) return absl::FailedPreconditionError(absl::StrCat("--checkpoint_dir: ", catalog.status().message()));
+  catalog_ = *std::move(catalog);
+  options_.core.checkpoints = catalog_.get();
   return absl::OkStatus();
 }
 

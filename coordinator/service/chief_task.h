@@ -28,6 +28,7 @@ struct ChiefTaskOptions {
   std::shared_ptr<const ClusterResolver> resolver;  // what the program sees; null: one of the task's cluster
   int replicas_per_worker = 1;                      // for the strategy's figures
   std::string state_dir;                            // empty: the job is forgotten with the process
+  std::string checkpoint_dir;                       // empty: the job keeps no checkpoints
   std::string job_name;                             // the job's number follows from it; empty: random
   std::optional<ReportOptions> report;              // none: nothing is drawn
 
@@ -58,6 +59,7 @@ class ChiefTask {
  private:
   explicit ChiefTask(const ChiefTaskOptions& options);
   absl::Status OpenStore();
+  absl::Status OpenCatalog();
   absl::Status Listen();
   absl::Status StartCore();
 
@@ -68,6 +70,7 @@ class ChiefTask {
   ChiefTaskOptions options_;
   ThreadPoolExecutor executor_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<CheckpointCatalog> catalog_;  // null: none
   Late<CoordinatorCore> core_;
   CoordinatorService service_;
   RpcDialer dialer_;

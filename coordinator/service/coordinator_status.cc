@@ -8,6 +8,7 @@ namespace {
 const char* PhaseText(CoordinatorSnapshot::Phase phase) {
   switch (phase) {
     case CoordinatorSnapshot::Phase::kAttaching: return "attaching";
+    case CoordinatorSnapshot::Phase::kChoosing: return "choosing";
     case CoordinatorSnapshot::Phase::kLoading: return "loading";
     case CoordinatorSnapshot::Phase::kRunning: return "running";
     case CoordinatorSnapshot::Phase::kEnding: return "ending";
@@ -41,6 +42,8 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const Co
   coordinator.set_num_ps(snapshot.num_ps);
   coordinator.set_workers_up(snapshot.workers_up);
   coordinator.set_num_workers(snapshot.num_workers);
+  coordinator.set_durable_steps(snapshot.durable_steps);
+  if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
   return status;
 }
 

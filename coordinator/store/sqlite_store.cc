@@ -302,7 +302,7 @@ class Writer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& state_dir, Executor& executor) {
-  if (absl::Status made = FileSystem::Real().CreateDirectory(state_dir); !made.ok()) {
+  if (absl::Status made = FileSystem::Real().CreateDurableDirectory(state_dir); !made.ok()) {
     const absl::StatusCode code =
         absl::IsPermissionDenied(made) ? absl::StatusCode::kFailedPrecondition : made.code();  // it is no certificate that lacks a right
     return absl::Status(code, absl::StrCat(made.message(), ". --state_dir must be a directory that the coordinator may write"));

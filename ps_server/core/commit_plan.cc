@@ -152,12 +152,14 @@ std::vector<ShardKey> CommitPlan::queues() const {
   return keys;
 }
 
-void CommitPlan::Apply(int64_t unit) const {
+void CommitPlan::Apply(int64_t unit, FrozenShards* frozen) const {
   const FlushDenormals flush;
   const auto [begin, end] = units_.pieces(unit);
   for (size_t i = begin; i < end; ++i) {
     const auto& [target, block] = pieces_[i];
-    MutexLock lock(target->shard->blocks().lock(block));
+    const Blocks& blocks = target->shard->blocks();
+    MutexLock lock(blocks.lock(block));
+    if (frozen != nullptr) frozen->BeforeWrite(blocks, block);
     for (const Op& op : target->ops) ApplyOp(op, *target->shard, block);
   }
 }

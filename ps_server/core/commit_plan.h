@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/messages.h"
 #include "ps_server/core/block_work.h"
+#include "ps_server/core/frozen_shards.h"
 #include "ps_server/core/shard.h"
 
 namespace divvy {
@@ -29,8 +30,9 @@ class CommitPlan {
   static absl::StatusOr<CommitPlan> Make(std::vector<CommitPart> parts, const ShardTable& shards, int64_t unit_bytes);
 
   int64_t units() const { return units_.count(); }
-  // Writes the blocks of one unit. REQUIRES: the commit has its turn at all shards of queues(); each unit is applied once, in any order, on any thread.
-  void Apply(int64_t unit) const;
+  // Writes the blocks of one unit, each after `frozen` (null: none) has been told. REQUIRES: the commit has its turn at all shards of queues(); each unit is
+  // applied once, in any order, on any thread.
+  void Apply(int64_t unit, FrozenShards* frozen = nullptr) const;
 
   // The variables' shards it writes to (slot 0), rising: a turn at each of them covers the slots too.
   std::vector<ShardKey> queues() const;

@@ -19,7 +19,7 @@ void ParameterServerCore::Commit(CommitRequest request, ResultCallback<CommitRep
     shards = shards_;
   }
   absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
-  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan)});
+  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan), CommitRun::State::kQueued, nullptr});
   CoreLock lock(mu_, outbox_);
   Enter(run);
   StartNext();
@@ -82,8 +82,13 @@ bool ParameterServerCore::IsTurnOf(const CommitRun& run) const {
   return true;
 }
 
+// Whether there is memory to keep what a commit changes of a checkpoint that is being written.
+bool ParameterServerCore::MayStart() const {
+  return snapshot_ == nullptr || snapshot_->over || snapshot_->frozen->kept_bytes() < options_.snapshot_buffer_bytes;
+}
+
 void ParameterServerCore::StartNext() {
-  while (!candidates_.empty()) {
+  while (!candidates_.empty() && MayStart()) {
     const std::shared_ptr<CommitRun> run = std::move(candidates_.front());
     candidates_.pop_front();
     if (run->state == CommitRun::State::kQueued && IsTurnOf(*run)) StartOrRefuse(run);
@@ -97,9 +102,11 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
   if (status.ok()) {
     run->state = CommitRun::State::kRunning;
     running_.insert(run);
+    if (snapshot_ != nullptr && !snapshot_->over) run->frozen = snapshot_->frozen;
     outbox_.Add([this, run] {
       RunUnits(
-          executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit); }, [this, run] { FinishCommit(run); });
+          executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit, run->frozen.get()); },
+          [this, run] { FinishCommit(run); });
     });
     return;
   }
@@ -140,6 +147,7 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   CoreLock lock(mu_, outbox_);
   const EntryId entry = run->request.entry;
   run->state = CommitRun::State::kSettled;
+  outbox_.Add([frozen = std::move(run->frozen)] {});  // perhaps the last handle: freed outside the lock
   running_.erase(run);
   CountApplied(*run);
   applied_.Finish(entry);

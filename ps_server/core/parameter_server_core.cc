@@ -1,4 +1,5 @@
-// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc, shards and reads in shards_and_reads.cc.
+// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc, shards and reads in shards_and_reads.cc,
+// checkpoints in checkpoints.cc.
 #include "ps_server/core/parameter_server_core.h"
 
 #include <algorithm>
@@ -22,6 +23,8 @@ absl::Status ParameterServerOptions::Validate() const {
   if (register_every <= absl::ZeroDuration()) problems.push_back("register_every must be above 0");
   if (coordinator_silence <= absl::ZeroDuration()) problems.push_back("coordinator_silence must be above 0");
   if (drain_notice <= absl::ZeroDuration()) problems.push_back("drain_notice must be above 0");
+  if (slice_bytes <= 0) problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
+  if (snapshot_buffer_bytes <= 0) problems.push_back(absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));
   if (max_commit_bytes < 0) problems.push_back(absl::StrCat("max_commit_bytes is ", max_commit_bytes, ", and must not be negative"));
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));
@@ -126,6 +129,8 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   coordinator_ = fence.coordinator;
   sessions_.clear();
   sync_seq_ = 0;
+  DropSnapshot();
+  DropLoading();
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
 }
 
@@ -149,22 +154,28 @@ void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> do
   CoreLock lock(mu_, outbox_);
   // While an apply of an older epoch still runs, no Attach of this one has been answered: such a Load has overtaken it.
   absl::Status status = CheckFromCoordinator(request.fence, !exit_code_ && !ObsoleteRunning());
-  if (status.ok() && state_ != PsState::kReady) {
-    status = CheckLoad(request);
-    if (status.ok()) {
-      if (request.from == LoadRequest::From::kEmpty) Clear();
-      horizon_ = request.horizon;
-      applied_.ForgetClosed(horizon_);
-      SetLayout(request.layout_version, request.layout_hash);
-      state_ = PsState::kReady;
-    }
-  }
+  const bool asked_again = status.ok() && state_ == PsState::kReady;
+  if (status.ok() && !asked_again) status = CheckLoad(request);
   if (!status.ok()) return Answer(done, std::move(status));
-  Answer(done, LoadReply{layout_hash_});
+  if (!asked_again) {
+    if (request.from == LoadRequest::From::kCheckpoint) return LoadCheckpoint(std::move(request), std::move(done));
+    if (request.from == LoadRequest::From::kEmpty) Clear();
+    BecomeReady(request);
+  }
+  Answer(done, LoadReply{false, 0, layout_hash_});
+}
+
+void ParameterServerCore::BecomeReady(const LoadRequest& request) {
+  horizon_ = request.horizon;
+  applied_.ForgetClosed(horizon_);
+  SetLayout(request.layout_version, request.layout_hash);
+  state_ = PsState::kReady;
 }
 
 absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
   RETURN_IF_ERROR(CheckHorizon(request.horizon));
+  if (request.from == LoadRequest::From::kCheckpoint) return absl::OkStatus();
+  if (state_ == PsState::kLoading) return Refusal(Reason::kInvalid, "it is loading a checkpoint in this epoch");
   if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
   if (state_ != PsState::kFrozen) return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
   if (request.expected_lineage != lineage_ || request.layout_hash != layout_hash_) {
@@ -295,6 +306,7 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.memory_bytes = memory_bytes_ + creating_bytes_;
   snapshot.running = running_.size();
   snapshot.queued = queued_;
+  snapshot.saving = snapshot_ != nullptr && !snapshot_->over;
   snapshot.draining = draining_ && !exit_code_;
   snapshot.shutting_down = exit_code_.has_value();
   for (const auto& [key, shard] : *shards_) {

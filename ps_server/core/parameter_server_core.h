@@ -4,9 +4,10 @@
 // waits, and answers through `done`, which is called exactly once, from an outbox after the lock is gone (maybe on the caller's thread, maybe within the call).
 // Work on values runs as block tasks on the Executor, so other requests, fences and crashes fall between any two blocks.
 //
-//   EMPTY  --Load EMPTY-->  READY  --Attach of a higher epoch-->  FROZEN  --Load KEEP, or Load EMPTY-->  READY
+//   EMPTY  --Load EMPTY-->  READY  --Attach of a higher epoch-->  FROZEN  --Load KEEP, or any other Load-->  READY
+//   EMPTY  --Load of a checkpoint-->  LOADING  --read-->  READY, or --damaged, or Attach of a higher epoch-->  EMPTY
 //
-//   Attach, Load, Shutdown   in any state     CreateShards, DeleteShards, Pull, Commit, Sync   in READY, else NOT_READY
+//   Attach, Load, Shutdown   in any state     CreateShards, DeleteShards, Pull, Commit, Sync, Snapshot   in READY, else NOT_READY
 //
 // Every request may arrive twice, late, or never: it states a wanted fact, and asked again it is answered the same and changes nothing. Refusals carry an
 // ErrorDetail (cluster/error.h), where each Reason says what the sender does.
@@ -37,6 +38,7 @@
 #include "cluster/prelude.h"
 #include "cluster/registrar.h"
 #include "ps_server/core/applied_table.h"
+#include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/shard.h"
 #include "tensor/tensor.h"
 
@@ -56,6 +58,9 @@ struct ParameterServerOptions {
   absl::Duration register_every = absl::Seconds(2);                  // while not attached
   absl::Duration coordinator_silence = absl::Seconds(5);             // nothing heard for so long: registers again
   absl::Duration drain_notice = absl::Seconds(2);                    // what Drain waits for a Sync in which the coordinator can be told
+  CheckpointFiles* checkpoint_files = nullptr;                       // where checkpoints are; null: this server keeps none. Outlives the core and its tasks
+  int64_t slice_bytes = 64 << 20;                                    // of a checkpoint's tensors are written and read at a time: what a reader needs. > 0
+  int64_t snapshot_buffer_bytes = int64_t{1} << 30;                  // copies of what commits change while a checkpoint is written; beyond it they wait. > 0
   bool record_history = false;                                       // for tests: Inspect() tells every id applied in the lineage. Grows without bound
 
   // InvalidArgument with every problem at once.
@@ -82,6 +87,7 @@ struct ParameterServerSnapshot {
   size_t running = 0;                       // commits that are being applied
   size_t queued = 0;                        // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
+  bool saving = false;    // writes its part of a checkpoint
   bool draining = false;  // asked to end, and not yet sure that the coordinator knows
   bool shutting_down = false;
 };
@@ -101,12 +107,20 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done);
 
   // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all; INVALID if the state is not of the expected lineage and layout.
+  // kCheckpoint: forgets all, makes the shards that the request names and reads their rows, whichever servers wrote them; answered when that is done, or after
+  // half a second with how far it is: ask again. MEMORY_LIMIT; CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK: it is EMPTY again, and may be told to load another.
   // Then READY with the given horizon. When READY already: OK, nothing done.
   void Load(LoadRequest request, ResultCallback<LoadReply> done);
 
   // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply of a session outside the set is running, and forgets closed
   // ids before that. `applied` tells those of the query that are applied and remembered. Session 0 is always in the set.
   void Sync(SyncRequest request, ResultCallback<SyncReply> done);
+
+  // Writes this server's part of a checkpoint: all shards as they are when it is first asked for, while commits go on. Answered at once, or (request.wait) when
+  // the part is on the disk, at the latest after half a second. NOT_READY: commits are being applied just now, and it has not begun. INVALID: a later checkpoint was
+  // asked for since. DISK: this part has failed, for good.
+  // REQUIRES of the caller: no commit is under way when it is first asked for, here or to another server, or the parts are of no one moment.
+  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
   // Makes all shards or none; their first values are computed by block tasks. A slot's variable exists or is made by the same request. MEMORY_LIMIT: they do
   // not fit, nothing was made. INVALID: another spec under the same key, an initializer that is not EvaluatedPerRow, fields that contradict, or a variable
@@ -144,6 +158,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   struct CommitRun;
   struct CreateRun;
   struct ReadRun;
+  struct SnapshotRun;
+  struct LoadRun;
   // A call whose answer is held back until no obsolete apply is running.
   template <typename Request, typename Reply>
   struct HeldCall {
@@ -176,6 +192,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   absl::Status CheckHorizon(const Horizon& horizon) const DIVVY_REQUIRES(mu_);
   absl::Status CheckLoad(const LoadRequest& request) const DIVVY_REQUIRES(mu_);
   void Clear() DIVVY_REQUIRES(mu_);
+  void BecomeReady(const LoadRequest& request) DIVVY_REQUIRES(mu_);
   PsAttachReply AttachReplyNow() const DIVVY_REQUIRES(mu_);
   SyncReply SyncReplyNow(const SyncRequest& request) DIVVY_REQUIRES(mu_);
   bool ObsoleteRunning() const DIVVY_REQUIRES(mu_);
@@ -195,7 +212,25 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   bool BeingWritten(ShardKey key) const DIVVY_REQUIRES(mu_);
   void FinishRead(ReadRun& run);
 
+  // Checkpoints.
+  absl::Status CheckSnapshot(const SnapshotRequest& request) const DIVVY_REQUIRES(mu_);
+  void BeginSnapshot(const SnapshotRequest& request) DIVVY_REQUIRES(mu_);
+  void DropSnapshot() DIVVY_REQUIRES(mu_);
+  void WriteSlice(const std::shared_ptr<SnapshotRun>& run) DIVVY_REQUIRES(mu_);
+  bool IsCurrent(const std::shared_ptr<SnapshotRun>& run);
+  void OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status);
+  void AnswerSnapshot(SnapshotRun& run) DIVVY_REQUIRES(mu_);
+  void LoadCheckpoint(LoadRequest request, ResultCallback<LoadReply> done) DIVVY_REQUIRES(mu_);
+  absl::Status BeginLoading(LoadRequest request) DIVVY_REQUIRES(mu_);
+  void DropLoading() DIVVY_REQUIRES(mu_);
+  void ReadSlice(const std::shared_ptr<LoadRun>& run) DIVVY_REQUIRES(mu_);
+  bool IsCurrent(const std::shared_ptr<LoadRun>& run);
+  void OnSliceRead(const std::shared_ptr<LoadRun>& run, const absl::Status& status);
+  void AnswerLoading(LoadRun& run, const absl::Status& status) DIVVY_REQUIRES(mu_);
+  void AnswerLater(std::function<void(ParameterServerCore&)> answer) DIVVY_REQUIRES(mu_);
+
   // Commits.
+  bool MayStart() const DIVVY_REQUIRES(mu_);
   bool MayCommit(SessionId session) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAdmissible(const CommitRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
@@ -241,7 +276,9 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);  // wait for the entry's fate
   std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
   std::vector<HeldShutdown> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
-  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);  // of a shutdown that has begun
+  std::shared_ptr<SnapshotRun> snapshot_ DIVVY_GUARDED_BY(mu_);  // the last that was asked for in this epoch; null: none
+  std::shared_ptr<LoadRun> loading_ DIVVY_GUARDED_BY(mu_);       // in LOADING
+  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);           // of a shutdown that has begun
   std::string exit_why_ DIVVY_GUARDED_BY(mu_);
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;

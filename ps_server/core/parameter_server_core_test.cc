@@ -1,6 +1,8 @@
 #include "ps_server/core/parameter_server_core.h"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -191,7 +193,7 @@ TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
     wrong.change(fence);
     const Reason reason = wrong.reason;
     EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load, LoadRequest{fence, {}, {}, 0, 0, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load, LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence, 9, {}, {}, {}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence, 9, 9, 0, {}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence, 9, 9, {Key(1)}}))->reason(), reason);
@@ -1041,6 +1043,257 @@ TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
 }
 
 // Real threads, for ThreadSanitizer: clients that commit, pull and sync at once, with each commit sent twice.
+// ---- checkpoints -------------------------------------------------------------------------------------------------------------------------------------
+
+// Checkpoints in memory: a tensor's rows, by name.
+class FakeFiles : public CheckpointFiles {
+ public:
+  struct Tensor {
+    std::vector<char> bytes;
+    int64_t row_bytes = 1;
+  };
+  using Checkpoint = std::map<std::string, Tensor>;
+
+  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId checkpoint, int, int) override {
+    if (!create_error.ok()) return create_error;
+    return std::unique_ptr<CheckpointPart>(std::make_unique<Part>(checkpoints[checkpoint], *this));
+  }
+  absl::StatusOr<std::unique_ptr<CheckpointValues>> Open(CheckpointId checkpoint) override {
+    if (checkpoints.count(checkpoint) == 0) return absl::NotFoundError(checkpoint.name());
+    return std::unique_ptr<CheckpointValues>(std::make_unique<Values>(checkpoints[checkpoint], *this));
+  }
+
+  std::map<CheckpointId, Checkpoint> checkpoints;
+  absl::Status create_error, append_error, read_error;
+
+ private:
+  class Part : public CheckpointPart {
+   public:
+    Part(Checkpoint& to, FakeFiles& files) : to_(to), files_(files) {}
+    absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) override {
+      if (!files_.append_error.ok()) return files_.append_error;
+      Tensor& tensor = to_[shard.name];
+      tensor.row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
+      tensor.bytes.resize(static_cast<size_t>(shard.full_shape.rows() * tensor.row_bytes));
+      std::copy(bytes.begin(), bytes.end(), tensor.bytes.begin() + first_row * tensor.row_bytes);
+      slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0, bytes.size(), 0});
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::vector<SavedSlice>> Finish() override { return slices_; }
+
+   private:
+    Checkpoint& to_;
+    FakeFiles& files_;
+    std::vector<SavedSlice> slices_;
+  };
+  class Values : public CheckpointValues {
+   public:
+    Values(const Checkpoint& from, FakeFiles& files) : from_(from), files_(files) {}
+    absl::Status Read(const ShardSpec& shard, int64_t first_row, absl::Span<char> out) override {
+      if (!files_.read_error.ok()) return files_.read_error;
+      const auto found = from_.find(shard.name);
+      if (found == from_.end()) return absl::NotFoundError(shard.name);
+      std::copy_n(found->second.bytes.begin() + first_row * found->second.row_bytes, out.size(), out.begin());
+      return absl::OkStatus();
+    }
+
+   private:
+    const Checkpoint from_;
+    FakeFiles& files_;
+  };
+};
+
+constexpr CheckpointId kFirst{Epoch(1), 1}, kSecond{Epoch(1), 2};
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  CheckpointTest() { ps_ = std::make_unique<Server>(1, Options()); }
+  ParameterServerOptions Options() {
+    ParameterServerOptions options = Server::SmallBlocks();
+    options.slice_bytes = 32;
+    options.checkpoint_files = &files_;
+    return options;
+  }
+  AnswersOf<SnapshotReply> SendSnapshot(CheckpointId checkpoint, bool wait) {
+    return ps_->Send<SnapshotReply>(&ParameterServerCore::Snapshot, SnapshotRequest{ps_->fence(), checkpoint, 0, 2, wait});
+  }
+  AnswersOf<SnapshotReply> Save(CheckpointId checkpoint = kFirst) {
+    EXPECT_TRUE(SendSnapshot(checkpoint, false)->one().ok());
+    return ps_->Done(SendSnapshot(checkpoint, true));
+  }
+  AnswersOf<LoadReply> SendLoad(CheckpointId checkpoint, std::vector<ShardSpec> shards) {
+    LoadRequest request;
+    request.from = LoadRequest::From::kCheckpoint;
+    request.checkpoint = checkpoint;
+    request.shards = std::move(shards);
+    return ps_->SendLoad(std::move(request));
+  }
+  std::vector<int64_t> Saved(CheckpointId checkpoint, const std::string& name) {
+    const std::vector<char>& bytes = files_.checkpoints.at(checkpoint).at(name).bytes;
+    std::vector<int64_t> values(bytes.size() / sizeof(int64_t));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  void NextEpoch() {
+    ps_->epoch = ps_->epoch.next();
+    EXPECT_TRUE(ps_->Done(ps_->SendAttach())->one().ok());
+  }
+
+  FakeFiles files_;
+  std::unique_ptr<Server> ps_;
+};
+
+TEST_F(CheckpointTest, HoldsWhatWasThereWhenItWasMarkedWhateverIsCommittedMeanwhile) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    files_.checkpoints.clear();
+    ps_ = std::make_unique<Server>(seed, Options());
+    ps_->BeginWithRows(7);
+    ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {ps_->AddOne(7)}))->one().ok());
+    const auto marked = SendSnapshot(kFirst, false);
+    ASSERT_TRUE(marked->one().ok()) << marked->one().status();
+    EXPECT_FALSE(marked->one()->done);
+    const auto later = ps_->SendCommit(2, {ps_->AddOne(7)});
+    const auto written = ps_->Done(SendSnapshot(kFirst, true));
+    ASSERT_TRUE(written->one().ok()) << written->one().status();
+    EXPECT_TRUE(written->one()->done);
+    EXPECT_EQ(written->one()->written_bytes, 7 * 16);
+    EXPECT_EQ(written->one()->slices.size(), 4u);
+    EXPECT_TRUE(later->one().ok());
+    EXPECT_EQ(Saved(kFirst, "v1"), std::vector<int64_t>(14, 1));
+    EXPECT_EQ(ps_->Sum(1), 28);
+  }
+}
+
+TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
+  ParameterServerOptions options = Options();
+  options.snapshot_buffer_bytes = 1;
+  ps_ = std::make_unique<Server>(3, options);
+  ps_->BeginWithRows(20);
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  std::vector<AnswersOf<CommitReply>> commits;
+  for (uint64_t entry = 1; entry <= 20; ++entry)
+    commits.push_back(ps_->SendCommit(entry, {Part(WriteOp::kScatterAdd, Key(1), Filled<int64_t>({1, 2}, 1), {static_cast<int64_t>(entry) - 1})}));
+  ps_->executor.RunUntilIdle();
+  for (const auto& commit : commits) EXPECT_TRUE(commit->one().ok());
+  EXPECT_EQ(Saved(kFirst, "v1"), std::vector<int64_t>(40, 0));
+  EXPECT_EQ(ps_->Sum(1), 40);
+}
+
+TEST_F(CheckpointTest, AskedAgainItTellsTheSameAndWritesNothing) {
+  ps_->BeginWithRows(3);
+  ASSERT_TRUE(Save()->one().ok());
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {ps_->AddOne(3)}))->one().ok());
+  const auto again = ps_->Done(SendSnapshot(kFirst, false));
+  ASSERT_TRUE(again->one().ok());
+  EXPECT_TRUE(again->one()->done);
+  EXPECT_EQ(Saved(kFirst, "v1"), std::vector<int64_t>(6, 0));
+}
+
+TEST_F(CheckpointTest, WaitsForNoLongerThanHalfASecondAndThenSaysHowFarItIs) {
+  ps_->BeginWithRows(100);
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  const auto waiting = SendSnapshot(kFirst, true);
+  EXPECT_FALSE(waiting->answered());
+  ps_->executor.RunUntilIdle();
+  EXPECT_TRUE(waiting->one()->done);
+}
+
+TEST_F(CheckpointTest, IsRefusedWhileCommitsRunAndWhenALaterOneWasAskedFor) {
+  ps_->BeginWithRows(10);
+  const auto commit = ps_->SendCommit(1, {ps_->AddOne(10)});
+  ps_->RunIntoACommit();
+  EXPECT_EQ(SendSnapshot(kFirst, false)->reason(), Reason::kNotReady);
+  ps_->executor.RunUntilIdle();
+  ASSERT_TRUE(Save(kSecond)->one().ok());
+  EXPECT_EQ(SendSnapshot(kFirst, false)->reason(), Reason::kInvalid);
+}
+
+TEST_F(CheckpointTest, ADiskThatFailsFailsThisCheckpointAndNotTheNext) {
+  ps_->BeginWithRows(10);
+  files_.append_error = absl::ResourceExhaustedError("no space");
+  EXPECT_TRUE(SendSnapshot(kFirst, false)->one().ok()) << "marked: nothing has been written yet";
+  EXPECT_EQ(ps_->Done(SendSnapshot(kFirst, true))->reason(), Reason::kDisk);
+  EXPECT_EQ(ps_->Done(SendSnapshot(kFirst, true))->reason(), Reason::kDisk) << "for good";
+  files_.append_error = absl::OkStatus();
+  EXPECT_TRUE(Save(kSecond)->one().ok());
+}
+
+TEST_F(CheckpointTest, WithoutADirectoryEveryTaskIsNamedWhatItLacks) {
+  ParameterServerOptions options = Server::SmallBlocks();
+  ps_ = std::make_unique<Server>(1, options);
+  ps_->BeginWithRows(1);
+  const auto refused = SendSnapshot(kFirst, false);
+  EXPECT_EQ(refused->reason(), Reason::kDisk);
+  EXPECT_NE(refused->one().status().message().find("--checkpoint_dir"), absl::string_view::npos);
+}
+
+TEST_F(CheckpointTest, AnotherEpochGivesASnapshotUpAndFreezesTheState) {
+  ps_->BeginWithRows(10);
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  const auto waiting = SendSnapshot(kFirst, true);
+  NextEpoch();
+  EXPECT_EQ(waiting->reason(), Reason::kNotReady);
+  EXPECT_EQ(ps_->core->Inspect().state, PsState::kFrozen);
+}
+
+TEST_F(CheckpointTest, LoadsItsOwnRowsOfWhatOthersCutOtherwise) {
+  ps_->BeginWithRows(10);
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Part(WriteOp::kScatterAdd, Key(1), *Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6}), {0, 4, 9})}))->one().ok());
+  ASSERT_TRUE(Save()->one().ok());
+  NextEpoch();
+  ShardSpec middle = Spec(Key(8), Shape{3, 2});
+  middle.name = "v1";
+  middle.full_shape = Shape{10, 2};
+  middle.first_row = 3;
+  const auto loaded = ps_->Done(SendLoad(kFirst, {middle}));
+  ASSERT_TRUE(loaded->one().ok()) << loaded->one().status();
+  EXPECT_FALSE(loaded->one()->loading);
+  const ParameterServerSnapshot now = ps_->core->Inspect();
+  EXPECT_EQ(now.state, PsState::kReady);
+  EXPECT_EQ(now.lineage, ps_->epoch);
+  ASSERT_EQ(now.shards.size(), 1u);
+  EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(8)).value), std::vector<int64_t>({0, 0, 3, 4, 0, 0}));
+  EXPECT_EQ(now.memory_bytes, 3 * 16);
+}
+
+TEST_F(CheckpointTest, WhatCannotBeLoadedLeavesItEmptyAndAnotherMayBeTried) {
+  ps_->BeginWithRows(4);
+  ASSERT_TRUE(Save()->one().ok());
+  NextEpoch();
+  EXPECT_EQ(ps_->Done(SendLoad(kSecond, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointMissing);
+  files_.read_error = absl::DataLossError("a bit is wrong");
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointCorrupt);
+  EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
+  EXPECT_EQ(ps_->core->Inspect().memory_bytes, 0);
+  files_.read_error = absl::OkStatus();
+  EXPECT_TRUE(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->one().ok());
+}
+
+TEST_F(CheckpointTest, WhileItLoadsNothingElseIsDoneAndAnotherEpochEndsIt) {
+  ps_->BeginWithRows(40);
+  ASSERT_TRUE(Save()->one().ok());
+  NextEpoch();
+  const auto loading = SendLoad(kFirst, {Spec(Key(1), Shape{40, 2})});
+  EXPECT_EQ(ps_->core->Inspect().state, PsState::kLoading);
+  EXPECT_EQ(ps_->SendPull({{Key(1), {}}})->reason(), Reason::kNotReady);
+  EXPECT_EQ(SendLoad(kSecond, {})->reason(), Reason::kInvalid);
+  NextEpoch();
+  EXPECT_EQ(loading->reason(), Reason::kNotReady);
+  EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
+}
+
+TEST_F(CheckpointTest, WhatDoesNotFitIntoMemoryIsRefusedBeforeItIsRead) {
+  ParameterServerOptions options = Options();
+  options.memory_limit_bytes = 100;
+  ps_ = std::make_unique<Server>(1, options);
+  ps_->BeginWithRows(4);
+  ASSERT_TRUE(Save()->one().ok());
+  NextEpoch();
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{400, 2})}))->reason(), Reason::kMemoryLimit);
+  EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
+}
+
 TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
   constexpr int kClients = 6, kCommits = 40;
   constexpr int64_t kRows = 64;
@@ -1070,7 +1323,7 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
   };
   const auto done = [&](auto reply) { end(reply.ok()); };
   begin(), core->Attach({fence}, done), wait();
-  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}}, done), wait();
+  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}, {}, 0, {}}, done), wait();
   begin(), core->CreateShards({fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}}, done), wait();
   for (int client = 0; client < kClients; ++client) {
     begin();

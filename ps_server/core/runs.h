@@ -9,7 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "ps_server/core/block_work.h"
+#include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/commit_plan.h"
+#include "ps_server/core/frozen_shards.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/core/read_plan.h"
 
@@ -20,6 +22,7 @@ struct ParameterServerCore::CommitRun {
   ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
   enum class State : uint8_t { kQueued, kRunning, kSettled } state = State::kQueued;  // under the core's lock
+  std::shared_ptr<FrozenShards> frozen;                                               // of a checkpoint that is being written: told before a block is changed
 };
 
 struct ParameterServerCore::ReadRun {
@@ -46,6 +49,43 @@ struct ParameterServerCore::CreateRun {
   UnitList units;
   Mutex mu;
   absl::Status error DIVVY_GUARDED_BY(mu);  // the first of a block
+};
+
+// This server's part of a checkpoint, while it is written and until another is asked for. One blocking task at a time touches what is not `Under the lock`.
+struct ParameterServerCore::SnapshotRun {
+  SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
+      : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
+  absl::Status WriteNext(CheckpointFiles& files);  // the next slice; the last one ends the file
+  bool finished() const { return next == frozen->slices().size() && part == nullptr; }
+
+  const SnapshotRequest request;  // that began it
+  std::shared_ptr<FrozenShards> frozen;
+  std::unique_ptr<CheckpointPart> part;  // null before the first slice, and once the file is finished
+  size_t next = 0;
+  std::vector<char> buffer;
+  int64_t written_bytes = 0;
+  std::vector<SavedSlice> slices;
+  // Under the lock.
+  std::vector<ResultCallback<SnapshotReply>> waiting;
+  int64_t told_bytes = 0;
+  bool over = false;
+  absl::Status error;
+};
+
+// A checkpoint that is being read. As above.
+struct ParameterServerCore::LoadRun {
+  LoadRun(LoadRequest request, HeldCreate create, int64_t unit_bytes) : request(std::move(request)), shards(std::move(create), unit_bytes) {}
+  absl::Status ReadNext(CheckpointFiles& files);
+
+  const LoadRequest request;  // without its shards
+  CreateRun shards;
+  std::vector<ShardSlice> slices;
+  std::unique_ptr<CheckpointValues> values;
+  size_t next = 0;
+  int64_t read_bytes = 0;
+  // Under the lock.
+  std::vector<ResultCallback<LoadReply>> waiting;
+  int64_t told_bytes = 0;
 };
 
 }  // namespace divvy

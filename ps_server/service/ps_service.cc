@@ -13,6 +13,9 @@ Reactor* PsService::Attach(Context* context, const v1::PsAttachRequest* request,
 Reactor* PsService::Load(Context* context, const v1::LoadRequest* request, v1::LoadReply* reply) {
   return HandleUnary("ParameterServer.Load", context, core_, &ParameterServerCore::Load, *request, *reply);
 }
+Reactor* PsService::Snapshot(Context* context, const v1::SnapshotRequest* request, v1::SnapshotReply* reply) {
+  return HandleUnary("ParameterServer.Snapshot", context, core_, &ParameterServerCore::Snapshot, *request, *reply);
+}
 Reactor* PsService::Sync(Context* context, const v1::SyncRequest* request, v1::SyncReply* reply) {
   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
 }

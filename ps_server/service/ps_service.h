@@ -16,6 +16,7 @@ class PsService : public v1::ParameterServer::CallbackService {
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const v1::PsAttachRequest* request, v1::PsAttachReply* reply) override;
   grpc::ServerUnaryReactor* Load(grpc::CallbackServerContext* context, const v1::LoadRequest* request, v1::LoadReply* reply) override;
+  grpc::ServerUnaryReactor* Snapshot(grpc::CallbackServerContext* context, const v1::SnapshotRequest* request, v1::SnapshotReply* reply) override;
   grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* context, const v1::SyncRequest* request, v1::SyncReply* reply) override;
   grpc::ServerUnaryReactor* CreateShards(grpc::CallbackServerContext* context, const v1::CreateShardsRequest* request, v1::LayoutReply* reply) override;
   grpc::ServerUnaryReactor* DeleteShards(grpc::CallbackServerContext* context, const v1::DeleteShardsRequest* request, v1::LayoutReply* reply) override;

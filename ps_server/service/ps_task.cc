@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/file_system.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/version.h"
+#include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/ps_status.h"
 
 namespace divvy {
@@ -19,6 +21,7 @@ absl::Status PsTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (memory_limit_bytes < 0) problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes, ", wanted at least 1, or 0 for any"));
   if (commit_buffer_bytes < 1) problems.push_back(absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
+  if (snapshot_buffer_bytes < 1) problems.push_back(absl::StrCat("--snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", wanted at least 1"));
   if (pull_buffer_bytes < 1) problems.push_back(absl::StrCat("--pull_buffer_bytes is ", pull_buffer_bytes, ", wanted at least 1"));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
@@ -67,6 +70,9 @@ absl::Status PsTask::StartCore(OnExit on_exit) {
   options.memory_limit_bytes = options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : std::numeric_limits<int64_t>::max();
   options.max_commit_bytes = options_.commit_buffer_bytes;
   options.seed = EntropySeed();
+  if (!options_.checkpoint_dir.empty()) checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), options_.checkpoint_dir);
+  options.checkpoint_files = checkpoint_files_.get();
+  options.snapshot_buffer_bytes = options_.snapshot_buffer_bytes;
   options.cluster = TrainingCluster(options_.task.cluster);
   options.build = kVersion;
   const std::string chief = CoordinatorAddress(options_.task.cluster);

@@ -25,6 +25,8 @@ struct PsTaskOptions {
   int64_t memory_limit_bytes = 0;           // of all shards together; 0: any
   int64_t commit_buffer_bytes = 256 << 20;  // of commits being received; also the largest one
   int64_t pull_buffer_bytes = 1 << 30;      // of replies to pulls being made and sent; a larger one waits until it is alone
+  std::string checkpoint_dir;               // empty: this server writes and reads no checkpoints
+  int64_t snapshot_buffer_bytes = 1 << 30;  // ParameterServerOptions
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -52,6 +54,7 @@ class PsTask {
   ParameterServerOptions core_options_;  // index and incarnation, for the status; set before the server is
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
+  std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: none
   Late<ParameterServerCore> core_;
   PsService service_;
   PsDataHandler data_;

@@ -13,6 +13,8 @@ ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server t
 ABSL_FLAG(int64_t, commit_buffer_bytes, int64_t{256} << 20, "of commits that a parameter server is receiving; also the largest commit there can be");
 ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30, "of replies to pulls that a parameter server makes and sends; a larger one waits until it is alone");
 
+ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30, "of copies of what commits change while a checkpoint is written; beyond it they wait");
+
 namespace divvy {
 
 int RunParameterServer(const TaskOptions& task) {
@@ -21,6 +23,8 @@ int RunParameterServer(const TaskOptions& task) {
   options.task = task;
   options.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
   options.commit_buffer_bytes = absl::GetFlag(FLAGS_commit_buffer_bytes);
+  options.checkpoint_dir = CheckpointDirFromFlags();
+  options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   options.pull_buffer_bytes = absl::GetFlag(FLAGS_pull_buffer_bytes);
   const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
   if (!ps.ok()) return RefuseToStart(ps.status());

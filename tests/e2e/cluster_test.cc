@@ -186,6 +186,43 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("UNAVAILABLE"));
 }
 
+// Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts once.
+TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewestCheckpoint) {
+  const std::string directory = TemporaryPath("checkpoints");
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms"});
+  StartAll();
+  const auto await_checkpoint = [&] {
+    const auto there = [&] { return FileSystem::Real().Stat(directory + "/checkpoint").ok(); };
+    for (int round = 0; round < 200 && !there(); ++round) CountOn(1);
+    ASSERT_TRUE(there());
+  };
+  await_checkpoint();
+  Kill(PsTask(1));
+  Start(PsTask(1));
+  EXPECT_EQ(ExitOf(kChiefTask), 138);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("goes on from ckpt-1-"));
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "restored ");
+  CountOn(5);
+  Kill(kChiefTask);
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "restored ");
+  CountOn(1);
+  Finish();
+}
+
+TEST_F(CountingTest, ADrainedCoordinatorSavesWhatIsThereAndTheNextGoesOnFromIt) {
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state"), "--checkpoint_dir=" + TemporaryPath("checkpoints"), "--checkpoint_every=0s"});
+  StartAll();
+  CountOn(2);
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "restored ");
+  CountOn(1);
+  Finish();
+}
+
 // ---- (f) coordinators
 
 TEST_F(CountingTest, ANewerCoordinatorFencesTheOlder) {

@@ -44,9 +44,10 @@ bool IsAskedToStop() {
   return file.empty() || FileSystem::Real().Stat(file).ok();
 }
 
-// Returns how many steps were asked for.
+// Returns how many steps were asked for, those of a checkpoint that it goes on from included.
 absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
-  int64_t asked = 0;
+  ASSIGN_OR_RETURN(int64_t asked, coordinator.RestoreLatest());
+  if (asked > 0) std::printf("restored %lld\n", static_cast<long long>(asked));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
     RETURN_IF_ERROR(coordinator.Join());

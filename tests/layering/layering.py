@@ -33,7 +33,7 @@ def _role(role, core, second):
 _ROLES = {
     **_role("ps_server", _CLUSTER, ["checkpoint"]),
     **_role("worker", _STRATEGY, []),
-    **_role("coordinator", _STRATEGY, ["store", "report"]),
+    **_role("coordinator", _STRATEGY, ["store", "report", "checkpoint"]),
 }
 for _stock in ("worker", "coordinator"):  # their mains load a program, so they are made of program/
     _ROLES[_stock] = _ROLES[_stock] | {"program"}

@@ -31,6 +31,14 @@ SimConfig WithZombieCoordinators(uint64_t seed) {
   return config;
 }
 
+// Checkpoints as often as can be, restored from as often.
+SimConfig WithCheckpoints(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.checkpoints = config.restore = config.kill_coordinator = true;
+  config.zombie_coordinator = config.lose_store = config.changing_steps = false;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough) {
   SetRuleBroken(rule, true);
@@ -54,12 +62,18 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     const SimResult result = RunSimulation(WithZombieCoordinators(seed));
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of zombie coordinators: " << result.violation;
   }
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const SimResult result = RunSimulation(WithCheckpoints(seed));
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of checkpoints: " << result.violation;
+  }
 }
 
 TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
 TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u); }
 TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWaitForFence), 0u); }
 TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u); }
+TEST(MutationTest, AWorkerThatCommitsWhileACheckpointIsCutIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHoldBeforeSnapshot, WithCheckpoints), 0u); }
+TEST(MutationTest, AWorkerThatSaysItIsHeldWhileItCommitsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHeldWhenNothingCommits, WithCheckpoints), 0u); }
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }

@@ -23,6 +23,14 @@ class SimPsClient : public ParameterClient {
     Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
   }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+    site_.OnSnapshot(*from_, request.checkpoint);
+    const auto marked = [site = &site_, from = from_, request, done = std::move(done)](absl::StatusOr<SnapshotReply> reply) {
+      if (reply.ok() && !request.wait) site->OnMarked(*from, request.checkpoint);
+      done(std::move(reply));
+    };
+    Call<SnapshotRequest, SnapshotReply>("Snapshot", &ParameterServerCore::Snapshot, request, marked);
+  }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));

@@ -24,6 +24,8 @@ class SimSite {
   virtual void Violation(absl::string_view rule, const std::string& what) = 0;
   virtual void Trace(absl::string_view text) {}
   virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }  // that a commit's payload takes, once there is memory for it
+  virtual void OnSnapshot(const Node& from, CheckpointId) {}                 // a coordinator asks a ps for it
+  virtual void OnMarked(const Node& from, CheckpointId) {}                   // a ps has marked it
   virtual void OnWaits() {}                                                  // a ps said that a commit waits for memory
   virtual void OnCommitAnswered(const absl::Status& status) {}
 };

@@ -11,8 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/testing/in_memory_file_system.h"
 #include "cluster/transfer_plan.h"
+#include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
+#include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/sim_clients.h"
@@ -25,6 +28,8 @@ namespace divvy::sim {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
+
+constexpr char kCheckpoints[] = "/checkpoints";
 
 std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
@@ -47,6 +52,8 @@ struct Process {
   std::shared_ptr<ParameterServerCore> ps;
   std::shared_ptr<WorkerCore> worker;
   std::unique_ptr<SimStore> store;
+  std::unique_ptr<CheckpointFiles> checkpoint_files;
+  std::unique_ptr<CheckpointCatalog> checkpoint_catalog;
   std::shared_ptr<CoordinatorCore> chief;
   int index = 0;
   Incarnation incarnation;
@@ -62,6 +69,8 @@ class Cluster : public SimSite {
 
   absl::Duration PayloadTime() override { return network_.PayloadDelay() + config_.payload_time; }
   void OnWaits() override { ++result_.waits; }
+  void OnSnapshot(const Node& from, CheckpointId checkpoint) override;
+  void OnMarked(const Node& from, CheckpointId checkpoint) override;
   void OnCommitAnswered(const absl::Status& status) override { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
   void Violation(absl::string_view rule, const std::string& what) override {
     if (!result_.violation.ok()) return;
@@ -108,6 +117,9 @@ class Cluster : public SimSite {
   }
   void Act();
   void CreateNext();
+  void Restore();
+  void CheckLastCheckpoint();
+  void OnRestored(int64_t steps);
   void ScheduleSome();
   void RunPass();
   void WriteSome();
@@ -120,6 +132,7 @@ class Cluster : public SimSite {
   void JobLost(const absl::Status& error);
   bool IsExpected(const absl::Status& error) const;
   bool EndsTheJob(const absl::Status& error) const;
+  bool IsUnsureCommit(const absl::Status& error) const;
 
   // faults and checks
   void MaybeFault();
@@ -130,6 +143,8 @@ class Cluster : public SimSite {
   void FaultOfCoordinator(absl::Duration while_away);
   void CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away);
   void DrainCoordinator();
+  void LosePower();
+  void FaultOfDisk();
   void DrainWorker(Process& worker);
   void StartDuplicate();
   // The coordinator's process is gone, or goes on unseen as a zombie: another is started.
@@ -138,8 +153,14 @@ class Cluster : public SimSite {
   void CheckAlways();
   void CheckAtRest();
   bool FindServingPs(int index);
+  std::vector<uint64_t> AppliedSeqs() const;
   void CheckPass(ResourceId iterator, int64_t elements, bool complete);
   Process* LiveWorker(int index);
+
+  void BeginModel() {
+    model_ = Model();
+    for (const Shape& shape : shapes_) model_.values.emplace_back(shape.num_elements(), 0);
+  }
 
   const SimConfig config_;
   SimExecutor world_;
@@ -159,8 +180,23 @@ class Cluster : public SimSite {
   uint64_t ids_of_the_past_ = 0;           // the highest id of earlier lives whose store was kept
 
   std::vector<Shape> shapes_;
-  std::vector<std::vector<int64_t>> model_;  // by variable: what finished steps and writes have made of it
-  int64_t adam_commits_ = 0;
+  // What the variables hold, as the program knows it.
+  struct Model {
+    std::vector<std::vector<int64_t>> values;  // by variable: what finished steps and writes have made of it
+    int64_t adam_commits = 0, steps = 0;
+    int rounds = 0;             // of the program, when it last told its state
+    std::string program_state;  // that it told
+  };
+  Model model_;
+  struct Cut {
+    std::optional<Model> model;  // none: of a zombie, whose program nobody follows
+    std::vector<uint64_t> applied_seqs;
+    const void* by = nullptr;  // the core that cut it: a job that begins anew, its store lost, counts from the beginning
+  };
+  InMemoryFileSystem disk_;
+  std::map<CheckpointId, Cut> cuts_;
+  std::optional<CheckpointId> newest_;  // that was committed
+  bool asked_to_restore_ = false;       // by this life's program
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
@@ -185,6 +221,12 @@ void Cluster::StartPs(int index, const std::string& address) {
   options.address = address;
   options.record_history = true;
   options.max_commit_bytes = config_.commit_buffer_bytes;
+  if (config_.checkpoints) {
+    process->checkpoint_files = MakeBundleFiles(disk_, kCheckpoints);
+    options.checkpoint_files = process->checkpoint_files.get();
+    options.slice_bytes = 32;
+    options.snapshot_buffer_bytes = 64;
+  }
   options.block_bytes = 16;  // several blocks a shard, so that pulls, fences and crashes fall between them
   Process* const raw = process.get();
   process->ps =
@@ -244,7 +286,13 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
   options.id_block = config_.id_block;
   options.max_step_attempts = 1000;  // loss after loss is no error here
-  const int shards = config_.num_ps;
+  if (config_.checkpoints) {
+    chief_->checkpoint_catalog = *OpenBundleCatalog(disk_, kCheckpoints);
+    options.checkpoints = chief_->checkpoint_catalog.get();
+    options.checkpoint_every = absl::Milliseconds(700);
+    options.keep_checkpoints = 2;
+  }
+  const int shards = 1 + static_cast<int>(random_.Below(config_.num_ps));  // another cut in each life
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
@@ -253,12 +301,14 @@ void Cluster::StartCoordinator(StoredJob stored) {
     return;
   }
   core_ = chief_->chief = *core;
+  const std::optional<CheckpointId> found = core_->Snapshot().newest_found;
+  if (newest_ && (!found || *found < *newest_)) Violation("X17", absl::StrCat(newest_->name(), " was committed, and is not found again"));
   core_->KeepHistory();
   chief_->node->core = core_;
   chief_down_ = chief_draining_ = calls_ = false;
-  for (std::vector<int64_t>& values : model_) std::fill(values.begin(), values.end(), 0);
-  adam_commits_ = 0;
+  BeginModel();
   created_ = rounds_done_ = 0;
+  asked_to_restore_ = false;
   Next();
 }
 
@@ -340,15 +390,16 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(script::Compute{[this, tag, variable, floor = model_[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
-      if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
-      const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < floor[i])
-          Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
-      }
-      return std::vector<StagedWrite>();
-    }});
+    moves.push_back(
+        script::Compute{[this, tag, variable, floor = model_.values[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+          if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
+          const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+          for (size_t i = 0; i < values.size(); ++i) {
+            if (values[i] < floor[i])
+              Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+          }
+          return std::vector<StagedWrite>();
+        }});
   }
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
@@ -383,7 +434,7 @@ void Cluster::DefineScripts(Process& process) {
 
 void Cluster::Apply(const std::vector<Delta>& deltas) {
   for (const Delta& delta : deltas) {
-    std::vector<int64_t>& values = model_[delta.variable];
+    std::vector<int64_t>& values = model_.values[delta.variable];
     const int64_t width = shapes_[delta.variable].row_elements();
     if (delta.ids.empty()) {
       for (int64_t& value : values) value += delta.amount;
@@ -398,19 +449,26 @@ void Cluster::Finished(const Nest& value) {
   const int64_t tag = *value[0].tensor()->scalar<int64_t>();
   const int64_t attempt = *value[1].tensor()->scalar<int64_t>();
   ++result_.finished_steps;
-  ++adam_commits_;
+  ++model_.adam_commits;
+  ++model_.steps;
   Apply(DeltasOf(tag, static_cast<uint32_t>(attempt)));
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
+}
+
+// The disk has failed in the one moment in which nobody can know whether a checkpoint is there: the next life looks.
+bool Cluster::IsUnsureCommit(const absl::Status& error) const {
+  return config_.disk_faults && absl::IsUnavailable(error) && absl::StrContains(error.message(), "nobody knows");
 }
 
 // The errors that no later call of this coordinator survives.
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   const Reason reason = ReasonOf(error);
-  return reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob ||
-         reason == Reason::kJobOver;
+  return IsUnsureCommit(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator ||
+         reason == Reason::kWrongJob || reason == Reason::kJobOver;
 }
 
 bool Cluster::IsExpected(const absl::Status& error) const {
+  if (IsUnsureCommit(error)) return true;
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
       return (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) || had_duplicate_ ||
@@ -483,6 +541,10 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
 void Cluster::Act() {
   if (over_ || !result_.violation.ok()) return;
   if (created_ <= config_.num_variables) return CreateNext();
+  if (config_.restore && !std::exchange(asked_to_restore_, true)) return Restore();
+  model_.rounds = rounds_done_;
+  model_.program_state = absl::StrCat(rounds_done_);
+  core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
   switch (random_.Below(4)) {
     case 0:
@@ -507,6 +569,68 @@ void Cluster::CreateNext() {
                           if (!status.ok()) return Violation("create", status.ToString());
                           Next();
                         }));
+}
+
+void Cluster::Restore() {
+  calls_ = true;
+  core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
+    calls_ = false;
+    if (EndsTheJob(steps.status())) return JobLost(steps.status());
+    if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
+    OnRestored(*steps);
+  }));
+}
+
+void Cluster::OnRestored(int64_t steps) {
+  const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;
+  Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
+  if (!from) {
+    if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
+    return Next();
+  }
+  ++result_.restores;
+  const auto cut = cuts_.find(*from);
+  if (cut == cuts_.end()) return Violation("X3", absl::StrCat(from->name(), " was never cut"));
+  if (!cut->second.model) {
+    result_.job_lost = over_ = true;  // the state of a zombie's program
+    return;
+  }
+  model_ = *cut->second.model;
+  rounds_done_ = model_.rounds;
+  if (steps != model_.steps) Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps, " that had finished"));
+  if (core_->program_state() != model_.program_state) Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ", model_.program_state));
+  calls_ = true;
+  ReadAll();
+}
+
+// ---- checkpoints ----
+
+void Cluster::CheckLastCheckpoint() {
+  const auto last = core_->Snapshot().last_checkpoint;
+  const auto cut = last ? cuts_.find(*last) : cuts_.end();
+  if (cut == cuts_.end()) return Violation("X3", "the job has ended without a checkpoint");
+  if (cut->second.model->values != model_.values) Violation("X3", absl::StrCat(last->name(), " is the last, and has not all that was finished"));
+}
+
+std::vector<uint64_t> Cluster::AppliedSeqs() const {
+  std::vector<uint64_t> seqs;
+  for (const Process* ps : ps_) seqs.push_back(ps->ps->Inspect().applied_seq);
+  return seqs;
+}
+
+// The first request of a checkpoint leaves the coordinator in the event of the cut: what has finished before has been told to the program.
+void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
+  Cut& cut = cuts_[checkpoint];
+  if (cut.by == from.core.get()) return;
+  cut = Cut();
+  cut.by = from.core.get();
+  cut.applied_seqs = AppliedSeqs();
+  if (from.core == core_) cut.model = model_;
+}
+
+void Cluster::OnMarked(const Node& from, CheckpointId checkpoint) {
+  if (from.core != core_ || core_->Snapshot().checkpoint != checkpoint || chief_down_) return;
+  if (AppliedSeqs() != cuts_[checkpoint].applied_seqs) Violation("X13", absl::StrCat("a commit was applied while ", checkpoint.name(), " was cut"));
 }
 
 void Cluster::ScheduleSome() {
@@ -592,19 +716,19 @@ void Cluster::WriteSome() {
 void Cluster::ReadAll() {
   std::vector<VariableRead> reads;
   for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
-  core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
-                if (!values.ok()) return OnRaised(values.status(), "Read");
-                for (int i = 0; i < config_.num_variables; ++i) {
-                  const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
-                  if (config_.changing_steps) continue;  // what a ps holds of a re-run step may come from either attempt: no figure is promised
-                  if (!std::equal(read.begin(), read.end(), model_[i].begin(), model_[i].end())) {
-                    Violation("X2",
-                              absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_[i], " "), "]"));
-                  }
-                }
-                calls_ = false;
-                Next();
-              }));
+  core_->Read(
+      reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
+        if (!values.ok()) return OnRaised(values.status(), "Read");
+        for (int i = 0; i < config_.num_variables; ++i) {
+          const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
+          if (config_.changing_steps) continue;  // what a ps holds of a re-run step may come from either attempt: no figure is promised
+          if (!std::equal(read.begin(), read.end(), model_.values[i].begin(), model_.values[i].end())) {
+            Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_.values[i], " "), "]"));
+          }
+        }
+        calls_ = false;
+        Next();
+      }));
 }
 
 void Cluster::EndProgram() {
@@ -614,6 +738,7 @@ void Cluster::EndProgram() {
                   calls_ = false;
                   if (EndsTheJob(status)) return JobLost(status);
                   if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
+                  if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
                   over_ = told_the_end_ = true;
                 }));
 }
@@ -728,6 +853,27 @@ void Cluster::DrainCoordinator() {
                    }));
 }
 
+// The machine that they all run on.
+void Cluster::LosePower() {
+  Trace("fault: the power goes");
+  ++result_.power_losses;
+  for (const auto& process : processes_) {
+    if (process->node->executor->alive()) network_.Kill(process->node->address);
+  }
+  disk_.Crash();
+  for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(1'000))), /*zombie=*/false);
+}
+
+void Cluster::FaultOfDisk() {
+  constexpr FileOperation kOperations[] = {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename,
+                                           FileOperation::kSyncDirectory};
+  const FileOperation operation = kOperations[random_.Below(std::size(kOperations))];
+  Trace(absl::StrCat("fault: an operation of the disk fails, of kind ", static_cast<int>(operation)));
+  disk_.FailNext(operation, "checkpoints", absl::DataLossError("the disk is broken"));
+}
+
 void Cluster::DrainWorker(Process& worker) {
   Trace(absl::StrCat("fault: SIGTERM to ", worker.node->address));
   worker.node->executor->Post([core = worker.worker] { core->Drain(); });
@@ -768,6 +914,8 @@ void Cluster::Fault() {
   if (config_.kill_ps && !ps_killed_ && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
+  if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
+  if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
 }
 
 void Cluster::MaybeFault() {
@@ -817,6 +965,10 @@ void Cluster::CheckAlways() {
   for (const auto& [id, sessions] : admissible) {
     if (sessions.size() > 1) Violation("X5", absl::StrCat("id ", id.value(), " may be applied by sessions ", absl::StrJoin(sessions, " and ")));
   }
+  if (const auto last = core_->Snapshot().last_checkpoint; last && (!newest_ || *newest_ < *last)) {
+    newest_ = last;
+    ++result_.checkpoints;
+  }
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
   if (chief_down_) return;
@@ -862,7 +1014,7 @@ void Cluster::CheckAtRest() {
       if (shard.value.dtype() != DType::kInt32) continue;  // the only int32 values are Adam's row counts
       const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
       for (const int32_t t : counts) {
-        if (t != adam_commits_) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", adam_commits_, " commits"));
+        if (t != model_.adam_commits) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", model_.adam_commits, " commits"));
       }
     }
   }
@@ -883,8 +1035,8 @@ SimResult Cluster::Run() {
   pass_elements_ = static_cast<int64_t>(random_.Below(120));
   for (int i = 0; i < config_.num_variables; ++i) {
     shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)), 1 + static_cast<int64_t>(random_.Below(3))});
-    model_.emplace_back(shapes_.back().num_elements(), 0);
   }
+  BeginModel();
   FaultRates rates;
   rates.lose = config_.lose;
   rates.duplicate = config_.duplicate;
@@ -953,6 +1105,10 @@ SimConfig ConfigOf(uint64_t seed) {
   if (random.Chance(0.5)) config.commit_buffer_bytes = 2'000;
   config.late = rate(0.005);
   if (random.Chance(0.5)) config.id_block = 4 + random.Below(60);
+  config.checkpoints = random.Chance(0.6);
+  config.restore = random.Chance(0.8);
+  config.disk_faults = random.Chance(0.3);
+  config.power_loss = config.kill_coordinator && random.Chance(0.3);
   return config;
 }
 

@@ -28,6 +28,10 @@ struct SimConfig {
   uint64_t seed = 1;
   int num_ps = 2, num_workers = 2, num_variables = 3, rounds = 4;
   double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;  // rates of each message
+  bool checkpoints = false;                                              // every task has the directory, and one is made every few seconds
+  bool restore = false;                                                  // the program calls RestoreLatest
+  bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
+  bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
   bool kill_ps = false, restart_ps = false;       // ends the coordinator with Unavailable
@@ -58,7 +62,8 @@ struct SimResult {
   int64_t drained = 0, refused = 0;  // processes that ended with 143 and with 78
   int64_t waits = 0;                 // how often a ps said that a commit waits for memory
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
-  bool job_lost = false;             // ended with Unavailable, as it had to
+  int64_t checkpoints = 0, restores = 0, power_losses = 0;
+  bool job_lost = false;  // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace
 };

@@ -156,5 +156,51 @@ TEST(SimPsLossTest, APsThatComesBackEmptyEndsTheCoordinatorAndTheNextOneBeginsAn
   EXPECT_GT(RunAll(config, 20).coordinators, 25);
 }
 
+// Every task has the directory, and the program asks for what is there.
+SimConfig Restoring(uint64_t seed) {
+  SimConfig config = Calm(seed);
+  config.kill_coordinator = config.checkpoints = config.restore = true;
+  return config;
+}
+
+void ExpectRestores(SimConfig config, int at_least) {
+  int64_t restores = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    config.seed = seed;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    restores += result.restores;
+  }
+  EXPECT_GE(restores, at_least);
+}
+
+TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) { ExpectRestores(Restoring(1), 20); }
+
+TEST(SimCheckpointTest, AJobWhoseServersAreKilledGoesOnFromTheNewestCut) {
+  SimConfig config = Restoring(1);
+  config.kill_ps = config.restart_ps = true;
+  ExpectRestores(config, 20);
+}
+
+TEST(SimCheckpointTest, WhatWasCommittedSurvivesALossOfPower) {
+  SimConfig config = Restoring(1);
+  config.power_loss = true;
+  config.fault_rate = 0.1;
+  ExpectRestores(config, 20);
+}
+
+TEST(SimCheckpointTest, WhereTheStoreIsLostTheJobIsFoundByItsCheckpoints) {
+  SimConfig config = Restoring(1);
+  config.lose_store = true;
+  ExpectRestores(config, 10);
+}
+
+TEST(SimCheckpointTest, ADiskThatFailsCostsCheckpointsAndNothingElse) {
+  SimConfig config = Restoring(1);
+  config.disk_faults = true;
+  config.fault_rate = 0.1;
+  ExpectRestores(config, 5);
+}
+
 }  // namespace
 }  // namespace divvy::sim

@@ -76,7 +76,8 @@ std::string Figures(const v1::TaskStatus& status) {
     case v1::TaskStatus::kCoordinator: {
       const v1::CoordinatorStatus& c = status.coordinator();
       return absl::StrCat(c.finished_steps(), " steps, ", c.queued(), " queued, ", c.in_flight(), " in flight, ps ", c.ps_up(), "/", c.num_ps(), ", workers ",
-                          c.workers_up(), "/", c.num_workers());
+                          c.workers_up(), "/", c.num_workers(),
+                          c.last_checkpoint().empty() ? "" : absl::StrCat(", ", c.last_checkpoint(), " holds ", c.durable_steps(), " steps"));
     }
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();

@@ -117,9 +117,10 @@ inline std::string Mutated(std::string bytes, Random& random) {
 
 template <typename... Ts>
 struct Kinds {};
-using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SyncRequest, CreateShardsRequest, DeleteShardsRequest, ShutdownRequest,
-                           WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
-using ReplyKinds = Kinds<RegisterReply, PsAttachReply, LoadReply, SyncReply, LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
+using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SnapshotRequest, SyncRequest, CreateShardsRequest, DeleteShardsRequest,
+                           ShutdownRequest, WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
+using ReplyKinds =
+    Kinds<RegisterReply, PsAttachReply, LoadReply, SnapshotReply, SyncReply, LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
 using StepsKinds = Kinds<StreamFrame<ToWorker>, StreamFrame<FromWorker>>;
 using ValueKinds = Kinds<Nest, Tensor, LearningRate, Optimizer, OptimizerStep, Initializer, VariableLayout, std::shared_ptr<const Layout>>;
 

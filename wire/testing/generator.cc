@@ -270,14 +270,45 @@ void Generator::Fill(PsAttachReply& out) {
 
 void Generator::Fill(LoadRequest& out) {
   Fill(out.fence);
-  out.from = Chance() ? LoadRequest::From::kEmpty : LoadRequest::From::kKeep;
+  out.from = static_cast<LoadRequest::From>(Below(3));
   out.expected_lineage = MakeId<Epoch>();
   out.layout_version = Number();
   out.layout_hash = Number();
   Fill(out.horizon);
+  if (out.from == LoadRequest::From::kCheckpoint) Fill(out.checkpoint);
+  out.job_seed = Number();
+  FillAll(out.shards);
 }
 
-void Generator::Fill(LoadReply& out) { out.layout_hash = Number(); }
+void Generator::Fill(LoadReply& out) { out = {Chance(), Count(), Number()}; }
+
+void Generator::Fill(CheckpointId& out) { out = {Epoch(1 + Number() / 2), Number()}; }
+
+void Generator::Fill(SnapshotRequest& out) {
+  Fill(out.fence);
+  Fill(out.checkpoint);
+  out.file = static_cast<int>(Below(5));
+  out.num_files = out.file + 1 + static_cast<int>(Below(5));
+  out.wait = Chance();
+}
+
+void Generator::Fill(SavedSlice& out) {
+  const auto shard = Make<ShardSpec>();
+  out.tensor = shard.name;
+  out.dtype = shard.dtype;
+  out.full_shape = shard.full_shape;
+  out.first_row = shard.first_row;
+  out.rows = shard.shape.rows();
+  out.offset = Number();
+  out.size_bytes = static_cast<uint64_t>(out.rows * out.full_shape.row_elements() * DTypeSize(out.dtype));
+  out.masked_crc = static_cast<uint32_t>(Number());
+}
+
+void Generator::Fill(SnapshotReply& out) {
+  out.done = Chance();
+  out.written_bytes = Count();
+  FillAll(out.slices);
+}
 
 void Generator::Fill(SyncRequest& out) {
   Fill(out.fence);
@@ -406,12 +437,14 @@ void Generator::Fill(MakeResource& out) {
 }
 
 ToWorker Generator::MakeToWorker() {
-  switch (Below(6)) {
+  switch (Below(8)) {
     case 0: return LayoutUpdate{Make<std::shared_ptr<const Layout>>()};
     case 1: return Make<Dispatch>();
     case 2: return CancelSteps{{MakeId<EntryId>(), MakeId<EntryId>()}};
     case 3: return Make<MakeResource>();
     case 4: return DropResource{MakeId<ResourceId>()};
+    case 5: return Hold{Number()};
+    case 6: return Release{Number()};
     default: return Ping();
   }
 }
@@ -447,11 +480,12 @@ void Generator::Fill(Pong& out) {
 }
 
 FromWorker Generator::MakeFromWorker() {
-  switch (Below(5)) {
+  switch (Below(6)) {
     case 0: return Make<Report>();
     case 1: return Make<ResourceReady>();
     case 2: return Make<NeedSlots>();
     case 3: return Make<Pong>();
+    case 4: return Held{Number()};
     default: return Draining();
   }
 }

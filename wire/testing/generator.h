@@ -50,6 +50,10 @@ class Generator {
   void Fill(PsAttachReply& out);
   void Fill(LoadRequest& out);
   void Fill(LoadReply& out);
+  void Fill(CheckpointId& out);
+  void Fill(SnapshotRequest& out);
+  void Fill(SavedSlice& out);
+  void Fill(SnapshotReply& out);
   void Fill(SyncRequest& out);
   void Fill(SyncReply& out);
   void Fill(CreateShardsRequest& out);

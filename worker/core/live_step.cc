@@ -3,12 +3,13 @@
 // 1. StartStep: the transaction is opened, what the function read the last time is pulled, the function begins.
 // 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
-// 4. BeginCommit: all commits at once. Each is sent again until its ps answers, or the session ends.
+// 4. BeginCommit: at the gate; while held it waits there. Then all commits at once. Each is sent again until its ps answers, or the session ends.
 // 5. EndCommitIfAnswered: the report, and the next step.
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/breakable.h"
 #include "base/random.h"
 #include "cluster/error.h"
 #include "cluster/transfer_plan.h"
@@ -66,12 +67,13 @@ WorkerCore::LiveStep* WorkerCore::Live(const std::weak_ptr<Session>& session, En
   return &*session_->live;
 }
 
-// A function that runs is asked to stop, and reported when it has; one that waits for slots is over already; a commit takes its course.
+// A function that runs is asked to stop, and reported when it has; one that waits for slots or at the gate is over already; a commit takes its course.
 void WorkerCore::CancelLive() {
   LiveStep& live = *session_->live;
   if (live.state == WorkerSnapshot::Step::kCommitting || live.cancelled) return;
   live.cancelled = true;
-  if (live.state == WorkerSnapshot::Step::kNeedsSlots) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
+  const bool waits = live.state == WorkerSnapshot::Step::kNeedsSlots || live.state == WorkerSnapshot::Step::kHeld;
+  if (waits) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
   outbox_.Add([transaction = live.transaction] { transaction->Cancel(); });
 }
 
@@ -146,7 +148,8 @@ void WorkerCore::BeginCommit() {
     }
     if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(large));
   }
-  live.state = WorkerSnapshot::Step::kCommitting;
+  live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;
+  if (live.state == WorkerSnapshot::Step::kHeld) return;
   for (auto& [ps, part] : parts) {
     CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
                           static_cast<int>(parts.size()), std::move(part)};
@@ -226,7 +229,16 @@ void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
   session_->live.reset();
   ++reported_;
   Send(std::move(report));
+  AnswerHold();  // behind the report: whoever has it knows of every step that committed before
   StartNext();
+}
+
+void WorkerCore::AnswerHold() {
+  if (!session_->hold || session_->hold_answered) return;
+  const bool committing = session_->live && session_->live->state == WorkerSnapshot::Step::kCommitting;
+  if (committing && RuleHolds(Rule::kHeldWhenNothingCommits)) return;
+  session_->hold_answered = true;
+  Send(Held{*session_->hold});
 }
 
 }  // namespace divvy

@@ -399,6 +399,19 @@ void WorkerCore::Handle(Ping) {
   Send(pong);
 }
 
+void WorkerCore::Handle(Hold message) {
+  session_->hold = message.number;
+  session_->hold_answered = false;
+  AnswerHold();
+}
+
+void WorkerCore::Handle(Release message) {
+  if (session_->hold != message.number) return;
+  session_->hold.reset();
+  // The layout may have changed since the step came to the gate.
+  if (session_->live && session_->live->state == WorkerSnapshot::Step::kHeld) CommitIfSlotsExist();
+}
+
 // ---- for status pages and tests ----------------------------------------------------------------------------------------------------------------------
 
 WorkerSnapshot WorkerCore::Inspect() const {
@@ -415,6 +428,7 @@ WorkerSnapshot WorkerCore::Inspect() const {
   snapshot.layout_version = session_->layout->version();
   snapshot.resources = session_->resources;
   snapshot.unacknowledged = session_->stream.unacknowledged();
+  snapshot.held = session_->hold.has_value();
   for (const Dispatch& dispatch : session_->queue) snapshot.queued.push_back(dispatch.step);
   if (!session_->live) return snapshot;
   snapshot.step = session_->live->state;
@@ -441,6 +455,7 @@ uint64_t WorkerCore::StateHash() const {
   mix(snapshot.reported);
   MutexLock lock(mu_);
   mix(session_ != nullptr ? session_->stream.last_received() : 0);
+  mix(session_ != nullptr && session_->hold ? *session_->hold + 1 : 0);
   mix(over_ ? 1 : shutdown_code_ ? 2 : draining_ ? 3 : 0);
   return hash;
 }

@@ -68,7 +68,7 @@ struct WorkerOptions {
 
 // What a worker is doing, for status pages and tests.
 struct WorkerSnapshot {
-  enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kCommitting };
+  enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kHeld, kCommitting };
   JobId job;  // 0: never attached
   bool attached = false;
   bool silent = false;     // attached, but the coordinator has not been heard for coordinator_silence
@@ -79,6 +79,7 @@ struct WorkerSnapshot {
   Step step = Step::kNone;
   std::optional<EntryId> live;  // the step that is running or committing
   std::vector<EntryId> queued;  // in order
+  bool held = false;            // no commit begins
   std::vector<int> unanswered;  // ps that have not answered the live step's commit
   std::set<ResourceId> resources;
   size_t unacknowledged = 0;  // messages of the Steps stream
@@ -151,6 +152,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::deque<Dispatch> queue;
     std::optional<LiveStep> live;
     std::set<ResourceId> resources;
+    std::optional<uint64_t> hold;  // no commit begins before its Release
+    bool hold_answered = false;
   };
   class Listener;
 
@@ -188,6 +191,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void Handle(MakeResource message) DIVVY_REQUIRES(mu_);
   void Handle(DropResource message) DIVVY_REQUIRES(mu_);
   void Handle(Ping message) DIVVY_REQUIRES(mu_);
+  void Handle(Hold message) DIVVY_REQUIRES(mu_);
+  void Handle(Release message) DIVVY_REQUIRES(mu_);
   void OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<std::optional<int64_t>> elements);
 
   // live_step.cc: from dispatch to report
@@ -200,6 +205,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::vector<std::pair<std::string, Optimizer>> MissingSlots() const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
   void BeginCommit() DIVVY_REQUIRES(mu_);
+  void AnswerHold() DIVVY_REQUIRES(mu_);
   void SendCommit(int ps) DIVVY_REQUIRES(mu_);
   void SendCommitAgain(const std::weak_ptr<Session>& session, EntryId step, int ps);
   void OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps, absl::StatusOr<CommitReply> reply);

@@ -609,6 +609,63 @@ TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite)
   EXPECT_EQ(OnlyReport().staleness, 3u);
 }
 
+// ---- HELD --------------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(WorkerCoreTest, AHeldWorkerComputesAndCommitsWhenItIsReleased) {
+  Attach();
+  end_->Tell(Hold{7});
+  ASSERT_EQ(end_->Got<Held>().size(), 1u);
+  EXPECT_EQ(end_->Got<Held>()[0].number, 7u);
+  Dispatch(1, "assign");
+  Dispatch(2, "assign");
+  Run();
+  EXPECT_EQ(core_->Inspect().step, StepState::kHeld);
+  EXPECT_EQ(commits(), 0u);
+  end_->Tell(Release{6});
+  Run();
+  EXPECT_EQ(commits(), 0u) << "of another hold";
+  end_->Tell(Release{7});
+  Run();
+  EXPECT_EQ(Reports().size(), 2u);
+}
+
+TEST_F(WorkerCoreTest, HeldIsSaidBehindTheReportOfAStepThatWasCommitting) {
+  Attach();
+  ps_[0].Hold();
+  Dispatch(1, "assign");
+  Run();
+  ASSERT_EQ(core_->Inspect().step, StepState::kCommitting);
+  end_->Tell(Hold{7});
+  Run();
+  EXPECT_TRUE(end_->Got<Held>().empty());
+  ps_[0].Release();
+  Run();
+  ASSERT_EQ(end_->received.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<Report>(end_->received[0]));
+  EXPECT_TRUE(std::holds_alternative<Held>(end_->received[1]));
+}
+
+TEST_F(WorkerCoreTest, AStepAtTheGateObeysCancelAndLeavesNoTrace) {
+  Attach();
+  end_->Tell(Hold{7});
+  Dispatch(1, "assign");
+  Run();
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kCancelled);
+  end_->Tell(Release{7});
+  Run();
+  EXPECT_EQ(commits(), 0u);
+}
+
+TEST_F(WorkerCoreTest, AHoldEndsWithItsSession) {
+  Attach();
+  end_->Tell(Hold{7});
+  Attach(2);
+  Dispatch(1, "assign");
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+}
+
 // ---- NEEDS SLOTS -------------------------------------------------------------------------------------------------------------------------------------
 
 class NeedSlotsTest : public WorkerCoreTest {

@@ -84,6 +84,7 @@ class FakePs : public ParameterClient {
   }
   void Attach(PsAttachRequest, ResultCallback<PsAttachReply>) override {}
   void Load(LoadRequest, ResultCallback<LoadReply>) override {}
+  void Snapshot(SnapshotRequest, ResultCallback<SnapshotReply>) override {}
   void Sync(SyncRequest, ResultCallback<SyncReply>) override {}
   void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply>) override {}
   void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply>) override {}

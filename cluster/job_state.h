@@ -1,0 +1,32 @@
+// What a checkpoint says of its job, beside the values of the variables.
+#ifndef DIVVY_CLUSTER_JOB_STATE_H_
+#define DIVVY_CLUSTER_JOB_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cluster/horizon.h"
+#include "cluster/ids.h"
+#include "cluster/layout.h"
+
+namespace divvy {
+
+// The cut: at one moment each entry was applied at all the servers it touches, or at none; this is the coordinator's side of that moment.
+struct JobState {
+  JobId job;
+  CheckpointId checkpoint;  // that it is the state of
+  Epoch lineage;            // of the ps whose values it has
+  std::shared_ptr<const Layout> layout;
+  Horizon cut;  // entries it contains: those that are closed, but for steps that failed or were cancelled, which are nowhere
+  int64_t finished_steps = 0, finished_reads = 0;
+  int64_t next_ordinal = 0;
+  int64_t epochs = 0;                     // RunEpochs of training steps completed
+  std::map<std::string, int64_t> passes;  // of each data source, begun: the next pass is shuffled otherwise
+  std::string program_state;              // the bytes last given to SetProgramState
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_CLUSTER_JOB_STATE_H_

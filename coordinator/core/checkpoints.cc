@@ -1,0 +1,476 @@
+// Checkpoints: one cut over all servers while training goes on, and the state that an epoch begins with.
+//
+//   1. NAMING      no worker is being fenced, no step is half applied. The serial is made durable before it is used
+//   2. HOLDING     every worker is told to begin no commit; our own writes and layout changes wait. Computing goes on
+//   3. all held: every entry is now applied everywhere or nowhere. That is the cut
+//   4. MARKING     every ps marks what it holds; from then on commits do no harm
+//   5. WRITING     all marked: released. The ps write their parts behind the commits
+//   6. COMMITTING  all written: the catalog makes the checkpoint whole by one rename
+//
+// Until 5 a lost or new worker, or 5 s, gives it up; until 6 a ps that is lost, a disk's error. It is tried again under another serial.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/shard_specs.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits wait for so long at most
+constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a checkpoint was given up
+constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
+
+}  // namespace
+
+// ---- the program's calls ----
+
+void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  absl::Status refused = job_error_;
+  if (refused.ok() && options_.checkpoints == nullptr) {
+    refused = absl::FailedPreconditionError("there is no directory for checkpoints: start every task with the same --checkpoint_dir");
+  }
+  if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
+  saves_wanted_.push_back(std::move(done));
+  ChooseEmpty();
+  Pump();
+}
+
+void CoordinatorCore::SetProgramState(std::string bytes) {
+  MutexLock lock(mu_);
+  program_state_ = std::move(bytes);
+}
+
+std::string CoordinatorCore::program_state() const {
+  MutexLock lock(mu_);
+  return program_state_;
+}
+
+bool CoordinatorCore::Choosing() const {
+  MutexLock lock(mu_);
+  return phase_ == Phase::kChoosing;
+}
+
+bool CoordinatorCore::WasRestored(const std::string& variable) const {
+  MutexLock lock(mu_);
+  return restored_ && found_->layout->Find(variable) != nullptr;
+}
+
+int64_t CoordinatorCore::durable_steps() const {
+  MutexLock lock(mu_);
+  return durable_steps_;
+}
+
+// ---- 1 ----
+
+bool CoordinatorCore::CheckpointIsDue() const {
+  if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint()) return true;
+  return phase_ == Phase::kRunning && options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_;
+}
+
+// A process that was asked to end saves what is there, if it can, before it goes.
+bool CoordinatorCore::WantsLastCheckpoint() const { return draining_ && options_.checkpoints != nullptr && phase_ == Phase::kRunning && !last_saved_; }
+
+// Whether every entry is, or can be made to be, applied everywhere or nowhere.
+bool CoordinatorCore::MayCut() const {
+  if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
+  if (!fences_.empty() || layout_work_ || clock_.Elapsed() < no_checkpoint_before_) return false;
+  return std::none_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
+}
+
+void CoordinatorCore::MaybeCheckpoint() {
+  if (options_.checkpoints == nullptr || checkpoint_ || !CheckpointIsDue() || !MayCut()) return;
+  checkpoint_.emplace();
+  checkpoint_->id = {row_.epoch, row_.next_serial++};
+  StoreChange change;
+  change.job = row_;
+  change.put_checkpoints = {{checkpoint_->id, CheckpointRow::State::kWriting, 0, 0}};
+  store_.Put(change, [weak = weak_from_this(), id = checkpoint_->id](absl::Status stored) {
+    if (const auto self = weak.lock()) {
+      self->Guarded([stored, id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (!stored.ok()) return core.FailJob(stored);
+        if (core.CheckpointAt(id, CheckpointRun::Stage::kNaming)) core.HoldWorkers();
+      })();
+    }
+  });
+}
+
+bool CoordinatorCore::CheckpointAt(CheckpointId id, CheckpointRun::Stage stage) const {
+  return checkpoint_ && checkpoint_->id == id && checkpoint_->stage == stage;
+}
+
+// ---- 2 ----
+
+void CoordinatorCore::HoldWorkers() {
+  if (!MayCut()) return GiveUpCheckpoint(absl::OkStatus());
+  checkpoint_->stage = CheckpointRun::Stage::kHolding;
+  checkpoint_->held_since = clock_.Elapsed();
+  for (auto& [index, worker] : workers_) {
+    if (worker.state == Worker::State::kDialing) continue;
+    checkpoint_->waiting.insert(index);
+    Send(worker, Hold{checkpoint_->id.serial});
+  }
+  MaybeCut();
+}
+
+void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
+  if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || checkpoint_->id.serial != number) return;
+  checkpoint_->waiting.erase(worker.index);
+  MaybeCut();
+}
+
+// While it is so, nothing of ours is sent to a ps that would change it.
+bool CoordinatorCore::Holding() const {
+  return checkpoint_ && (checkpoint_->stage == CheckpointRun::Stage::kHolding || checkpoint_->stage == CheckpointRun::Stage::kMarking);
+}
+
+// ---- 3 and 4 ----
+
+void CoordinatorCore::MaybeCut() {
+  if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || !checkpoint_->waiting.empty() || !open_writes_.empty()) return;
+  checkpoint_->stage = CheckpointRun::Stage::kMarking;
+  checkpoint_->state = StateNow();
+  checkpoint_->saves = std::exchange(saves_wanted_, {});  // those that are asked for later want another
+  checkpoint_->is_final = phase_ == Phase::kEnding;
+  checkpoint_->is_last = draining_ && in_flight_ == 0;
+  if (keep_history_) history_.cuts[checkpoint_->id] = history_.finished;
+  for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
+  for (const Ps& ps : ps_) SendSnapshot(ps.index);
+}
+
+JobState CoordinatorCore::StateNow() const {
+  JobState state;
+  state.job = row_.job;
+  state.checkpoint = checkpoint_->id;
+  state.lineage = row_.lineage;
+  state.layout = layout_;
+  state.cut = MakeHorizon();
+  state.finished_steps = finished_steps_;
+  state.finished_reads = finished_reads_;
+  state.next_ordinal = next_ordinal_;
+  state.epochs = epochs_;
+  state.passes = passes_;
+  state.program_state = program_state_;
+  return state;
+}
+
+void CoordinatorCore::SendSnapshot(int index) {
+  if (!checkpoint_ || checkpoint_->waiting.count(index) == 0) return;
+  const Ps& ps = ps_[index];
+  SnapshotRequest request;
+  request.fence = FenceFor(ps.incarnation);
+  request.checkpoint = checkpoint_->id;
+  request.file = index;
+  request.num_files = static_cast<int>(ps_.size()) + 1;
+  request.wait = checkpoint_->stage == CheckpointRun::Stage::kWriting;
+  outbox_.Add([self = shared_from_this(), index, client = ps.client, request] {
+    client->Snapshot(request, [weak = self->weak_from_this(), index, request](absl::StatusOr<SnapshotReply> reply) {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->Guarded([index, id = request.checkpoint, waited = request.wait, reply](CoordinatorCore& core)
+                        DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnSnapshot(index, id, waited, reply); })();
+    });
+  });
+}
+
+void CoordinatorCore::SendSnapshotLater(int index, absl::Duration wait) {
+  Later(wait, [index, id = checkpoint_->id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.checkpoint_ && core.checkpoint_->id == id) core.SendSnapshot(index);
+  });
+}
+
+void CoordinatorCore::OnSnapshot(int index, CheckpointId id, bool waited, const absl::StatusOr<SnapshotReply>& reply) {
+  const bool writing = checkpoint_ && checkpoint_->stage == CheckpointRun::Stage::kWriting;
+  if (!checkpoint_ || checkpoint_->id != id || writing != waited || checkpoint_->waiting.count(index) == 0) return;
+  Ps& ps = ps_[index];
+  const Reason reason = ReasonOf(reply.status());
+  if (reason == Reason::kDisk || reason == Reason::kInvalid) {
+    OnPsAnswer(ps);
+    return GiveUpCheckpoint(reply.status());
+  }
+  if (!reply.ok()) {
+    if (const auto wait = OnPsFailure(ps, reply.status()); wait && checkpoint_) SendSnapshotLater(index, *wait);
+    return;
+  }
+  OnPsAnswer(ps);
+  if (!writing) return OnMarked(index);
+  if (!reply->done) return SendSnapshotLater(index, kLooksAgain);
+  checkpoint_->bytes += static_cast<uint64_t>(reply->written_bytes);
+  checkpoint_->parts[index] = reply->slices;
+  checkpoint_->waiting.erase(index);
+  if (checkpoint_->waiting.empty()) CommitCheckpoint();
+}
+
+// ---- 5 ----
+
+void CoordinatorCore::OnMarked(int index) {
+  checkpoint_->waiting.erase(index);
+  if (!checkpoint_->waiting.empty()) return;
+  checkpoint_->stage = CheckpointRun::Stage::kWriting;
+  checkpoint_->parts.resize(ps_.size());
+  for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
+  ReleaseWorkers();
+  for (const Ps& ps : ps_) SendSnapshot(ps.index);
+}
+
+void CoordinatorCore::ReleaseWorkers() {
+  longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - checkpoint_->held_since);
+  SendToAll(Release{checkpoint_->id.serial});
+  StartNextLayoutJob();
+  Pump();
+}
+
+// ---- 6 ----
+
+void CoordinatorCore::CommitCheckpoint() {
+  checkpoint_->stage = CheckpointRun::Stage::kCommitting;
+  outbox_.Add([self = shared_from_this(), state = checkpoint_->state, parts = std::move(checkpoint_->parts)] {
+    self->executor_.PostBlocking("checkpoint", [self, state, parts] {
+      const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
+      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnCommitted(id, committed); })();
+    });
+  });
+}
+
+void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed) {
+  if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // the job has failed meanwhile
+  if (absl::IsAborted(committed)) return FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
+  if (!committed.ok()) return GiveUpCheckpoint(MakeError(Reason::kDisk, committed.message()));
+  durable_steps_ = checkpoint_->state.finished_steps;
+  last_checkpoint_ = id;
+  const uint64_t checkpoint_bytes = checkpoint_->bytes;
+  for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), id] { done(id); });
+  if (checkpoint_->is_final) final_wanted_ = false;
+  last_saved_ |= checkpoint_->is_last;
+  checkpoint_.reset();
+  next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
+  StoreChange change;
+  change.put_checkpoints = {{id, CheckpointRow::State::kCommitted, durable_steps_, checkpoint_bytes}};
+  store_.Put(change, [weak = weak_from_this()](absl::Status stored) {
+    if (const auto self = weak.lock(); self != nullptr && !stored.ok()) {
+      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(stored); })();
+    }
+  });
+  outbox_.Add([self = shared_from_this(), id] {
+    self->executor_.PostBlocking("checkpoint", [self, id] {
+      if (const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, id); !collected.ok()) {
+        DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
+      }
+    });
+  });
+  if (phase_ == Phase::kEnding) FinishEnding();
+  Pump();
+}
+
+// OK: not its own fault, it is tried again at once. Else the disk's: who waits for one is told; the next is due after the usual time.
+void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
+  const bool holding = Holding();
+  const CheckpointId id = checkpoint_->id;
+  saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
+  if (holding) SendToAll(Release{id.serial});
+  checkpoint_.reset();
+  no_checkpoint_before_ = clock_.Elapsed() + kTryAgain;
+  StoreChange change;
+  change.deleted_checkpoints = {id};
+  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
+  if (!why.ok()) {
+    next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
+    outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
+    for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
+  }
+  if (!why.ok()) last_saved_ = true;
+  // Nothing is lost yet: the servers hold the values. A disk may be emptied meanwhile; if not, they wait for another start.
+  if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
+  StartNextLayoutJob();
+  Pump();
+}
+
+void CoordinatorCore::CheckCheckpoint(absl::Duration now) {
+  if (Holding() && now - checkpoint_->held_since > kLongestHold) GiveUpCheckpoint(absl::OkStatus());
+  MaybeCheckpoint();
+}
+
+// ---- the state that an epoch begins with ----
+
+void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  absl::Status refused = job_error_;
+  const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding;
+  if (begun && found_ && restored_ != found_->checkpoint) {
+    refused.Update(
+        absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
+                                      "has begun without its checkpoint"));
+  }
+  if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
+  if (begun) return outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
+  restores_.push_back(std::move(done));
+  if (phase_ == Phase::kChoosing) ChooseCheckpoint();
+}
+
+void CoordinatorCore::ChooseEmpty() {
+  if (phase_ != Phase::kChoosing) return;
+  outbox_.Add(
+      [text = absl::StrCat("the program begins anew, beside ", found_->checkpoint.name(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
+  made_.clear();
+  for (const Declared& declared : declared_) {
+    for (const auto& [ps, shards] : declared.shards) made_[ps].insert(made_[ps].end(), shards.begin(), shards.end());
+  }
+  BeginLoading();
+}
+
+void CoordinatorCore::ChooseCheckpoint() {
+  if (const absl::Status fits = RestoreLayout(); !fits.ok()) {
+    if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
+    for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), fits] { done(fits); });
+    return;
+  }
+  restored_ = last_checkpoint_ = found_->checkpoint;
+  finished_steps_ = durable_steps_ = found_->finished_steps;
+  finished_reads_ = found_->finished_reads;
+  next_ordinal_ = found_->next_ordinal;
+  epochs_ = found_->epochs;
+  for (const auto& [source, begun] : found_->passes) passes_[source] = std::max(passes_[source], begun);
+  program_state_ = found_->program_state;
+  BeginLoading();
+}
+
+namespace {
+
+absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, CheckpointId checkpoint) {
+  if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ", declared.shape.ToString(), ", and in ",
+                                                    checkpoint.name(), " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
+                                                    ": give the new one another name, or train in an empty --checkpoint_dir"));
+}
+
+// Adds the slots that were saved to those that the variable has by now.
+void AddSavedSlots(const VariableLayout& saved, VariableLayout& variable) {
+  for (size_t i = 0; i < saved.slots.size(); ++i) {
+    if (variable.SlotNumber(saved.slot_optimizers[i], saved.slots[i].name)) continue;
+    variable.slots.push_back(saved.slots[i]);
+    variable.slot_optimizers.push_back(saved.slot_optimizers[i]);
+  }
+}
+
+bool HasSlot(const VariableLayout& variable, const std::string& name) {
+  for (size_t i = 0; i < variable.slots.size(); ++i) {
+    if (variable.SlotName(static_cast<int>(i)) == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// The layout of the checkpoint's variables and of those that the program has declared, each cut and placed for the servers that there are now. What the
+// checkpoint holds is loaded; the rest is made.
+absl::Status CoordinatorCore::RestoreLayout() {
+  next_placement_ = 0;
+  std::shared_ptr<const Layout> layout = Layout::Empty();
+  std::set<std::string> unclaimed;
+  loaded_.clear();
+  made_.clear();
+  const auto add = [&](const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) DIVVY_REQUIRES(mu_) -> absl::Status {
+    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(spec, with, id, *layout));
+    VariableLayout variable = std::move(change->variable);
+    const VariableLayout* const saved = found_->layout->Find(spec.name);
+    if (saved != nullptr) {
+      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, found_->checkpoint));
+      AddSavedSlots(*saved, variable);
+    }
+    for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
+      for (const ShardSpec& shard : shards) {
+        const bool is_saved = saved != nullptr && (shard.key.slot == 0 || HasSlot(*saved, shard.name));
+        (is_saved ? loaded_ : made_)[ps].push_back(shard);
+      }
+    }
+    next_placement_ += change->placed_in_turn;
+    layout = layout->With(std::move(variable));
+    return absl::OkStatus();
+  };
+  for (const Declared& declared : declared_) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
+  for (const auto& [id, saved] : found_->layout->variables()) {
+    if (layout->Find(saved.spec.name) != nullptr) continue;
+    RETURN_IF_ERROR(add(saved.spec, std::nullopt, id));
+    unclaimed.insert(saved.spec.name);
+  }
+  layout_ = std::move(layout);
+  unclaimed_ = std::move(unclaimed);
+  return absl::OkStatus();
+}
+
+// The program declares a variable that came with the checkpoint before it was declared.
+bool CoordinatorCore::ClaimRestored(const VariableSpec& spec, const StatusCallback& done) {
+  if (unclaimed_.count(spec.name) == 0) return false;
+  const absl::Status same = CheckSameVariable(spec, layout_->Find(spec.name)->spec, *restored_);
+  if (same.ok()) {
+    unclaimed_.erase(spec.name);
+    VariableLayout variable = *layout_->Find(spec.name);
+    variable.spec.optimizer = spec.optimizer;
+    variable.spec.aggregation = spec.aggregation;
+    layout_ = layout_->With(std::move(variable));
+    SendToAll(LayoutUpdate{layout_});
+  }
+  outbox_.Add([done, same] { done(same); });
+  return true;
+}
+
+// While nobody knows yet what the state will be, a variable is a declaration: its shards are made, or loaded, when that is decided.
+void CoordinatorCore::Declare(LayoutJob job) {
+  auto change = job.prepare(*layout_);
+  if (change.ok() && *change) {
+    next_placement_ += (*change)->placed_in_turn;
+    layout_ = layout_->With((*change)->variable);
+    declared_.push_back({*std::move(job.spec), std::move(job.with), (*change)->variable.id, std::move((*change)->shards)});
+  }
+  if (job.done) outbox_.Add([done = std::move(job.done), status = change.status()] { done(status); });
+}
+
+// ---- loading a checkpoint ----
+
+// What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
+void CoordinatorCore::MakeDeclared() {
+  if (made_.empty()) return FinishLoading();
+  layout_jobs_.push_front({nullptr, [weak = weak_from_this()](const absl::Status& made) {
+                             if (const auto self = weak.lock()) {
+                               self->Guarded([made](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+                                 if (!made.ok()) return core.FailJob(made);
+                                 core.FinishLoading();
+                               })();
+                             }
+                           }});
+  layout_work_ = LayoutWork{};
+  layout_work_->change.shards = made_;
+  layout_work_->next = layout_;
+  for (const auto& [ps, shards] : made_) layout_work_->waiting.insert(ps);
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
+}
+
+// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for.
+bool CoordinatorCore::FallBack(const absl::Status& error) {
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_) return false;
+  outbox_.Add([self = shared_from_this(), bad = *restored_, error] {
+    DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
+    self->executor_.PostBlocking("checkpoint", [self, bad, error] {
+      const auto older = self->options_.checkpoints->Newest(bad);
+      self->Guarded([bad, error, older](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+        if (core.phase_ != Phase::kLoading || core.restored_ != bad) return;
+        if (!older.ok()) return core.FailJob(older.status());
+        if (!*older) return core.FailJob(error);
+        core.found_ = **older;
+        core.phase_ = Phase::kAttaching;
+        core.reload_ = true;
+        core.RestartEpoch(core.row_.epoch);  // servers that have loaded the other one are READY in this epoch
+      })();
+    });
+  });
+  return true;
+}
+
+}  // namespace divvy

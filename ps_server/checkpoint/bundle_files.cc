@@ -1,0 +1,74 @@
+#include "ps_server/checkpoint/bundle_files.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "formats/tensor_bundle.h"
+
+namespace divvy {
+namespace {
+
+class Part : public CheckpointPart {
+ public:
+  explicit Part(std::unique_ptr<BundleDataWriter> writer) : writer_(std::move(writer)) {}
+
+  absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) override {
+    if (rows == 0) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const BundleSlice slice,
+                     writer_->Append(shard.name, shard.dtype, shard.full_shape, first_row, first_row + rows, absl::string_view(bytes.data(), bytes.size())));
+    slices_.push_back({slice.tensor, slice.dtype, slice.shape, slice.begin_row, rows, slice.offset, slice.size_bytes, slice.masked_crc32c});
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<SavedSlice>> Finish() override {
+    RETURN_IF_ERROR(writer_->Finish());
+    return slices_;
+  }
+
+ private:
+  const std::unique_ptr<BundleDataWriter> writer_;
+  std::vector<SavedSlice> slices_;
+};
+
+class Values : public CheckpointValues {
+ public:
+  explicit Values(std::unique_ptr<BundleReader> reader) : reader_(std::move(reader)) {}
+
+  absl::Status Read(const ShardSpec& shard, int64_t first_row, absl::Span<char> out) override {
+    if (out.empty()) return absl::OkStatus();
+    const int64_t row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
+    return reader_->ReadRows(shard.name, first_row, first_row + static_cast<int64_t>(out.size()) / row_bytes, out);
+  }
+
+ private:
+  const std::unique_ptr<BundleReader> reader_;
+};
+
+class BundleFiles : public CheckpointFiles {
+ public:
+  BundleFiles(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
+
+  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId checkpoint, int file, int num_files) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<BundleDataWriter> writer, BundleDataWriter::Create(files_, PrefixOf(checkpoint), file, num_files));
+    return std::unique_ptr<CheckpointPart>(std::make_unique<Part>(std::move(writer)));
+  }
+  absl::StatusOr<std::unique_ptr<CheckpointValues>> Open(CheckpointId checkpoint) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(files_, PrefixOf(checkpoint)));
+    return std::unique_ptr<CheckpointValues>(std::make_unique<Values>(std::move(reader)));
+  }
+
+ private:
+  std::string PrefixOf(CheckpointId checkpoint) const { return absl::StrCat(directory_, "/", checkpoint.name()); }
+
+  FileSystem& files_;
+  const std::string directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<CheckpointFiles> MakeBundleFiles(FileSystem& files, std::string directory) {
+  return std::make_unique<BundleFiles>(files, std::move(directory));
+}
+
+}  // namespace divvy

@@ -1,0 +1,229 @@
+// Checkpoints: this server's part of one is written behind the commits that go on, and read before any is taken.
+//
+//   Snapshot   1. mark: all shards as they are now, nothing is copied  2. a chain of blocking tasks, one slice each: read (the copy of what a commit has
+//                 changed since, else the live bytes), append  3. finish: synced, the slices told to whoever waits
+//   Load       1. clear, memory for all shards  2. a chain of blocking tasks, one slice each: read  3. READY
+//
+// Each task ends when its run is no longer the current one: another epoch has begun, or another checkpoint was asked for.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "ps_server/core/runs.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kLongestWait = absl::Milliseconds(500);  // of an answer: what asks has a deadline
+
+Reason WhyNotLoaded(const absl::Status& status) {
+  if (absl::IsNotFound(status)) return Reason::kCheckpointMissing;
+  if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status)) return Reason::kCheckpointCorrupt;
+  return Reason::kDisk;
+}
+
+}  // namespace
+
+// ---- Snapshot ----------------------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
+  CoreLock lock(mu_, outbox_);
+  absl::Status status = CheckFromCoordinator(request.fence, Ready());
+  if (status.ok()) status = CheckSnapshot(request);
+  if (!status.ok()) return Answer(done, std::move(status));
+  if (snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint) BeginSnapshot(request);
+  snapshot_->waiting.push_back(std::move(done));
+  if (!request.wait || snapshot_->over) return AnswerSnapshot(*snapshot_);
+  AnswerLater([run = std::weak_ptr<SnapshotRun>(snapshot_)](ParameterServerCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (const auto waiting = run.lock()) core.AnswerSnapshot(*waiting);
+  });
+}
+
+absl::Status ParameterServerCore::CheckSnapshot(const SnapshotRequest& request) const {
+  if (options_.checkpoint_files == nullptr) {
+    return Refusal(Reason::kDisk, "it has no directory for checkpoints: give every task the same --checkpoint_dir, one that all of them can reach");
+  }
+  if (request.checkpoint == CheckpointId() || request.file < 0 || request.file >= request.num_files) {
+    return Refusal(Reason::kInvalid, "a snapshot names its checkpoint, and which data file of how many it is");
+  }
+  if (snapshot_ != nullptr && request.checkpoint < snapshot_->request.checkpoint) {
+    return Refusal(Reason::kInvalid, absl::StrCat(request.checkpoint.name(), " has been given up: ", snapshot_->request.checkpoint.name(), " came after it"));
+  }
+  const bool begins = snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint;
+  if (begins && (!running_.empty() || queued_ > 0)) return Refusal(Reason::kNotReady, "commits are being applied: a checkpoint is cut where none is");
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
+  DropSnapshot();
+  snapshot_ = std::make_shared<SnapshotRun>(request, *shards_, options_.slice_bytes);
+  WriteSlice(snapshot_);
+}
+
+// Nobody can want it any more.
+void ParameterServerCore::DropSnapshot() {
+  if (snapshot_ == nullptr) return;
+  for (auto& waiting : snapshot_->waiting) Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
+  outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
+}
+
+void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
+  outbox_.Add([this, run] {
+    executor_.PostBlocking("snapshot", [this, weak = weak_from_this(), run] {
+      const auto self = weak.lock();
+      if (self != nullptr && IsCurrent(run)) OnSliceWritten(run, run->WriteNext(*options_.checkpoint_files));
+    });
+  });
+}
+
+bool ParameterServerCore::IsCurrent(const std::shared_ptr<SnapshotRun>& run) {
+  MutexLock lock(mu_);
+  return snapshot_ == run;
+}
+
+void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status) {
+  CoreLock lock(mu_, outbox_);
+  if (snapshot_ != run) return;
+  run->told_bytes = run->written_bytes;
+  if (!status.ok()) run->error = Refusal(Reason::kDisk, status.message());
+  if (status.ok() && !run->finished()) {
+    WriteSlice(run);
+  } else {
+    run->over = true;
+    AnswerSnapshot(*run);
+    outbox_.Add([frozen = std::exchange(run->frozen, nullptr), buffer = std::move(run->buffer)] {});  // freed outside the lock
+  }
+  StartNext();  // commits may have waited for the memory of copies
+}
+
+absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files) {
+  if (part == nullptr) {
+    ASSIGN_OR_RETURN(part, files.Create(request.checkpoint, request.file, request.num_files));
+  }
+  if (next < frozen->slices().size()) {
+    const ShardSlice& slice = frozen->slices()[next++];
+    buffer.resize(static_cast<size_t>(slice.bytes()));
+    RETURN_IF_ERROR(frozen->Read(slice, absl::MakeSpan(buffer)));
+    RETURN_IF_ERROR(part->Append(slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, buffer));
+    written_bytes += slice.bytes();
+  }
+  if (next < frozen->slices().size()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(slices, part->Finish());
+  part = nullptr;
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::AnswerSnapshot(SnapshotRun& run) {
+  for (auto& waiting : run.waiting) {
+    if (!run.error.ok())
+      Answer(waiting, run.error);
+    else
+      Answer(waiting, SnapshotReply{run.over, run.told_bytes, run.over ? run.slices : std::vector<SavedSlice>()});
+  }
+  run.waiting.clear();
+}
+
+// ---- Load of a checkpoint ----------------------------------------------------------------------------------------------------------------------------
+
+void ParameterServerCore::LoadCheckpoint(LoadRequest request, ResultCallback<LoadReply> done) {
+  if (state_ != PsState::kLoading) {
+    const absl::Status begun = BeginLoading(request);
+    if (!begun.ok()) return Answer(done, begun);
+  }
+  if (loading_->request.checkpoint != request.checkpoint) {
+    return Answer(done, Refusal(Reason::kInvalid, absl::StrCat("it is loading ", loading_->request.checkpoint.name(), " in this epoch")));
+  }
+  loading_->waiting.push_back(std::move(done));
+  AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (const auto waiting = run.lock()) core.AnswerLoading(*waiting, absl::OkStatus());
+  });
+}
+
+absl::Status ParameterServerCore::BeginLoading(LoadRequest request) {
+  if (options_.checkpoint_files == nullptr) {
+    return Refusal(Reason::kCheckpointMissing,
+                   "it has no directory for checkpoints: give every task the same --checkpoint_dir, one that all of them can reach");
+  }
+  Clear();
+  state_ = PsState::kEmpty;
+  CreateShardsRequest create{request.fence, request.layout_version, request.layout_hash, request.job_seed, std::move(request.shards)};
+  auto run = std::make_shared<LoadRun>(std::move(request), HeldCreate{std::move(create), nullptr}, options_.block_bytes);
+  RETURN_IF_ERROR(PlanCreate(run->shards));
+  run->slices = SlicesOf(run->shards.fresh, options_.slice_bytes);
+  creating_bytes_ += run->shards.bytes;
+  state_ = PsState::kLoading;
+  loading_ = run;
+  ReadSlice(run);
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::ReadSlice(const std::shared_ptr<LoadRun>& run) {
+  outbox_.Add([this, run] {
+    executor_.PostBlocking("load", [this, weak = weak_from_this(), run] {
+      const auto self = weak.lock();
+      if (self != nullptr && IsCurrent(run)) OnSliceRead(run, run->ReadNext(*options_.checkpoint_files));
+    });
+  });
+}
+
+bool ParameterServerCore::IsCurrent(const std::shared_ptr<LoadRun>& run) {
+  MutexLock lock(mu_);
+  return loading_ == run;
+}
+
+absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
+  if (values == nullptr) {
+    ASSIGN_OR_RETURN(values, files.Open(request.checkpoint));
+  }
+  if (next == slices.size()) return absl::OkStatus();
+  const ShardSlice& slice = slices[next++];
+  Shard& shard = *shards.fresh.at(slice.shard->spec().key);
+  read_bytes += slice.bytes();
+  return values->Read(shard.spec(), shard.spec().first_row + slice.first_row, absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
+}
+
+void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run, const absl::Status& status) {
+  CoreLock lock(mu_, outbox_);
+  if (loading_ != run) return;
+  run->told_bytes = run->read_bytes;
+  if (status.ok() && run->next < run->slices.size()) return ReadSlice(run);
+  creating_bytes_ -= run->shards.bytes;
+  loading_ = nullptr;
+  if (status.ok()) {
+    Install(run->shards);
+    BecomeReady(run->request);
+    return AnswerLoading(*run, absl::OkStatus());
+  }
+  state_ = PsState::kEmpty;
+  AnswerLoading(*run, Refusal(WhyNotLoaded(status), absl::StrCat("loading ", run->request.checkpoint.name(), ": ", status.message())));
+}
+
+// Another epoch has begun.
+void ParameterServerCore::DropLoading() {
+  if (loading_ == nullptr) return;
+  creating_bytes_ -= loading_->shards.bytes;
+  state_ = PsState::kEmpty;
+  AnswerLoading(*loading_, Refusal(Reason::kNotReady, "another epoch has begun"));
+  outbox_.Add([dropped = std::exchange(loading_, nullptr)] {});  // freed outside the lock
+}
+
+void ParameterServerCore::AnswerLoading(LoadRun& run, const absl::Status& status) {
+  for (auto& waiting : run.waiting) {
+    if (!status.ok())
+      Answer(waiting, status);
+    else
+      Answer(waiting, LoadReply{state_ != PsState::kReady, run.told_bytes, layout_hash_});
+  }
+  run.waiting.clear();
+}
+
+void ParameterServerCore::AnswerLater(std::function<void(ParameterServerCore&)> answer) {
+  outbox_.Add([this, weak = weak_from_this(), answer = std::move(answer)] {
+    executor_.PostAfter(kLongestWait, [weak, answer] {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      CoreLock lock(self->mu_, self->outbox_);
+      answer(*self);
+    });
+  });
+}
+
+}  // namespace divvy

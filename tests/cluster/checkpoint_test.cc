@@ -1,0 +1,211 @@
+// Checkpoints, as a program sees them: a whole cluster in this process, its files in a directory of the test.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/status_macros.h"
+#include "divvy.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/embedded.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+
+const VariableSpec kTable{"table", {10, 4}, RandomNormal{0, 1, 7}, Adam{0.1}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{3}};
+const VariableSpec kBasis{"basis", {4, 4}, Orthogonal{}, {}};  // its values are made by the coordinator
+const VariableSpec kCount{"count", {}, Zeros(), {}, DType::kInt64};
+
+// A gradient that depends on what the table holds: a slot that was not restored shows.
+absl::Status Descend(ReplicaContext& replica) {
+  GradientTape tape(replica);
+  return replica.ApplyGradients(tape.Gradient(ReduceSum(Square(tape.Read("table")))));
+}
+absl::Status Train(WorkerContext& worker, int64_t amount) {
+  RETURN_IF_ERROR(worker.strategy().Run(Descend).status());
+  ASSIGN_OR_RETURN(Variable count, worker.strategy().FindVariable("count"));
+  return count.AssignAdd(Tensor::Scalar<int64_t>(amount));
+}
+const Step kTrain("test/checkpoint/train", Train);
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  CheckpointTest() : directory_(absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+
+  // One worker, so that the order of the steps is one.
+  absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(int num_ps) {
+    EmbeddedSetup setup;
+    setup.options.num_ps = num_ps;
+    setup.options.num_workers = 1;
+    setup.options.checkpoint_dir = directory_;
+    return EmbeddedCluster::Start(setup);
+  }
+  static absl::Status Create(Coordinator& coordinator, std::vector<VariableSpec> specs = {kTable, kBasis, kCount}) {
+    for (const VariableSpec& spec : specs) RETURN_IF_ERROR(coordinator.strategy().CreateVariable(spec).status());
+    return absl::OkStatus();
+  }
+  static absl::Status RunSteps(Coordinator& coordinator, int steps) {
+    for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kTrain, int64_t{1}).status());
+    return coordinator.Join();
+  }
+  static Tensor ValueOf(Coordinator& coordinator, const std::string& name) {
+    const auto variable = coordinator.strategy().FindVariable(name);
+    return variable.ok() ? variable->Read().value_or(Tensor()) : Tensor();
+  }
+  std::vector<std::string> Files(const std::string& part) {
+    std::vector<std::string> found;
+    const auto names = FileSystem::Real().ListDirectory(directory_);
+    for (const std::string& name : names.value_or(std::vector<std::string>())) {
+      if (absl::StrContains(name, part)) found.push_back(absl::StrCat(directory_, "/", name));
+    }
+    return found;
+  }
+  static void FlipAByte(const std::string& file) {
+    std::string bytes = *FileSystem::Real().ReadFile(file);
+    bytes[bytes.size() / 2] ^= 1;
+    ASSERT_TRUE(FileSystem::Real().ReplaceFile(file, bytes).ok());
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(CheckpointTest, TrainingGoesOnWithOtherServersAsIfNothingHadHappened) {
+  Tensor uninterrupted, basis;
+  {
+    const auto cluster = *Start(2);
+    Coordinator& coordinator = cluster->coordinator();
+    ASSERT_TRUE(Create(coordinator).ok());
+    ASSERT_TRUE(RunSteps(coordinator, 12).ok());
+    coordinator.SetProgramState("after twelve");
+    const auto saved = coordinator.SaveCheckpoint();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_EQ(Files(absl::StrCat(*saved, ".index")).size(), 1u);
+    EXPECT_EQ(coordinator.durable_steps(), 12);
+    ASSERT_TRUE(RunSteps(coordinator, 5).ok());
+    uninterrupted = ValueOf(coordinator, "table");
+    basis = ValueOf(coordinator, "basis");
+  }
+  for (const int num_ps : {1, 3}) {
+    SCOPED_TRACE(num_ps);
+    const auto cluster = *Start(num_ps);
+    Coordinator& coordinator = cluster->coordinator();
+    ASSERT_TRUE(Create(coordinator).ok());
+    const auto steps = coordinator.RestoreLatest();
+    ASSERT_TRUE(steps.ok()) << steps.status();
+    EXPECT_EQ(*steps, 12);
+    EXPECT_EQ(coordinator.step(), 12);
+    EXPECT_EQ(coordinator.program_state(), "after twelve");
+    EXPECT_TRUE(BitwiseEqual(ValueOf(coordinator, "basis"), basis));
+    ASSERT_TRUE(RunSteps(coordinator, 5).ok());
+    EXPECT_TRUE(BitwiseEqual(ValueOf(coordinator, "table"), uninterrupted));
+    EXPECT_EQ(*ValueOf(coordinator, "count").scalar<int64_t>(), 17);
+  }
+}
+
+TEST_F(CheckpointTest, WhereThereIsNoneTheJobBeginsAtNothing) {
+  const auto cluster = *Start(2);
+  ASSERT_TRUE(Create(cluster->coordinator()).ok());
+  EXPECT_EQ(*cluster->coordinator().RestoreLatest(), 0);
+  EXPECT_TRUE(RunSteps(cluster->coordinator(), 1).ok());
+}
+
+TEST_F(CheckpointTest, VariablesThatItHasNotGotBeginWithTheirInitialValuesAndOthersAreThereWhenTheyAreAskedFor) {
+  Tensor table;
+  {
+    const auto cluster = *Start(2);
+    ASSERT_TRUE(Create(cluster->coordinator(), {kTable, kCount}).ok());
+    ASSERT_TRUE(RunSteps(cluster->coordinator(), 3).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+    table = ValueOf(cluster->coordinator(), "table");
+  }
+  const auto cluster = *Start(2);
+  Coordinator& coordinator = cluster->coordinator();
+  ASSERT_TRUE(Create(coordinator, {{"late", {2}, Constant{5}}, kBasis}).ok());
+  ASSERT_EQ(*coordinator.RestoreLatest(), 3);
+  EXPECT_EQ((*ValueOf(coordinator, "late").values<float>())[1], 5);
+  EXPECT_NE((*ValueOf(coordinator, "basis").values<float>())[0], 0) << "brought by the coordinator, after the choice";
+  ASSERT_TRUE(Create(coordinator, {kTable}).ok()) << "declared after it was restored";
+  EXPECT_TRUE(BitwiseEqual(ValueOf(coordinator, "table"), table));
+  EXPECT_TRUE(absl::IsAlreadyExists(Create(coordinator, {kTable}))) << "declared twice";
+}
+
+TEST_F(CheckpointTest, AVariableOfAnotherShapeIsNamedAndNothingIsRestored) {
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = *Start(1);
+  VariableSpec other = kTable;
+  other.shape = {11, 4};
+  ASSERT_TRUE(Create(cluster->coordinator(), {other}).ok());
+  const absl::Status refused = cluster->coordinator().RestoreLatest().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("\"table\" is float32 [11, 4]"));
+  EXPECT_EQ(ValueOf(cluster->coordinator(), "table").shape(), Shape({11, 4})) << "the program may begin anew";
+}
+
+TEST_F(CheckpointTest, AProgramThatDoesNotAskBeginsAnewAndCannotAskLater) {
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    ASSERT_TRUE(RunSteps(cluster->coordinator(), 3).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = *Start(1);
+  ASSERT_TRUE(Create(cluster->coordinator()).ok());
+  ASSERT_TRUE(RunSteps(cluster->coordinator(), 1).ok());
+  EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(cluster->coordinator().RestoreLatest().status()));
+}
+
+class DamageTest : public CheckpointTest {
+ protected:
+  // Checkpoints of 3 and of 5 steps.
+  DamageTest() {
+    const auto cluster = *Start(2);
+    EXPECT_TRUE(Create(cluster->coordinator()).ok());
+    EXPECT_TRUE(RunSteps(cluster->coordinator(), 3).ok());
+    first_ = *cluster->coordinator().SaveCheckpoint();
+    EXPECT_TRUE(RunSteps(cluster->coordinator(), 2).ok());
+    second_ = *cluster->coordinator().SaveCheckpoint();
+  }
+  absl::StatusOr<int64_t> Restore() {
+    ASSIGN_OR_RETURN(const auto cluster, Start(1));
+    RETURN_IF_ERROR(Create(cluster->coordinator()));
+    return cluster->coordinator().RestoreLatest();
+  }
+  std::string first_, second_;
+};
+
+TEST_F(DamageTest, WhereTheNewestHasAWrongByteTheOneBeforeItIsRestored) {
+  FlipAByte(Files(absl::StrCat(second_, ".data-00001")).at(0));
+  EXPECT_EQ(*Restore(), 3);
+}
+
+TEST_F(DamageTest, WhereItsIndexIsDamagedTheOneBeforeItIsRestored) {
+  FlipAByte(Files(absl::StrCat(second_, ".index")).at(0));
+  EXPECT_EQ(*Restore(), 3);
+}
+
+TEST_F(DamageTest, WhereAllAreDamagedItIsSaidAndNothingBegins) {
+  for (const std::string& index : Files(".index")) FlipAByte(index);
+  const absl::Status refused = Restore().status();
+  EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(directory_));
+}
+
+TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {
+  const auto cluster = *EmbeddedCluster::Start({});
+  const absl::Status refused = cluster->coordinator().SaveCheckpoint().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,22 @@
+// What a checkpoint says of its job, as bytes. Total: whatever is read gives a JobState or an InvalidArgument that names the field.
+#ifndef DIVVY_WIRE_JOB_STATE_H_
+#define DIVVY_WIRE_JOB_STATE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/job_state.h"
+#include "proto/divvy.pb.h"
+
+namespace divvy::wire {
+
+// REQUIRES: a layout.
+v1::JobState ToProto(const JobState& state);
+absl::StatusOr<JobState> FromProto(const v1::JobState& state);
+
+std::string EncodeJobState(const JobState& state);
+absl::StatusOr<JobState> DecodeJobState(const std::string& bytes);
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_JOB_STATE_H_
