@@ -565,6 +565,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int next_placement_ DIVVY_GUARDED_BY(mu_) = 0;
   std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);  // the first is under way
   std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
+  std::map<VariableId, StatusCallback> unnumbered_ DIVVY_GUARDED_BY(mu_);  // creates whose number is being stored
 
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
   bool id_block_wanted_ DIVVY_GUARDED_BY(mu_) = false;

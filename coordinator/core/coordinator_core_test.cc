@@ -172,7 +172,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
   std::deque<Dispatch> dispatched;
   std::vector<EntryId> cancelled;
-  bool silent = false;   // says nothing, not even Pong
+  bool silent = false;  // says nothing, not even Pong
+  bool obeys_hold = true;
   absl::Status refuses;  // every Attach
   std::map<std::string, std::string> flags;
 
@@ -192,6 +193,11 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch);
     if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
     if (std::holds_alternative<Ping>(*message)) Say(Pong());
+    if (auto* hold = std::get_if<Hold>(&*message)) {
+      log_.push_back(absl::StrCat("worker ", index_, " Hold"));
+      if (obeys_hold) Say(Held{hold->number});
+    }
+    if (std::holds_alternative<Release>(*message)) log_.push_back(absl::StrCat("worker ", index_, " Release"));
   }
   Executor& executor_;
   std::vector<std::string>& log_;
@@ -857,6 +863,170 @@ TEST_F(CoordinatorCoreTest, ADrainBeforeAnythingRunsIsOverAtOnce) {
   core_->Drain([&] { drained = true; });
   EXPECT_TRUE(drained);
   EXPECT_EQ(ReasonOf(ready->status), Reason::kJobOver);
+}
+
+TEST_F(CoordinatorCoreTest, AVariableWhoseNumberIsBeingStoredIsAnsweredByADrain) {
+  Start(1, 1);
+  store_.slow = true;
+  const auto created = Create({"table", {2}});
+  EXPECT_FALSE(created->over);
+  core_->Drain([] {});
+  EXPECT_EQ(ReasonOf(created->status), Reason::kJobOver);
+  store_.WriteAll();
+  world_.RunFor(absl::Milliseconds(20));
+}
+
+// ---- checkpoints ----
+
+class FakeCatalog : public CheckpointCatalog {
+ public:
+  absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override {
+    for (auto state = states.rbegin(); state != states.rend(); ++state) {
+      if (!below || state->checkpoint < *below) return std::optional<JobState>(*state);
+    }
+    return std::optional<JobState>();
+  }
+  absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override {
+    if (!error.ok()) return error;
+    states.push_back(state);
+    return absl::OkStatus();
+  }
+  absl::Status Collect(int keep, CheckpointId base) override { return absl::OkStatus(); }
+
+  std::vector<JobState> states;  // committed, in order
+  absl::Status error;
+};
+
+class CheckpointTest : public CoordinatorCoreTest {
+ protected:
+  void Start(int num_ps, int num_workers) {
+    CoordinatorOptions options;
+    options.checkpoints = &catalog_;
+    CoordinatorCoreTest::Start(num_ps, num_workers, options);
+    log_.clear();
+  }
+  std::shared_ptr<Outcome> Save() {
+    return Watch([&](StatusCallback done) { core_->SaveCheckpoint([done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); }); });
+  }
+  FakeCatalog catalog_;
+};
+
+TEST_F(CheckpointTest, WorkersAreHeldUntilEveryPsHasMarkedAndReleasedBeforeAnythingIsWritten) {
+  Start(2, 2);
+  const auto saved = Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_TRUE(saved->over && saved->status.ok()) << saved->status;
+  const auto at = [this](const std::string& line) { return std::find(log_.begin(), log_.end(), line) - log_.begin(); };
+  for (const std::string i : {"0", "1"}) {
+    for (const std::string j : {"0", "1"}) {
+      EXPECT_LT(at("worker " + i + " Hold"), at("ps " + j + " Snapshot"));
+      EXPECT_LT(at("ps " + j + " Snapshot"), at("worker " + i + " Release"));
+    }
+  }
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  EXPECT_EQ(catalog_.states[0].checkpoint, (CheckpointId{Epoch(1), 1}));
+  EXPECT_EQ(store_.Load()->job.next_serial, 2u) << "durable before it was used";
+  EXPECT_EQ(store_.Load()->checkpoints.at(0).state, CheckpointRow::State::kCommitted);
+}
+
+TEST_F(CheckpointTest, ItHasTheStepsThatWereReportedBeforeTheCutAndNoOthers) {
+  Start(1, 1);
+  Schedule("a");
+  Schedule("b");
+  workers_[0]->FinishNext();
+  core_->SetProgramState("bytes");
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  EXPECT_EQ(catalog_.states[0].finished_steps, 1);
+  EXPECT_EQ(catalog_.states[0].cut.open, std::vector<EntryId>{workers_[0]->dispatched[0].step});
+  EXPECT_EQ(catalog_.states[0].program_state, "bytes");
+  EXPECT_EQ(core_->durable_steps(), 1);
+}
+
+TEST_F(CheckpointTest, AWorkerThatIsLostMeanwhileGivesItUpAndItIsTriedAgain) {
+  Start(1, 2);
+  workers_[1]->obeys_hold = false;
+  const auto saved = Save();
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_FALSE(saved->over);
+  workers_[1]->silent = true;  // it is fenced after 5 s
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_TRUE(saved->over && saved->status.ok()) << saved->status;
+  EXPECT_GT(catalog_.states.at(0).checkpoint.serial, 1u) << "a name is never used twice";
+  EXPECT_EQ(store_.Load()->checkpoints.size(), 1u);
+}
+
+TEST_F(CheckpointTest, AHoldThatTakesLongerThanFiveSecondsEndsAndCommitsGoOn) {
+  Start(1, 2);
+  workers_[1]->obeys_hold = false;
+  Save();
+  world_.RunFor(absl::Seconds(7));
+  EXPECT_GE(std::count(log_.begin(), log_.end(), "worker 0 Release"), 1);
+}
+
+TEST_F(CheckpointTest, ADiskThatFailsIsToldToWhoAskedAndTrainingGoesOn) {
+  Start(1, 1);
+  ps_[0]->refuses["Snapshot, written"] = MakeError(Reason::kDisk, "no space");
+  const auto failed = Save();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(ReasonOf(failed->status), Reason::kDisk);
+  ps_[0]->refuses.clear();
+  catalog_.error = absl::ResourceExhaustedError("no space for the index");
+  const auto failed_too = Save();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(ReasonOf(failed_too->status), Reason::kDisk);
+  catalog_.error = absl::OkStatus();
+  const auto saved = Save();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(saved->status.ok()) << saved->status;
+}
+
+TEST_F(CheckpointTest, WhoAsksAfterTheCutGetsAnother) {
+  Start(1, 1);
+  ps_[0]->refuses["Snapshot, written"] = absl::UnavailableError("the way is broken");
+  const auto first = Save();
+  world_.RunFor(absl::Milliseconds(50));  // cut, and not yet written
+  Schedule("step");
+  workers_[0]->FinishNext();
+  const auto second = Save();
+  world_.RunFor(absl::Milliseconds(50));
+  ps_[0]->refuses.clear();
+  world_.RunFor(absl::Seconds(5));
+  ASSERT_TRUE(first->over && second->over);
+  ASSERT_EQ(catalog_.states.size(), 2u);
+  EXPECT_EQ(catalog_.states[0].finished_steps, 0);
+  EXPECT_EQ(catalog_.states[1].finished_steps, 1);
+}
+
+TEST_F(CheckpointTest, WritesAndNewVariablesWaitWhileItIsCut) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  workers_[0]->obeys_hold = false;
+  Save();
+  world_.RunFor(absl::Milliseconds(50));
+  StagedWrite write;
+  write.variable = "table";
+  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  const auto created = Create({"late", {2}});
+  EXPECT_FALSE(written->over || created->over);
+  workers_[0]->Say(Held{1});
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(written->status.ok() && created->status.ok() && written->over && created->over);
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  EXPECT_EQ(catalog_.states[0].layout->Find("late"), nullptr);
+}
+
+TEST_F(CheckpointTest, AJobEndsWithAllThatItHasFinished) {
+  Start(1, 1);
+  Schedule("step");
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  world_.RunFor(absl::Seconds(3));
+  ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
+  EXPECT_EQ(catalog_.states.back().finished_steps, 1);
 }
 
 TEST_F(CoordinatorCoreTest, AWorkersRefusalIsShownWhileItIsWaitedFor) {

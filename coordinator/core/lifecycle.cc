@@ -607,6 +607,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (WaitingSchedule& waiting : waiting_schedules_) fail(waiting.accepted);
   for (const auto& run : runs_) fail(run->done);
   for (LayoutJob& job : layout_jobs_) fail(job.done);
+  for (auto& [id, done] : unnumbered_) fail(done);
   for (auto& [id, write] : open_writes_) fail(write->done);
   for (auto& write : waiting_writes_) fail(write->done);
   for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
@@ -621,6 +622,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
     if (step->result) outbox_.Add([result = std::move(step->result), error = job_error_] { result(error); });
   }
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
+  unnumbered_.clear();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
   if (checkpoint_) {
     for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
@@ -728,6 +730,7 @@ void CoordinatorCore::Abandon() {
   std::vector<std::function<void()>> drained;
   std::vector<ResultCallback<int64_t>> restores;
   std::vector<ResultCallback<CheckpointId>> saves;
+  std::map<VariableId, StatusCallback> unnumbered;
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
@@ -743,6 +746,7 @@ void CoordinatorCore::Abandon() {
   reads.swap(open_reads_);
   drained.swap(drained_);
   restores.swap(restores_);
+  unnumbered.swap(unnumbered_);
   saves.swap(saves_wanted_);
   if (checkpoint_) saves.insert(saves.end(), checkpoint_->saves.begin(), checkpoint_->saves.end());
   checkpoint_.reset();
