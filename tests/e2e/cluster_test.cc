@@ -189,7 +189,7 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
 // Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts once.
 TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewestCheckpoint) {
   const std::string directory = TemporaryPath("checkpoints");
-  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms"});
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state_lost"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms"});
   StartAll();
   const auto await_checkpoint = [&] {
     const auto there = [&] { return FileSystem::Real().Stat(directory + "/checkpoint").ok(); };
@@ -212,7 +212,7 @@ TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewe
 }
 
 TEST_F(CountingTest, ADrainedCoordinatorSavesWhatIsThereAndTheNextGoesOnFromIt) {
-  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state"), "--checkpoint_dir=" + TemporaryPath("checkpoints"), "--checkpoint_every=0s"});
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state_drained"), "--checkpoint_dir=" + TemporaryPath("checkpoints_drained"), "--checkpoint_every=0s"});
   StartAll();
   CountOn(2);
   cluster_->Signal(kChiefTask, SIGTERM);
