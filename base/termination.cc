@@ -1,11 +1,13 @@
 #include "base/termination.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -15,34 +17,45 @@
 namespace divvy {
 namespace {
 
-sigset_t EndingSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
+constexpr int kEnding[] = {SIGTERM, SIGINT};
+constexpr int kTaken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
-// Those that are read by the thread that waits.
-sigset_t HeldSignals() {
-  sigset_t set = EndingSignals();
-  sigaddset(&set, SIGHUP);
-  sigaddset(&set, SIGUSR1);
-  return set;
+// A handler, and not a mask with signalfd: a library may have threads before main begins (OpenBLAS does) that no mask of ours reaches, and a signal that finds
+// one such thread would kill the process.
+std::atomic<int> signal_pipe{-1};
+
+void OnSignal(int signal) {
+  const int error = errno;
+  const unsigned char number = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const ssize_t written = write(signal_pipe.load(), &number, 1);
+  errno = error;
 }
 
 }  // namespace
 
 Termination::Termination() {
-  const sigset_t set = HeldSignals();
-  DIVVY_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
-  signal(SIGPIPE, SIG_IGN);
-  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  int ends[2] = {-1, -1};
+  DIVVY_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  signals_ = ends[0];
+  signal_pipe = ends[1];
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  DIVVY_CHECK(signals_ >= 0 && wake_ >= 0);
+  DIVVY_CHECK(wake_ >= 0);
+  signal(SIGPIPE, SIG_IGN);
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int number : kTaken) {
+    DIVVY_CHECK(sigaction(number, &action, nullptr) == 0);
+    sigaddset(&taken, number);
+  }
+  DIVVY_CHECK(pthread_sigmask(SIG_UNBLOCK, &taken, nullptr) == 0);  // whoever started us may have held them back
 }
 
 Termination::~Termination() {
+  for (const int number : kTaken) signal(number, SIG_DFL);
+  close(signal_pipe.exchange(-1));
   close(signals_);
   close(wake_);
 }
@@ -60,13 +73,13 @@ std::optional<Termination::Event> Termination::WaitFor(absl::Duration timeout) {
 }
 
 bool Termination::TakeSignal(Event& event) {
-  signalfd_siginfo info;
+  unsigned char number = 0;
   for (;;) {
-    if (read(signals_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return false;
-    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) break;
-    Answer(static_cast<int>(info.ssi_signo));
+    if (read(signals_, &number, 1) != 1) return false;
+    if (number == SIGTERM || number == SIGINT) break;
+    Answer(number);
   }
-  event.signal = static_cast<int>(info.ssi_signo);
+  event.signal = number;
   event.exit_code = 128 + event.signal;
   return true;
 }
@@ -109,8 +122,7 @@ void Termination::Request(int exit_code, std::string why) {
 }
 
 void Termination::LetSignalsKill() {
-  const sigset_t set = EndingSignals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  for (const int number : kEnding) signal(number, SIG_DFL);
 }
 
 }  // namespace divvy

@@ -14,7 +14,7 @@ namespace divvy {
 // Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGHUP and SIGUSR1 end nothing: to the first, who waits says
 // in the log that certificates are read again by themselves; to the second, what OnStatusAsked was given. SIGPIPE is ignored from then on.
 //
-//   Termination termination;                          // first thing in main, before any thread: threads inherit that the signals are held back
+//   Termination termination;                          // first thing in main; threads that were there before do no harm
 //   ... start the role; its callbacks call termination.Request(code, why) ...
 //   const Termination::Event event = termination.Wait();
 //
@@ -39,7 +39,7 @@ class Termination {
   void OnStatusAsked(std::function<std::string()> status);
   // Makes Wait return. Only the first counts; never blocks.
   void Request(int exit_code, std::string why);
-  // From now on a signal kills the process at once: for a drain that a person has no patience for. To be called by the thread that waited.
+  // From now on a signal kills the process at once: for a drain that a person has no patience for.
   static void LetSignalsKill();
 
  private:
@@ -47,7 +47,7 @@ class Termination {
   bool TakeSignal(Event& event);
   void Answer(int signal);  // one that ends nothing
 
-  int signals_ = -1;  // signalfd
+  int signals_ = -1;  // what the handler has noticed, a byte each
   int wake_ = -1;     // eventfd
   Mutex mu_;
   bool requested_ DIVVY_GUARDED_BY(mu_) = false;

@@ -17,6 +17,15 @@ TEST(TerminationTest, ASignalBecomesAnEventWithTheExitCodeOfItsNumber) {
   EXPECT_EQ(event.exit_code, 143);
 }
 
+TEST(TerminationTest, ASignalIsAnEventWhateverThreadsWereThereBefore) {
+  ThreadPoolExecutor executor(4);  // as a library's that has begun before main
+  Termination termination;
+  for (int i = 0; i < 50; ++i) {
+    kill(getpid(), SIGTERM);
+    EXPECT_EQ(termination.Wait().signal, SIGTERM);
+  }
+}
+
 TEST(TerminationTest, ARequestOfAnotherThreadWakesTheOneThatWaits) {
   Termination termination;
   ThreadPoolExecutor executor(1);

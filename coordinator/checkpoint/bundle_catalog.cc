@@ -62,7 +62,7 @@ class BundleCatalog : public CheckpointCatalog {
 
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override;
   absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override;
-  absl::Status Collect(int keep, CheckpointId base) override;
+  absl::Status Collect(int keep, CheckpointId base, CheckpointId below) override;
 
  private:
   std::string PathOf(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
@@ -111,6 +111,9 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
 // The coordinator's own data file, the last one.
 absl::Status BundleCatalog::WriteState(const JobState& state, int num_files, std::vector<BundleSlice>& slices) {
   const std::string job = wire::EncodeJobState(state);
+  if (const absl::Status readable = wire::DecodeJobState(job).status(); !readable.ok()) {
+    return absl::InternalError(absl::StrCat("the job's state could not be read again: ", readable.message()));
+  }
   ASSIGN_OR_RETURN(const auto writer, BundleDataWriter::Create(files_, PathOf(state.checkpoint.name()), num_files - 1, num_files));
   const int64_t bytes = static_cast<int64_t>(job.size());
   ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kJobTensor, DType::kUInt8, Shape{bytes}, 0, bytes, job));
@@ -128,17 +131,15 @@ absl::StatusOr<std::map<CheckpointId, std::vector<BundleFile>>> BundleCatalog::F
   return by_checkpoint;
 }
 
-absl::Status BundleCatalog::Collect(int keep, CheckpointId base) {
+absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId below) {
   ASSIGN_OR_RETURN(const auto by_checkpoint, FilesByCheckpoint());
-  bool newest_seen = false;
   int kept = 0;
   for (auto it = by_checkpoint.rbegin(); it != by_checkpoint.rend(); ++it) {
     const auto& [checkpoint, of_it] = *it;
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
     kept += committed && wanted;
-    if (!wanted && newest_seen) RETURN_IF_ERROR(Remove(checkpoint, of_it));  // what is above the newest may be being written
-    newest_seen |= committed;
+    if (!wanted && checkpoint < below) RETURN_IF_ERROR(Remove(checkpoint, of_it));  // others may be being written
   }
   return absl::OkStatus();
 }

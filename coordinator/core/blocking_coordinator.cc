@@ -179,13 +179,16 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
   ASSIGN_OR_RETURN(InitialValue value, InitialValue::Begin(spec, core_->job_seed()));
   VariableSpec created = spec;
   created.initializer = Zeros();
-  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); }));
-  if (core_->Choosing()) {
+  core_->ExpectValues(+1);
+  absl::Status status = WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); });
+  if (status.ok() && core_->Choosing()) {
     MutexLock lock(mu_);
     waiting_.push_back(std::make_shared<InitialValue>(std::move(value)));
-  } else if (!core_->WasRestored(spec.name)) {
-    RETURN_IF_ERROR(Fill(value));
+    return Find(spec.name);
   }
+  if (status.ok() && !core_->WasRestored(spec.name)) status = Fill(value);
+  core_->ExpectValues(-1);
+  RETURN_IF_ERROR(status);
   return Find(spec.name);
 }
 
@@ -195,15 +198,24 @@ absl::Status DirectVariableStore::Fill(InitialValue& value) {
 }
 
 absl::Status DirectVariableStore::BringInitialValues() {
-  std::vector<std::shared_ptr<InitialValue>> values;
-  {
+  // One thread brings them, the others wait for it: nobody may use a variable before.
+  for (;;) {
+    std::shared_ptr<InitialValue> value;
+    {
+      MutexLock lock(mu_);
+      brought_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !bringing_; });
+      if (waiting_.empty()) return absl::OkStatus();
+      value = waiting_.front();
+      bringing_ = true;
+    }
+    const absl::Status status = core_->WasRestored(value->variable()) ? absl::OkStatus() : Fill(*value);
+    if (status.ok()) core_->ExpectValues(-1);
     MutexLock lock(mu_);
-    values.swap(waiting_);
+    if (status.ok()) waiting_.erase(waiting_.begin());
+    bringing_ = false;
+    brought_.NotifyAll();
+    RETURN_IF_ERROR(status);
   }
-  for (const auto& value : values) {
-    if (!core_->WasRestored(value->variable())) RETURN_IF_ERROR(Fill(*value));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
@@ -360,7 +372,6 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
-  if (result.ok()) result = store_->BringInitialValues();
   const int exit_code = ExitCodeOf(result);
   if (exit_code >= kExitTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
   const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });

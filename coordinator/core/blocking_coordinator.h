@@ -38,6 +38,8 @@ class DirectVariableStore : public VariableStore {
 
   const std::shared_ptr<CoordinatorCore> core_;
   Mutex mu_;
+  CondVar brought_;
+  bool bringing_ DIVVY_GUARDED_BY(mu_) = false;  // a thread is
   std::vector<std::shared_ptr<InitialValue>> waiting_ DIVVY_GUARDED_BY(mu_);
 };
 

@@ -13,7 +13,7 @@
 
 namespace divvy {
 
-// Thread-safe. Blocks: the core calls it from blocking tasks of the Executor, one at a time. Errors name the file and the remedy.
+// Thread-safe. Blocks: the core calls it from blocking tasks of the Executor. Errors name the file and the remedy.
 class CheckpointCatalog {
  public:
   virtual ~CheckpointCatalog() = default;
@@ -28,9 +28,9 @@ class CheckpointCatalog {
   // whether the name is on the disk (a sync failed after the rename): end the process, the next start looks.
   virtual absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) = 0;
 
-  // Removes old checkpoints but the newest `keep` (at least 2 of which stay) and `base`, and the data files of those given up: of older ids than the newest,
-  // without an index.
-  virtual absl::Status Collect(int keep, CheckpointId base) = 0;
+  // Removes old checkpoints but the newest `keep` (at least 2 of which stay) and `base`, and the data files of those given up: of ids below `below`, without an
+  // index. May run beside a Commit of `below` or a later one.
+  virtual absl::Status Collect(int keep, CheckpointId base, CheckpointId below) = 0;
 };
 
 }  // namespace divvy

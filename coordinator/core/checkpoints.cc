@@ -21,8 +21,9 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits wait for so long at most
-constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a checkpoint was given up
+constexpr absl::Duration kLongestHold = absl::Seconds(5);   // commits wait for so long at most
+constexpr absl::Duration kTryAgain = absl::Seconds(1);      // after a checkpoint was given up; doubled each time,
+constexpr absl::Duration kLongestPause = absl::Minutes(1);  // up to this: a hold that fails costs all workers its time
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
 }  // namespace
@@ -62,6 +63,12 @@ bool CoordinatorCore::WasRestored(const std::string& variable) const {
   return restored_ && found_->layout->Find(variable) != nullptr;
 }
 
+void CoordinatorCore::ExpectValues(int change) {
+  CoreLock lock(mu_, outbox_);
+  expected_values_ += change;
+  if (expected_values_ == 0) Pump();
+}
+
 int64_t CoordinatorCore::durable_steps() const {
   MutexLock lock(mu_);
   return durable_steps_;
@@ -75,13 +82,22 @@ bool CoordinatorCore::CheckpointIsDue() const {
 }
 
 // A process that was asked to end saves what is there, if it can, before it goes.
-bool CoordinatorCore::WantsLastCheckpoint() const { return draining_ && options_.checkpoints != nullptr && phase_ == Phase::kRunning && !last_saved_; }
+bool CoordinatorCore::WantsLastCheckpoint() const {
+  const bool can = expected_values_ == 0 && !HalfApplied();  // else nobody will complete it any more
+  return draining_ && options_.checkpoints != nullptr && phase_ == Phase::kRunning && !last_saved_ && can;
+}
+
+// Whether some step was applied by some of its servers when its worker was lost, and has not been run again.
+bool CoordinatorCore::HalfApplied() const {
+  return std::any_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
+}
 
 // Whether every entry is, or can be made to be, applied everywhere or nowhere.
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || clock_.Elapsed() < no_checkpoint_before_) return false;
-  return std::none_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
+  if (!fences_.empty() || layout_work_ || expected_values_ > 0 || clock_.Elapsed() < no_checkpoint_before_) return false;
+  const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
+  return all_answer && !HalfApplied();
 }
 
 void CoordinatorCore::MaybeCheckpoint() {
@@ -216,7 +232,20 @@ void CoordinatorCore::OnMarked(int index) {
   checkpoint_->parts.resize(ps_.size());
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
   ReleaseWorkers();
+  Collect(checkpoint_->id);  // no ps writes to a file of an older one any more
   for (const Ps& ps : ps_) SendSnapshot(ps.index);
+}
+
+// Removes what is too old, and the files of those that were given up, below `below`.
+void CoordinatorCore::Collect(CheckpointId below) {
+  if (std::exchange(collecting_, true)) return;
+  outbox_.Add([self = shared_from_this(), base = last_checkpoint_.value_or(CheckpointId()), below] {
+    self->executor_.PostBlocking("checkpoint", [self, base, below] {
+      const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, base, below);
+      if (!collected.ok()) DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
+      self->Guarded([](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.collecting_ = false; })();
+    });
+  });
 }
 
 void CoordinatorCore::ReleaseWorkers() {
@@ -257,13 +286,8 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
       self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(stored); })();
     }
   });
-  outbox_.Add([self = shared_from_this(), id] {
-    self->executor_.PostBlocking("checkpoint", [self, id] {
-      if (const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, id); !collected.ok()) {
-        DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
-      }
-    });
-  });
+  given_up_ = 0;
+  Collect(id);
   if (phase_ == Phase::kEnding) FinishEnding();
   Pump();
 }
@@ -275,7 +299,10 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
   saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
   if (holding) SendToAll(Release{id.serial});
   checkpoint_.reset();
-  no_checkpoint_before_ = clock_.Elapsed() + kTryAgain;
+  no_checkpoint_before_ = clock_.Elapsed() + std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
+  if (why.ok() && ++given_up_ == 3) {
+    outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
+  }
   StoreChange change;
   change.deleted_checkpoints = {id};
   store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
@@ -284,8 +311,8 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
     outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
     for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
   }
-  if (!why.ok()) last_saved_ = true;
-  // Nothing is lost yet: the servers hold the values. A disk may be emptied meanwhile; if not, they wait for another start.
+  if (!why.ok() && draining_) last_saved_ = true;
+  // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
   if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
   StartNextLayoutJob();
   Pump();
@@ -303,7 +330,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   if (abandoned_) return;
   absl::Status refused = job_error_;
   const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding;
-  if (begun && found_ && restored_ != found_->checkpoint) {
+  if ((begun || chosen_) && found_ && restored_ != found_->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
                                       "has begun without its checkpoint"));
@@ -318,10 +345,6 @@ void CoordinatorCore::ChooseEmpty() {
   if (phase_ != Phase::kChoosing) return;
   outbox_.Add(
       [text = absl::StrCat("the program begins anew, beside ", found_->checkpoint.name(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
-  made_.clear();
-  for (const Declared& declared : declared_) {
-    for (const auto& [ps, shards] : declared.shards) made_[ps].insert(made_[ps].end(), shards.begin(), shards.end());
-  }
   BeginLoading();
 }
 
@@ -397,7 +420,8 @@ absl::Status CoordinatorCore::RestoreLayout() {
   for (const Declared& declared : declared_) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
   for (const auto& [id, saved] : found_->layout->variables()) {
     if (layout->Find(saved.spec.name) != nullptr) continue;
-    RETURN_IF_ERROR(add(saved.spec, std::nullopt, id));
+    const bool taken = layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
+    RETURN_IF_ERROR(add(saved.spec, std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
     unclaimed.insert(saved.spec.name);
   }
   layout_ = std::move(layout);

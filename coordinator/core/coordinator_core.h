@@ -149,6 +149,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void RestoreLatest(ResultCallback<int64_t> done);
   // Whether nobody knows yet if the variables are restored: they are declared, and have no values.
   bool Choosing() const;
+  // A variable is about to be created whose first values are written later, by the program: until as many have been brought no checkpoint is cut, for it would
+  // hold what nobody asked for. Each call with +1 is followed by one with -1.
+  void ExpectValues(int change);
   // Whether the variable's values came from a checkpoint.
   bool WasRestored(const std::string& variable) const;
   // Saved in each checkpoint from now on; what it is after RestoreLatest was saved with it.
@@ -421,6 +424,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
+  void StoreEnd() DIVVY_REQUIRES(mu_);
   void DrainIfQuiet() DIVVY_REQUIRES(mu_);
   void TellDrained() DIVVY_REQUIRES(mu_);
   void ShutDownTasks() DIVVY_REQUIRES(mu_);
@@ -490,7 +494,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void StartNextLayoutJob() DIVVY_REQUIRES(mu_);
   void StartLayoutJob() DIVVY_REQUIRES(mu_);
   void SendShards(int ps) DIVVY_REQUIRES(mu_);
-  void OnShards(int ps, absl::Status answer);
+  void OnShards(int ps, uint64_t tries, absl::Status answer);
   void AfterShards() DIVVY_REQUIRES(mu_);
   void SendUndo(int ps) DIVVY_REQUIRES(mu_);
   void OnUndone(int ps, absl::Status answer);
@@ -526,6 +530,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnCommitted(CheckpointId id, const absl::Status& committed) DIVVY_REQUIRES(mu_);
   void GiveUpCheckpoint(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckCheckpoint(absl::Duration now) DIVVY_REQUIRES(mu_);
+  bool HalfApplied() const DIVVY_REQUIRES(mu_);
+  void Collect(CheckpointId below) DIVVY_REQUIRES(mu_);
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
   absl::Status RestoreLayout() DIVVY_REQUIRES(mu_);
@@ -637,6 +643,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::optional<CheckpointId> last_checkpoint_ DIVVY_GUARDED_BY(mu_);
   int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
+  int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
+  int given_up_ DIVVY_GUARDED_BY(mu_) = 0;         // checkpoints in a row, for no fault of a disk
+  bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

@@ -891,7 +891,7 @@ class FakeCatalog : public CheckpointCatalog {
     states.push_back(state);
     return absl::OkStatus();
   }
-  absl::Status Collect(int keep, CheckpointId base) override { return absl::OkStatus(); }
+  absl::Status Collect(int keep, CheckpointId base, CheckpointId below) override { return absl::OkStatus(); }
 
   std::vector<JobState> states;  // committed, in order
   absl::Status error;
@@ -951,6 +951,7 @@ TEST_F(CheckpointTest, AWorkerThatIsLostMeanwhileGivesItUpAndItIsTriedAgain) {
   world_.RunFor(absl::Milliseconds(100));
   EXPECT_FALSE(saved->over);
   workers_[1]->silent = true;  // it is fenced after 5 s
+  workers_[1]->refuses = absl::UnavailableError("gone");
   world_.RunFor(absl::Seconds(20));
   EXPECT_TRUE(saved->over && saved->status.ok()) << saved->status;
   EXPECT_GT(catalog_.states.at(0).checkpoint.serial, 1u) << "a name is never used twice";

@@ -58,6 +58,8 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
 
 }  // namespace
 
+namespace {
+
 // Numbers that the checkpoint has used are not used again, also where the store that gave them is lost.
 void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
@@ -65,20 +67,24 @@ void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   if (!variables.empty()) row.next_variable_id = std::max(row.next_variable_id, variables.rbegin()->first.value() + 1);
 }
 
+absl::Status CheckJobOf(const JobState& found, JobId own) {
+  if (own == found.job) return absl::OkStatus();
+  return MakeError(Reason::kWrongJob, absl::StrCat("--checkpoint_dir holds ", found.checkpoint.name(), " of job ", absl::Hex(found.job.value()),
+                                                   ", and this is job ", absl::Hex(own.value()), ": give each job a directory of its own"));
+}
+
 // The newest checkpoint of this job; a store that has lost the job takes its number from there.
 absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions& options, JobRow& row) {
   if (options.checkpoints == nullptr) return std::optional<JobState>();
   ASSIGN_OR_RETURN(std::optional<JobState> found, options.checkpoints->Newest(std::nullopt));
   if (!found) return found;
-  const JobId own = row.state == JobRow::State::kNew ? options.job.value_or(found->job) : row.job;
-  if (own != found->job) {
-    return MakeError(Reason::kWrongJob, absl::StrCat("--checkpoint_dir holds ", found->checkpoint.name(), " of job ", absl::Hex(found->job.value()),
-                                                     ", and this is job ", absl::Hex(own.value()), ": give each job a directory of its own"));
-  }
+  RETURN_IF_ERROR(CheckJobOf(*found, row.state == JobRow::State::kNew ? options.job.value_or(found->job) : row.job));
   row.job = found->job;
   NumbersBeyond(*found, row);
   return found;
 }
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
                                                                         Store& store) {
@@ -145,7 +151,10 @@ void CoordinatorCore::BeginEpoch() {
 void CoordinatorCore::RestartEpoch(Epoch above) {
   row_.epoch = std::max(row_.epoch, above).next();
   next_resource_ = (row_.epoch.value() << 32) + 1;
-  for (Ps& ps : ps_) ps.attached = ps.ready = false;
+  for (Ps& ps : ps_) {
+    ps.attached = ps.ready = false;
+    ++ps.tries;  // an answer of the former epoch is void
+  }
   BeginEpoch();
 }
 
@@ -237,8 +246,10 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   if (phase_ != Phase::kAttaching) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;  // one restarted: MaybeLoad comes again
   if (!newest.ok()) return FailJob(newest.status());
+  if (const absl::Status ours = *newest ? CheckJobOf(**newest, row_.job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
   found_ = *newest;
   if (!found_) return BeginLoading();
+  if (found_->checkpoint.epoch >= row_.epoch) return RestartEpoch(found_->checkpoint.epoch);  // of a life whose store is lost
   NumbersBeyond(*found_, row_);
   BeginChoosing();
 }
@@ -249,12 +260,18 @@ void CoordinatorCore::BeginChoosing() {
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   for (LayoutJob& job : std::exchange(layout_jobs_, {})) Declare(std::move(job));
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (!open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty()) ChooseEmpty();
+  if (!open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() || !saves_wanted_.empty()) ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
   chosen_ = true;
+  if (!restored_) {
+    made_.clear();
+    for (const Declared& declared : declared_) {
+      for (const auto& [ps, shards] : declared.shards) made_[ps].insert(made_[ps].end(), shards.begin(), shards.end());
+    }
+  }
   for (const Ps& ps : ps_) LoadPs(ps.index);
 }
 
@@ -312,7 +329,9 @@ void CoordinatorCore::FinishLoading() {
 
 void CoordinatorCore::StartRunning() {
   if (phase_ != Phase::kLoading) return;
+  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
   phase_ = Phase::kRunning;
+  next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   WantSync();
   for (auto& [index, worker] : workers_) AttachWorker(worker);
   for (StatusCallback& done : when_running_) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
@@ -654,8 +673,13 @@ void CoordinatorCore::TellDrained() {
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (!job_error_.ok()) return outbox_.Add([done, error = job_error_] { done(error); });
-  if (BeforeRunning()) {  // the program has used nothing: its variables are made all the same
-    ChooseEmpty();
+  if (phase_ == Phase::kChoosing) {  // the program has used nothing: what there is stays as it is
+    phase_ = Phase::kEnding;
+    exit_code_ = exit_code;
+    ending_done_ = std::move(done);
+    return StoreEnd();
+  }
+  if (BeforeRunning()) {
     return when_running_.push_back([self = shared_from_this(), exit_code, done = std::move(done)](const absl::Status& running) {
       if (!running.ok()) return done(running);
       self->EndJob(exit_code, done);
@@ -673,6 +697,10 @@ void CoordinatorCore::FinishEnding() {
   if (ending_seq_ == 0 || !AllAcknowledged(ending_seq_)) return;
   if (final_wanted_) return MaybeCheckpoint();
   ending_seq_ = 0;
+  StoreEnd();
+}
+
+void CoordinatorCore::StoreEnd() {
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   row_.exit_code = *exit_code_;
   store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {

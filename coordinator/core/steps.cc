@@ -74,6 +74,8 @@ void CoordinatorCore::Join(StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   if (RaisesInstead(done, [self = shared_from_this(), done] { self->Join(done); })) return;
+  const bool nothing_yet = phase_ == Phase::kChoosing && Idle() && runs_.empty();  // and nobody else will make it begin
+  if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   joins_.push_back(std::move(done));
   Pump();
 }
@@ -451,10 +453,9 @@ void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verd
       [[fallthrough]];
     case StepVerdict::kFail: StoreError(error); return Close(step, error);
     case StepVerdict::kJobLost:
-      return FailJob(
-          MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was half applied when its worker was lost, and ",
-                                                  "running it again did not complete it (", error.ok() ? "it touched other parameter servers" : error.message(),
-                                                  "); this job keeps no checkpoints to go back to. Start the program again.")));
+      return FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(),
+                                                             ") was half applied when its worker was lost, and ", "running it again did not complete it (",
+                                                             error.ok() ? "it touched other parameter servers" : error.message(), ")", RemedyOfLoss())));
   }
 }
 

@@ -164,15 +164,16 @@ void CoordinatorCore::SendShards(int ps) {
   request.layout_hash = layout_work_->next->hash();
   request.job_seed = options_.job_seed;
   request.shards = layout_work_->change.shards.at(ps);
-  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
-    client->CreateShards(request, [weak = self->weak_from_this(), ps](absl::StatusOr<LayoutReply> reply) {
-      if (const auto self = weak.lock()) self->OnShards(ps, reply.status());
+  outbox_.Add([self = shared_from_this(), ps, tries = ps_[ps].tries, client = ps_[ps].client, request = std::move(request)] {
+    client->CreateShards(request, [weak = self->weak_from_this(), ps, tries](absl::StatusOr<LayoutReply> reply) {
+      if (const auto self = weak.lock()) self->OnShards(ps, tries, reply.status());
     });
   });
 }
 
-void CoordinatorCore::OnShards(int ps, absl::Status answer) {
+void CoordinatorCore::OnShards(int ps, uint64_t tries, absl::Status answer) {
   CoreLock lock(mu_, outbox_);
+  if (ps_[ps].tries != tries) return;  // of a former life
   if (abandoned_ || !layout_work_ || layout_work_->undoing) return;
   if (answer.ok() || ReasonOf(answer) == Reason::kMemoryLimit || ReasonOf(answer) == Reason::kInvalid) {
     OnPsAnswer(ps_[ps]);

@@ -37,6 +37,11 @@ class Values : public CheckpointValues {
 
   absl::Status Read(const ShardSpec& shard, int64_t first_row, absl::Span<char> out) override {
     if (out.empty()) return absl::OkStatus();
+    const BundleTensor* const saved = reader_->index().Find(shard.name);
+    if (saved != nullptr && (saved->dtype != shard.dtype || saved->shape != shard.full_shape)) {
+      return absl::FailedPreconditionError(absl::StrCat(reader_->prefix(), ": \"", shard.name, "\" is ", saved->type, " ", saved->shape.ToString(),
+                                                        ", and not ", DTypeName(shard.dtype), " ", shard.full_shape.ToString()));
+    }
     const int64_t row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
     return reader_->ReadRows(shard.name, first_row, first_row + static_cast<int64_t>(out.size()) / row_bytes, out);
   }

@@ -61,7 +61,7 @@ void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
 // Nobody can want it any more.
 void ParameterServerCore::DropSnapshot() {
   if (snapshot_ == nullptr) return;
-  for (auto& waiting : snapshot_->waiting) Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
+  for (auto& waiting : std::exchange(snapshot_->waiting, {})) Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 

@@ -132,6 +132,7 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   DropSnapshot();
   DropLoading();
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
+  StartNext();  // those that waited for the memory of a snapshot are refused now
 }
 
 PsAttachReply ParameterServerCore::AttachReplyNow() const {

@@ -60,7 +60,7 @@ struct ParameterServerOptions {
   absl::Duration drain_notice = absl::Seconds(2);                    // what Drain waits for a Sync in which the coordinator can be told
   CheckpointFiles* checkpoint_files = nullptr;                       // where checkpoints are; null: this server keeps none. Outlives the core and its tasks
   int64_t slice_bytes = 64 << 20;                                    // of a checkpoint's tensors are written and read at a time: what a reader needs. > 0
-  int64_t snapshot_buffer_bytes = int64_t{1} << 30;                  // copies of what commits change while a checkpoint is written; beyond it they wait. > 0
+  int64_t snapshot_buffer_bytes = int64_t{1} << 30;                  // copies of what commits change while a checkpoint is written; at it none begins. > 0
   bool record_history = false;                                       // for tests: Inspect() tells every id applied in the lineage. Grows without bound
 
   // InvalidArgument with every problem at once.
@@ -108,8 +108,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all; INVALID if the state is not of the expected lineage and layout.
   // kCheckpoint: forgets all, makes the shards that the request names and reads their rows, whichever servers wrote them; answered when that is done, or after
-  // half a second with how far it is: ask again. MEMORY_LIMIT; CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK: it is EMPTY again, and may be told to load another.
-  // Then READY with the given horizon. When READY already: OK, nothing done.
+  // half a second with how far it is: ask again. MEMORY_LIMIT; CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK: it is EMPTY again, and may be told to load
+  // another. Then READY with the given horizon. When READY already: OK, nothing done.
   void Load(LoadRequest request, ResultCallback<LoadReply> done);
 
   // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply of a session outside the set is running, and forgets closed
@@ -117,9 +117,9 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void Sync(SyncRequest request, ResultCallback<SyncReply> done);
 
   // Writes this server's part of a checkpoint: all shards as they are when it is first asked for, while commits go on. Answered at once, or (request.wait) when
-  // the part is on the disk, at the latest after half a second. NOT_READY: commits are being applied just now, and it has not begun. INVALID: a later checkpoint was
-  // asked for since. DISK: this part has failed, for good.
-  // REQUIRES of the caller: no commit is under way when it is first asked for, here or to another server, or the parts are of no one moment.
+  // the part is on the disk, at the latest after half a second. NOT_READY: commits are being applied just now, and it has not begun. INVALID: a later
+  // checkpoint was asked for since. DISK: this part has failed, for good. REQUIRES of the caller: no commit is under way when it is first asked for, here or to
+  // another server, or the parts are of no one moment.
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
   // Makes all shards or none; their first values are computed by block tasks. A slot's variable exists or is made by the same request. MEMORY_LIMIT: they do

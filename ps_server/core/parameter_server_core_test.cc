@@ -1065,12 +1065,14 @@ class FakeFiles : public CheckpointFiles {
 
   std::map<CheckpointId, Checkpoint> checkpoints;
   absl::Status create_error, append_error, read_error;
+  std::function<void()> while_appending;  // what happens while the disk takes its time
 
  private:
   class Part : public CheckpointPart {
    public:
     Part(Checkpoint& to, FakeFiles& files) : to_(to), files_(files) {}
     absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) override {
+      if (files_.while_appending) std::exchange(files_.while_appending, nullptr)();
       if (!files_.append_error.ok()) return files_.append_error;
       Tensor& tensor = to_[shard.name];
       tensor.row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
@@ -1235,6 +1237,39 @@ TEST_F(CheckpointTest, AnotherEpochGivesASnapshotUpAndFreezesTheState) {
   NextEpoch();
   EXPECT_EQ(waiting->reason(), Reason::kNotReady);
   EXPECT_EQ(ps_->core->Inspect().state, PsState::kFrozen);
+}
+
+TEST_F(CheckpointTest, AnotherEpochAnswersWhoWaitsForASlowDiskOnce) {
+  ps_->BeginWithRows(10);
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  const auto waiting = SendSnapshot(kFirst, true);
+  files_.while_appending = [this] {
+    ps_->epoch = ps_->epoch.next();
+    ps_->SendAttach();
+    ps_->executor.RunFor(absl::Seconds(1));  // the answer that was to come after half a second, too
+  };
+  ps_->executor.RunUntilIdle();
+  EXPECT_EQ(waiting->reason(), Reason::kNotReady);
+}
+
+TEST_F(CheckpointTest, CommitsThatWaitForTheMemoryOfCopiesAreRefusedByAnotherEpoch) {
+  ParameterServerOptions options = Options();
+  options.snapshot_buffer_bytes = 1;
+  ps_ = std::make_unique<Server>(3, options);
+  ps_->BeginWithRows(20);
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  AnswersOf<CommitReply> waits;
+  files_.while_appending = [&] {
+    ps_->Done(ps_->SendCommit(1, {ps_->AddOne(20)}));
+    waits = ps_->SendCommit(2, {ps_->AddOne(20)});
+    ps_->executor.RunFor(absl::Seconds(1));
+    EXPECT_FALSE(waits->answered());
+    ps_->epoch = ps_->epoch.next();
+    ps_->SendAttach();
+    EXPECT_EQ(waits->reason(), Reason::kStaleEpoch);
+  };
+  ps_->executor.RunUntilIdle();
+  EXPECT_EQ(ps_->core->Inspect().queued, 0u);
 }
 
 TEST_F(CheckpointTest, LoadsItsOwnRowsOfWhatOthersCutOtherwise) {

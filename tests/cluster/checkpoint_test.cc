@@ -164,6 +164,23 @@ TEST_F(CheckpointTest, AProgramThatDoesNotAskBeginsAnewAndCannotAskLater) {
   EXPECT_TRUE(absl::IsFailedPrecondition(cluster->coordinator().RestoreLatest().status()));
 }
 
+TEST_F(CheckpointTest, AProgramThatUsesNothingEndsAndLeavesWhatIsThereAsItIs) {
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    ASSERT_TRUE(RunSteps(cluster->coordinator(), 3).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const std::vector<std::string> before = Files("ckpt");
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    EXPECT_TRUE(cluster->coordinator().Join(absl::InfiniteDuration()).ok());
+    EXPECT_TRUE(cluster->coordinator().Finish(absl::OkStatus()).ok());
+  }
+  EXPECT_EQ(Files("ckpt"), before);
+}
+
 class DamageTest : public CheckpointTest {
  protected:
   // Checkpoints of 3 and of 5 steps.
