@@ -22,7 +22,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kLongestHold = absl::Seconds(5);   // commits wait for so long at most
-constexpr absl::Duration kTryAgain = absl::Seconds(1);      // after a checkpoint was given up; doubled each time,
+constexpr absl::Duration kTryAgain = absl::Seconds(1);      // after a checkpoint was given up; where nobody waits for it doubled each time,
 constexpr absl::Duration kLongestPause = absl::Minutes(1);  // up to this: a hold that fails costs all workers its time
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
@@ -92,10 +92,16 @@ bool CoordinatorCore::HalfApplied() const {
   return std::any_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
 }
 
+// After a checkpoint that was given up.
+absl::Duration CoordinatorCore::Pause() const {
+  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_;
+  return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
+}
+
 // Whether every entry is, or can be made to be, applied everywhere or nowhere.
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || expected_values_ > 0 || clock_.Elapsed() < no_checkpoint_before_) return false;
+  if (!fences_.empty() || layout_work_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !HalfApplied();
 }
@@ -299,7 +305,7 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
   saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
   if (holding) SendToAll(Release{id.serial});
   checkpoint_.reset();
-  no_checkpoint_before_ = clock_.Elapsed() + std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
+  given_up_at_ = clock_.Elapsed();
   if (why.ok() && ++given_up_ == 3) {
     outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
   }

@@ -514,6 +514,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool CheckpointIsDue() const DIVVY_REQUIRES(mu_);
   bool WantsLastCheckpoint() const DIVVY_REQUIRES(mu_);
   bool MayCut() const DIVVY_REQUIRES(mu_);
+  absl::Duration Pause() const DIVVY_REQUIRES(mu_);
   void MaybeCheckpoint() DIVVY_REQUIRES(mu_);
   bool CheckpointAt(CheckpointId id, CheckpointRun::Stage stage) const DIVVY_REQUIRES(mu_);
   void HoldWorkers() DIVVY_REQUIRES(mu_);
@@ -639,11 +640,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Duration ending_since_ DIVVY_GUARDED_BY(mu_);  // EndJob
   bool final_wanted_ DIVVY_GUARDED_BY(mu_) = false;    // by EndJob
   bool last_saved_ DIVVY_GUARDED_BY(mu_) = false;      // of a Drain, or it could not be
-  absl::Duration next_checkpoint_ DIVVY_GUARDED_BY(mu_), no_checkpoint_before_ DIVVY_GUARDED_BY(mu_), longest_hold_ DIVVY_GUARDED_BY(mu_);
+  absl::Duration next_checkpoint_ DIVVY_GUARDED_BY(mu_), longest_hold_ DIVVY_GUARDED_BY(mu_);
   std::optional<CheckpointId> last_checkpoint_ DIVVY_GUARDED_BY(mu_);
   int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
+  absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   int given_up_ DIVVY_GUARDED_BY(mu_) = 0;         // checkpoints in a row, for no fault of a disk
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
 
