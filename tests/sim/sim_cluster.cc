@@ -614,7 +614,11 @@ void Cluster::CheckLastCheckpoint() {
 
 std::vector<uint64_t> Cluster::AppliedSeqs() const {
   std::vector<uint64_t> seqs;
-  for (const Process* ps : ps_) seqs.push_back(ps->ps->Inspect().applied_seq);
+  for (const Incarnation life : core_->Inspect().ps) {  // those that the coordinator counts on, whoever else serves their index
+    for (const auto& process : processes_) {
+      if (process->ps != nullptr && process->incarnation == life) seqs.push_back(process->ps->Inspect().applied_seq);
+    }
+  }
   return seqs;
 }
 
