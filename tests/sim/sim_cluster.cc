@@ -296,8 +296,12 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
-    if (ReasonOf(core.status()) != Reason::kJobOver || !complete) Violation("X16", core.status().ToString());
-    over_ = true;  // it had ended; those that were not told then are not told any more
+    // A store was lost, another job begun, and the old one's coordinator woke and made a checkpoint: a person has to say which of the two goes on.
+    const bool two_jobs = ReasonOf(core.status()) == Reason::kWrongJob && lost_store_ && had_zombie_ && !config_.named_job;
+    const bool had_ended = ReasonOf(core.status()) == Reason::kJobOver && complete;
+    if (!two_jobs && !had_ended) Violation("X16", core.status().ToString());
+    result_.job_lost |= two_jobs;
+    over_ = true;  // those that were not told of an end then are not told any more
     return;
   }
   core_ = chief_->chief = *core;
