@@ -1019,6 +1019,40 @@ TEST_F(CheckpointTest, WritesAndNewVariablesWaitWhileItIsCut) {
   EXPECT_EQ(catalog_.states[0].layout->Find("late"), nullptr);
 }
 
+TEST_F(CheckpointTest, NoneIsCutBeforeFirstValuesHaveBeenBrought) {
+  Start(1, 1);
+  core_->ExpectValues(+1);
+  const auto saved = Save();
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_FALSE(saved->over);
+  core_->ExpectValues(-1);
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(saved->over && saved->status.ok()) << saved->status;
+}
+
+TEST_F(CheckpointTest, ADrainDoesNotWaitForValuesThatNobodyBrings) {
+  Start(1, 1);
+  core_->ExpectValues(+1);
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(drained);
+  EXPECT_TRUE(catalog_.states.empty());
+}
+
+TEST_F(CheckpointTest, ADrainSavesWhatIsThereAfterADiskHasFailedOnce) {
+  Start(1, 1);
+  ps_[0]->refuses["Snapshot, written"] = MakeError(Reason::kDisk, "no space");
+  Save();
+  world_.RunFor(absl::Seconds(2));
+  ps_[0]->refuses.clear();
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(catalog_.states.size(), 1u);
+}
+
 TEST_F(CheckpointTest, AJobEndsWithAllThatItHasFinished) {
   Start(1, 1);
   Schedule("step");
