@@ -83,8 +83,8 @@ bool CoordinatorCore::CheckpointIsDue() const {
 
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
-  const bool can = expected_values_ == 0 && !HalfApplied();  // else nobody will complete it any more
-  return draining_ && options_.checkpoints != nullptr && phase_ == Phase::kRunning && !last_saved_ && can;
+  if (!draining_ || options_.checkpoints == nullptr || phase_ != Phase::kRunning || last_saved_) return false;
+  return expected_values_ == 0 && !HalfApplied();  // else nobody will complete it any more
 }
 
 // Whether some step was applied by some of its servers when its worker was lost, and has not been run again.
@@ -113,13 +113,8 @@ void CoordinatorCore::MaybeCheckpoint() {
   StoreChange change;
   change.job = row_;
   change.put_checkpoints = {{checkpoint_->id, CheckpointRow::State::kWriting, 0, 0}};
-  store_.Put(change, [weak = weak_from_this(), id = checkpoint_->id](absl::Status stored) {
-    if (const auto self = weak.lock()) {
-      self->Guarded([stored, id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (!stored.ok()) return core.FailJob(stored);
-        if (core.CheckpointAt(id, CheckpointRun::Stage::kNaming)) core.HoldWorkers();
-      })();
-    }
+  PutThen(std::move(change), [id = checkpoint_->id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.CheckpointAt(id, CheckpointRun::Stage::kNaming)) core.HoldWorkers();
   });
 }
 
@@ -161,7 +156,6 @@ void CoordinatorCore::MaybeCut() {
   checkpoint_->saves = std::exchange(saves_wanted_, {});  // those that are asked for later want another
   checkpoint_->is_final = phase_ == Phase::kEnding;
   checkpoint_->is_last = draining_ && in_flight_ == 0;
-  if (keep_history_) history_.cuts[checkpoint_->id] = history_.finished;
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
   for (const Ps& ps : ps_) SendSnapshot(ps.index);
 }
@@ -237,8 +231,8 @@ void CoordinatorCore::OnMarked(int index) {
   checkpoint_->stage = CheckpointRun::Stage::kWriting;
   checkpoint_->parts.resize(ps_.size());
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
-  ReleaseWorkers();
   Collect(checkpoint_->id);  // no ps writes to a file of an older one any more
+  ReleaseWorkers();          // behind which a drain may end, and the checkpoint with it
   for (const Ps& ps : ps_) SendSnapshot(ps.index);
 }
 
@@ -287,11 +281,7 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   StoreChange change;
   change.put_checkpoints = {{id, CheckpointRow::State::kCommitted, durable_steps_, checkpoint_bytes}};
-  store_.Put(change, [weak = weak_from_this()](absl::Status stored) {
-    if (const auto self = weak.lock(); self != nullptr && !stored.ok()) {
-      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(stored); })();
-    }
-  });
+  PutThen(std::move(change), [](CoordinatorCore&) {});
   given_up_ = 0;
   Collect(id);
   if (phase_ == Phase::kEnding) FinishEnding();

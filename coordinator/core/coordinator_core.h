@@ -215,9 +215,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
-    std::vector<Incarnation> ps;                                       // the life of each ps that this coordinator counts on
-    int unacknowledged = 0;                                            // the most of any Steps stream
-    std::map<CheckpointId, std::map<EntryId, std::vector<int>>> cuts;  // of each checkpoint begun: `finished` at its cut
+    std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
+    int unacknowledged = 0;       // the most of any Steps stream
   };
   Inspection Inspect() const;
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
@@ -543,6 +542,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
+  // Makes the change durable, then runs `then` as Guarded does. A store that fails ends the job.
+  void PutThen(StoreChange change, std::function<void(CoordinatorCore&)> then) DIVVY_REQUIRES(mu_);
   void Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);
 
   const CoordinatorOptions options_;

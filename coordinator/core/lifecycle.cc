@@ -134,16 +134,11 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
 void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   epoch_durable_ = false;
-  store_.Put({row_}, [weak = weak_from_this(), epoch = row_.epoch](absl::Status stored) {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    self->Guarded([stored, epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-      if (!stored.ok()) return core.FailJob(stored);
-      if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
-      core.epoch_durable_ = true;
-      for (Ps& ps : core.ps_) core.AttachPs(ps.index);
-      for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
-    })();
+  PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
+    core.epoch_durable_ = true;
+    for (Ps& ps : core.ps_) core.AttachPs(ps.index);
+    for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
   });
 }
 
@@ -165,6 +160,14 @@ Task CoordinatorCore::Guarded(std::function<void(CoordinatorCore&)> body) {
     CoreLock lock(self->mu_, self->outbox_);
     if (!self->abandoned_) body(*self);
   };
+}
+
+void CoordinatorCore::PutThen(StoreChange change, std::function<void(CoordinatorCore&)> then) {
+  store_.Put(std::move(change), [weak = weak_from_this(), then = std::move(then)](absl::Status stored) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guarded([stored, then](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { stored.ok() ? then(core) : core.FailJob(stored); })();
+  });
 }
 
 void CoordinatorCore::Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) {
@@ -317,14 +320,7 @@ void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::Status
 void CoordinatorCore::FinishLoading() {
   if (phase_ != Phase::kLoading) return;
   row_.lineage = row_.epoch;
-  store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {
-    if (const auto self = weak.lock()) {
-      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (!stored.ok()) return core.FailJob(stored);
-        core.StartRunning();
-      })();
-    }
-  });
+  PutThen({row_}, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.StartRunning(); });
 }
 
 void CoordinatorCore::StartRunning() {
@@ -617,7 +613,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   phase_ = Phase::kFailed;
   job_error_ = std::move(error);
-  const auto fail = [this](StatusCallback& done) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  const auto fail = [this](auto& done) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     if (done) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
   };
   for (StatusCallback& done : when_running_) fail(done);
@@ -631,22 +627,21 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (auto& write : waiting_writes_) fail(write->done);
   for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
   fail(ending_done_);
-  for (auto& done : restores_) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
-  for (auto& done : saves_wanted_) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
+  for (auto& done : restores_) fail(done);
+  for (auto& done : saves_wanted_) fail(done);
+  if (checkpoint_) {
+    for (auto& done : checkpoint_->saves) fail(done);
+  }
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_steps_) steps.push_back(step);
   for (const auto& step : steps) {
     if (step->state == Step::State::kClosed) continue;
     step->state = Step::State::kClosed;
-    if (step->result) outbox_.Add([result = std::move(step->result), error = job_error_] { result(error); });
+    fail(step->result);
   }
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
-  unnumbered_.clear();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
-  if (checkpoint_) {
-    for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
-  }
-  restores_.clear(), saves_wanted_.clear(), checkpoint_.reset();
+  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset();
   in_flight_ = 0;
   TellDrained();
 }
@@ -703,14 +698,9 @@ void CoordinatorCore::FinishEnding() {
 void CoordinatorCore::StoreEnd() {
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   row_.exit_code = *exit_code_;
-  store_.Put({row_}, [weak = weak_from_this()](absl::Status stored) {
-    if (const auto self = weak.lock()) {
-      self->Guarded([stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (!stored.ok()) return core.FailJob(stored);
-        core.over_ = core.exit_code_;
-        core.ShutDownTasks();
-      })();
-    }
+  PutThen({row_}, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    core.over_ = core.exit_code_;
+    core.ShutDownTasks();
   });
 }
 

@@ -296,15 +296,10 @@ EntryId CoordinatorCore::GiveId() {
   if (durable_id_end_ - next_id_ < options_.id_block / 2 && !id_block_wanted_) {
     id_block_wanted_ = true;
     row_.id_block_end += options_.id_block;
-    store_.Put({row_}, [weak = weak_from_this(), end = row_.id_block_end](absl::Status stored) {
-      if (const auto self = weak.lock()) {
-        self->Guarded([stored, end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-          if (!stored.ok()) return core.FailJob(stored);
-          core.durable_id_end_ = end;
-          core.id_block_wanted_ = false;
-          core.Pump();
-        })();
-      }
+    PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      core.durable_id_end_ = end;
+      core.id_block_wanted_ = false;
+      core.Pump();
     });
   }
   return EntryId(next_id_++);

@@ -53,16 +53,11 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (ClaimRestored(spec, done)) return;
   const VariableId id(row_.next_variable_id++);
   unnumbered_[id] = std::move(done);  // until its number is stored; FailJob answers it, too
-  store_.Put({row_}, [weak = weak_from_this(), spec = std::move(spec), with = std::move(with), id](absl::Status stored) {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    self->Guarded([spec, with, id, stored](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-      if (!stored.ok()) core.FailJob(stored);
-      const auto waiting = core.unnumbered_.extract(id);
-      if (waiting.empty()) return;
-      core.ChangeLayout({[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); },
-                         waiting.mapped(), spec, with});
-    })();
+  PutThen({row_}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    const auto waiting = core.unnumbered_.extract(id);
+    if (waiting.empty()) return;  // answered: the job has failed meanwhile
+    core.ChangeLayout({[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); },
+                       waiting.mapped(), spec, with});
   });
 }
 
