@@ -7,8 +7,9 @@
 // later call gives that error again; the next start goes on from the newest checkpoint. So do kStaleEpoch and kSecondCoordinator (another coordinator has the
 // job) and kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
-// The parts: lifecycle.cc (attach, load, sync, the end), workers.cc (sessions, Steps streams, fences), steps.cc (queue, dispatch, reports, cancellation),
-// variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins with).
+// The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
+// (queue, dispatch, reports, cancellation), variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins
+// with).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -247,6 +248,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::optional<absl::Duration> silent_since;  // Clock::Elapsed() of the first of the calls that failed since the last answer
     std::string last_error;
     Backoff backoff{0};
+    std::string Text() const { return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")"); }
   };
   using WorkerStream = ResumableStream<ToWorker, FromWorker>;
   struct Step;
@@ -386,18 +388,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // ---- lifecycle.cc ----
   void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
-  void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
-  void AttachPs(int index) DIVVY_REQUIRES(mu_);
-  void AttachPsLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
-  void OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
-  absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
-  void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
-  void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
-  void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
-  void LoadPs(int index) DIVVY_REQUIRES(mu_);
-  void OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
   void LookForCheckpoints() DIVVY_REQUIRES(mu_);
@@ -406,17 +398,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void BeginLoading() DIVVY_REQUIRES(mu_);
   void FinishLoading() DIVVY_REQUIRES(mu_);
   void StartRunning() DIVVY_REQUIRES(mu_);
-  // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
-  std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
-  void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
-  void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
-  void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
-  std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
-  void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
-  uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
-  void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
-  void OnSynced(int index, absl::StatusOr<SyncReply> reply);
-  bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
   void Tick();
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
   std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
@@ -429,8 +410,31 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void ShutDownTasks() DIVVY_REQUIRES(mu_);
   void OnShutDown() DIVVY_REQUIRES(mu_);
   Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const DIVVY_REQUIRES(mu_);
-  Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
+
+  // ---- parameter_servers.cc ----
+  void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
+  void AttachPs(int index) DIVVY_REQUIRES(mu_);
+  void AttachPsLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
+  void OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
+  absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
+  void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
+  void LoadPs(int index) DIVVY_REQUIRES(mu_);
+  void OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) DIVVY_REQUIRES(mu_);
+  // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
+  std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
+  void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
+  void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
+  void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
+  uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
+  void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnSynced(int index, absl::StatusOr<SyncReply> reply);
+  bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
+  Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
 
   // ---- workers.cc ----
   absl::Status AdmitWorker(const RegisterRequest& request) DIVVY_REQUIRES(mu_);

@@ -1,10 +1,9 @@
-// Attach, load, sync, the watch on parameter servers, and the end of a job.
+// The life of a job: its epochs, what each begins with, and its end.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/breakable.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -16,10 +15,6 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-
-std::string PsText(int index, const std::string& address) {
-  return address.empty() ? absl::StrCat("ps ", index) : absl::StrCat("ps ", index, " (", address, ")");
-}
 
 std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64Seconds(duration), " s"); }
 
@@ -176,52 +171,7 @@ void CoordinatorCore::Later(absl::Duration delay, std::function<void(Coordinator
 
 Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { return Fence{row_.job, row_.epoch, options_.incarnation, session, target}; }
 
-// ---- attach and load ----
-
-void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
-  ps.address = address;
-  ps.client = dialer_.ParameterServer(address);
-  ps.incarnation = Incarnation();
-  ps.backoff.Reset();
-}
-
-void CoordinatorCore::AttachPs(int index) {
-  Ps& ps = ps_[index];
-  if (ps.attached || ps.client == nullptr || !epoch_durable_ || phase_ != Phase::kAttaching) return;
-  const uint64_t attempt = ++ps.tries;
-  outbox_.Add([self = shared_from_this(), index, attempt, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
-    client->Attach(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<PsAttachReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsAttached(index, attempt, reply); })();
-    });
-  });
-}
-
-void CoordinatorCore::AttachPsLater(int index, absl::Duration wait) {
-  Later(wait, [index, attempt = ps_[index].tries](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-    if (core.ps_[index].tries == attempt) core.AttachPs(index);
-  });
-}
-
-void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) {
-  Ps& ps = ps_[index];
-  if (ps.attached || ps.tries != attempt || phase_ != Phase::kAttaching) return;
-  const Reason reason = ReasonOf(reply.status());
-  // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell.
-  if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) return RestartEpoch(DetailOf(reply.status()).epoch);
-  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
-    return;
-  }
-  ps.attached = true;
-  ps.incarnation = reply->incarnation;
-  ps.max_commit_bytes = reply->max_commit_bytes;
-  ps.claim.reset();
-  OnPsAnswer(ps);
-  MaybeLoad();
-}
+// ---- what an epoch begins with ----
 
 void CoordinatorCore::MaybeLoad() {
   if (phase_ != Phase::kAttaching) return;
@@ -276,45 +226,6 @@ void CoordinatorCore::BeginLoading() {
     }
   }
   for (const Ps& ps : ps_) LoadPs(ps.index);
-}
-
-void CoordinatorCore::LoadPs(int index) {
-  const Ps& ps = ps_[index];
-  if (ps.ready || phase_ != Phase::kLoading) return;
-  LoadRequest request;
-  request.fence = FenceFor(ps.incarnation);
-  request.layout_version = layout_->version();
-  request.layout_hash = layout_->hash();
-  request.horizon = MakeHorizon();
-  if (restored_) {
-    request.from = LoadRequest::From::kCheckpoint;
-    request.checkpoint = *restored_;
-    request.job_seed = options_.job_seed;
-    if (const auto shards = loaded_.find(index); shards != loaded_.end()) request.shards = shards->second;
-  }
-  outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request = std::move(request)] {
-    client->Load(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<LoadReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsLoaded(index, attempt, reply); })();
-    });
-  });
-}
-
-void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) {
-  Ps& ps = ps_[index];
-  if (phase_ != Phase::kLoading || ps.tries != attempt || ps.ready) return;  // of a former life or epoch
-  if (!reply.ok()) {
-    if (FallBack(reply.status())) return;
-    if (const auto wait = OnPsFailure(ps, reply.status())) {
-      Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
-    }
-    return;
-  }
-  OnPsAnswer(ps);
-  if (reply->loading) return LoadPs(index);
-  ps.ready = true;
-  if (std::all_of(ps_.begin(), ps_.end(), [](const Ps& each) { return each.ready; })) MakeDeclared();
 }
 
 void CoordinatorCore::FinishLoading() {
@@ -383,180 +294,6 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
-}
-
-absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
-  Ps& ps = ps_[request.index];
-  if (!ps.attached) {
-    // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
-    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) Dial(ps, request.address);
-    AttachPs(ps.index);
-    return absl::OkStatus();
-  }
-  if (ps.incarnation == request.incarnation) return absl::OkStatus();
-  if (!ps.claim || ps.claim->by != request.incarnation) {
-    ps.claim = Claim{request.incarnation, request.address, clock_.Elapsed()};
-    ProbePs(ps);
-  }
-  if (ps.claim->answered) return RunsAlready(request, ps.address);
-  return MayRunAlready(request, ps.address);
-}
-
-// Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
-void CoordinatorCore::ProbePs(Ps& ps) {
-  outbox_.Add([self = shared_from_this(), index = ps.index, target = ps.incarnation, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
-    client->Attach(request, [weak = self->weak_from_this(), index, target](absl::StatusOr<PsAttachReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, target, answer = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (core.ps_[index].claim && core.ps_[index].incarnation == target) core.OnProbed(core.ps_[index], answer);
-      })();
-    });
-  });
-}
-
-void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
-  const Reason reason = ReasonOf(answer);
-  // Nobody listens where it was, and the newcomer now does. From another address, one failed connection proves nothing.
-  const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
-  if (reason == Reason::kWrongIncarnation || refused || clock_.Elapsed() - ps.claim->since > options_.worker_silence) return PsGone(ps);
-  if (answer.ok() || reason != Reason::kNone) {
-    ps.claim->answered = true;
-  } else {
-    Later(absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-      if (core.ps_[index].claim && !core.ps_[index].claim->answered) core.ProbePs(core.ps_[index]);
-    });
-  }
-}
-
-// The process we knew is no more. Before anything stood on it, its successor takes its place.
-void CoordinatorCore::PsGone(Ps& ps) {
-  if (!BeforeRunning()) return PsLost(ps, "restarted");
-  if (phase_ == Phase::kLoading && layout_work_) {  // MakeDeclared begins anew
-    layout_work_.reset();
-    layout_jobs_.pop_front();
-  }
-  phase_ = Phase::kAttaching;
-  ps.attached = ps.ready = false;
-  ps.incarnation = Incarnation();
-  if (ps.claim) Dial(ps, ps.claim->address);
-  ps.claim.reset();
-  AttachPs(ps.index);
-}
-
-// ---- the watch on parameter servers ----
-
-std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::Status& error) {
-  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return std::nullopt;
-  const Reason reason = ReasonOf(error);
-  if (reason == Reason::kWrongIncarnation && phase_ != Phase::kAttaching) {
-    PsGone(ps);
-    return std::nullopt;
-  }
-  if (!IsTransient(error) && reason != Reason::kWrongIncarnation) {
-    FailJob(WithRemedy(error));
-    return std::nullopt;
-  }
-  NotePsSilent(ps, error.message());
-  return ps.backoff.Next();
-}
-
-void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
-  if (!ps.silent_since) ps.silent_since = clock_.Elapsed();
-  ps.last_error = std::string(why);
-}
-
-void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone", RemedyOfLoss())));
-}
-
-std::string CoordinatorCore::RemedyOfLoss() const {
-  if (!last_checkpoint_)
-    return options_.checkpoints == nullptr ? " and this job keeps no checkpoints (--checkpoint_dir). Start the program again."
-                                           : ", and no checkpoint has been made yet. Start the program again.";
-  return absl::StrCat(". Start the program again: it goes on from ", last_checkpoint_->name(), ", ", durable_steps_, " steps, if it calls RestoreLatest.");
-}
-
-void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
-  if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
-  const std::string silence = absl::StrCat("did not answer for ", Seconds(now - *ps.silent_since), " (", ps.last_error, ")");
-  if (!BeforeRunning()) return PsLost(ps, silence);
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat(PsText(ps.index, ps.address), " ", silence, ". Start it, or give it longer with --ps_timeout")));
-}
-
-uint64_t CoordinatorCore::WantSync() {
-  const uint64_t wanted = sync_seq_ + 1;
-  for (Ps& ps : ps_) SendSync(ps);
-  return wanted;
-}
-
-void CoordinatorCore::SendSync(Ps& ps) {
-  if (!ps.ready || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
-  if (ps.sync_outstanding) {
-    ps.sync_wanted = true;  // goes out when the one under way is answered
-    return;
-  }
-  ps.sync_outstanding = true;
-  SyncRequest request;
-  request.fence = FenceFor(ps.incarnation);
-  request.seq = ++sync_seq_;
-  request.horizon = MakeHorizon();
-  ids_at_sync_[request.seq] = next_id_;
-  ids_synced_ = next_id_;
-  for (const auto& [index, worker] : workers_) {
-    if (worker.state != Worker::State::kDialing) request.sessions.push_back(worker.session);
-  }
-  std::sort(request.sessions.begin(), request.sessions.end());
-  for (const FenceWait& fence : fences_) {
-    for (const auto& step : fence.steps) request.query.push_back(step->id);
-  }
-  outbox_.Add([self = shared_from_this(), index = ps.index, client = ps.client, request = std::move(request)] {
-    client->Sync(request, [weak = self->weak_from_this(), index](absl::StatusOr<SyncReply> reply) {
-      if (const auto self = weak.lock()) self->OnSynced(index, std::move(reply));
-    });
-  });
-}
-
-void CoordinatorCore::OnSynced(int index, absl::StatusOr<SyncReply> reply) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_) return;
-  Ps& ps = ps_[index];
-  ps.sync_outstanding = false;
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps, reply.status())) {
-      Later(*wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendSync(core.ps_[index]); });
-    }
-    return;
-  }
-  OnPsAnswer(ps);
-  if (reply->draining && phase_ == Phase::kRunning) return PsLost(ps, "was asked to end");
-  ps.acked_seq = std::max(ps.acked_seq, reply->seq);
-  NoteFences(ps, *reply);
-  const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
-  for (auto told = ids_at_sync_.begin(); told != ids_at_sync_.end() && told->first <= acked; told = ids_at_sync_.erase(told)) ids_acked_ = told->second;
-  AdmitJoined();
-  if (ps.sync_wanted) {
-    ps.sync_wanted = false;
-    SendSync(ps);
-  }
-  if (phase_ == Phase::kEnding) FinishEnding();
-  Pump();
-}
-
-bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
-  return std::all_of(ps_.begin(), ps_.end(), [seq](const Ps& ps) { return ps.acked_seq >= seq; });
-}
-
-Horizon CoordinatorCore::MakeHorizon() const {
-  Horizon horizon;
-  horizon.next = EntryId(next_id_);
-  horizon.finished_steps = static_cast<uint64_t>(finished_steps_);
-  for (const auto& [id, step] : open_steps_) {
-    if (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight)) horizon.open.push_back(id);
-  }
-  for (const auto& [id, write] : open_writes_) horizon.open.push_back(id);
-  std::sort(horizon.open.begin(), horizon.open.end());
-  return horizon;
 }
 
 void CoordinatorCore::Tick() {
@@ -776,7 +513,7 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   std::vector<CoordinatorSnapshot::Wait> waits;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : ps_) {
-    if (ps.silent_since) waits.push_back({absl::StrCat(PsText(ps.index, ps.address), ": ", ps.last_error), now - *ps.silent_since});
+    if (ps.silent_since) waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
   }
   if (phase_ == Phase::kAttaching && static_cast<int>(workers_.size()) < options_.min_workers) {
     waits.push_back({absl::StrCat(workers_.size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
