@@ -57,8 +57,6 @@ ErrorDetail Decode(std::string in) {
   return detail;
 }
 
-static_assert(kExitTryAgain == exit_codes::kTryAgain);
-
 struct ReasonRow {
   absl::string_view name;
   absl::StatusCode code;
@@ -163,7 +161,7 @@ std::optional<int> ExitCodeOf(Reason reason) {
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator:
     case Reason::kWorkerLost:
-    case Reason::kPsLost: return kExitTryAgain;
+    case Reason::kPsLost: return exit_codes::kTryAgain;
     case Reason::kStepGaveUp: return exit_codes::kPermanent;  // it ends every worker that runs it
     default: return std::nullopt;
   }
@@ -191,7 +189,7 @@ int ExitCodeOf(const absl::Status& status) {
   if (const auto payload = status.GetPayload(kExitCodeUrl); payload && absl::SimpleAtoi(std::string(*payload), &told)) return told;
   if (const std::optional<int> code = ExitCodeOf(detail.reason)) return *code;
   switch (status.code()) {
-    case absl::StatusCode::kUnavailable: return kExitTryAgain;
+    case absl::StatusCode::kUnavailable: return exit_codes::kTryAgain;
     case absl::StatusCode::kDataLoss: return exit_codes::kCorruptData;
     case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
     case absl::StatusCode::kInternal: return exit_codes::kInternal;

@@ -74,7 +74,6 @@ absl::Status MarkUser(const absl::Status& status);
 // Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or ResourceExhausted with one that says so.
 bool IsTransient(const absl::Status& status);
 
-constexpr int kExitTryAgain = 138;  // the least of our own codes that ask to be started again; below 128 they are final
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.
 std::optional<int> ExitCodeOf(Reason reason);
 // The whole process is refused (77, 78): whatever it asks for next is answered the same.

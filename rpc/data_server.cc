@@ -1,5 +1,6 @@
 #include "rpc/data_server.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -266,7 +267,7 @@ DataServer::~DataServer() { Shutdown(); }
 
 void DataServer::Register(grpc::ServerBuilder& builder) {
   builder.RegisterAsyncGenericService(&service_);
-  const int threads = environment_->options.threads > 0 ? environment_->options.threads : NumCores();
+  const int threads = environment_->options.threads > 0 ? environment_->options.threads : std::max(1, NumCores() / 2);
   for (int i = 0; i < threads; ++i) queues_.push_back(std::make_unique<Queue>(*this, builder.AddCompletionQueue()));
 }
 

@@ -37,7 +37,7 @@ class DataHandler {
 };
 
 struct DataServerOptions {
-  int threads = 0;                             // each with a completion queue of its own; 0: one for each core
+  int threads = 0;                             // each with a completion queue of its own; 0: one for each two cores, the others apply what has arrived
   absl::Duration silence = absl::Seconds(10);  // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken. A peer that
                                                // waits is told so four times as often: its own patience must not be much shorter
 };

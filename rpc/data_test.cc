@@ -22,6 +22,7 @@
 #include "rpc/data_server.h"
 #include "rpc/server.h"
 #include "rpc/silence_watch.h"
+#include "rpc/transport.h"
 #include "wire/data_frames.h"
 
 namespace divvy {
@@ -837,6 +838,16 @@ TEST_F(DataTest, OtherMethodsAreUnimplemented) {
     RawStream stream(channel_, method);
     EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED) << method;
   }
+}
+
+TEST(DataServingTest, QueuesPollTheirOwnConnectionsUnlessTheOperatorWantsAnotherWay) {
+  unsetenv("GRPC_POLL_STRATEGY");
+  PrepareDataServing();
+  EXPECT_STREQ(std::getenv("GRPC_POLL_STRATEGY"), "poll");
+  setenv("GRPC_POLL_STRATEGY", "epoll1", 1);
+  PrepareDataServing();
+  EXPECT_STREQ(std::getenv("GRPC_POLL_STRATEGY"), "epoll1");
+  unsetenv("GRPC_POLL_STRATEGY");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <cstdlib>
+
 #include "absl/synchronization/mutex.h"
 #include "rpc/grpc_log.h"
 
@@ -25,5 +27,8 @@ void PrepareTransport() {
   }();
   static_cast<void>(once);
 }
+
+// gRPC reads its environment when its first channel or server is made.
+void PrepareDataServing() { setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0); }
 
 }  // namespace divvy

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/exit_codes.h"
 #include "base/status_macros.h"
 #include "strategy/summary_writer.h"
 
@@ -373,7 +374,7 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
   const int exit_code = ExitCodeOf(result);
-  if (exit_code >= kExitTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
+  if (exit_code >= exit_codes::kTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
   const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
   return result.ok() ? ended : result;
 }

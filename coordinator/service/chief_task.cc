@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -131,7 +132,7 @@ void ChiefTask::Drain(std::function<void()> drained) {
 absl::Status ChiefTask::Finish(absl::Status result) {
   const bool away = SomebodyIsAway();
   result = coordinator_->Finish(std::move(result));
-  if (away && ExitCodeOf(result) < kExitTryAgain) Linger();
+  if (away && ExitCodeOf(result) < exit_codes::kTryAgain) Linger();
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/ps_status.h"
+#include "rpc/transport.h"
 
 namespace divvy {
 
@@ -44,6 +45,7 @@ PsTask::~PsTask() {
 }
 
 absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options, OnExit on_exit) {
+  PrepareDataServing();
   RETURN_IF_ERROR(options.Validate());
   RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
   std::unique_ptr<PsTask> task(new PsTask(options));
