@@ -20,6 +20,7 @@
 #include "strategy/variable.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
+#include "train/evaluator.h"
 #include "train/model.h"
 #include "train/tensor_board.h"
 #include "train/trainer.h"

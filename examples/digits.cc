@@ -33,4 +33,7 @@ absl::Status Train(Coordinator& coordinator) {
   options.validation = kDigits(/*training=*/false);
   return trainer.Fit(kDigits(/*training=*/true), options).status();
 }
-DIVVY_PROGRAM(Train);
+
+// For an evaluator task: scores each checkpoint while training goes on.
+absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kDigitsModel, kDigits(/*training=*/false)); }
+DIVVY_PROGRAM(Train, Evaluate);

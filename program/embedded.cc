@@ -13,6 +13,7 @@
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "ops/blas_threads.h"
 #include "program/forwarding_coordinator.h"
+#include "program/one_checkpoint.h"
 #include "ps_server/checkpoint/bundle_files.h"
 
 namespace divvy {
@@ -69,14 +70,24 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const Em
   const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));
-  if (const std::string& directory = setup.options.checkpoint_dir; !directory.empty()) {
-    ASSIGN_OR_RETURN(cluster->catalog_, OpenBundleCatalog(FileSystem::Real(), directory));
-    cluster->checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), directory);
-  }
+  RETURN_IF_ERROR(cluster->OpenCheckpoints());
   for (int i = 0; i < setup.options.num_ps; ++i) RETURN_IF_ERROR(cluster->StartPs(i));
   for (int i = 0; i < setup.options.num_workers; ++i) RETURN_IF_ERROR(cluster->StartWorker(i));
   RETURN_IF_ERROR(cluster->StartCoordinator());
   return cluster;
+}
+
+absl::Status EmbeddedCluster::OpenCheckpoints() {
+  const std::string& directory = setup_.options.checkpoint_dir;
+  if (directory.empty()) return absl::OkStatus();
+  if (setup_.only) {
+    checkpoint_files_ = FilesOfOneCheckpoint(FileSystem::Real(), directory);
+    catalog_ = CatalogOfOneCheckpoint(FileSystem::Real(), directory, *setup_.only);
+    return absl::OkStatus();
+  }
+  checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), directory);
+  ASSIGN_OR_RETURN(catalog_, OpenBundleCatalog(FileSystem::Real(), directory));
+  return absl::OkStatus();
 }
 
 absl::Status EmbeddedCluster::StartPs(int index) {
@@ -127,9 +138,9 @@ absl::Status EmbeddedCluster::StartCoordinator() {
     reporter_ = std::make_shared<Reporter>(*setup_.report, executor_, Clock::Real());
     reporter_->Watch(core_);
   }
-  coordinator_ =
-      std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                            setup_.options.replicas_per_worker, reporter_.get(), setup_.report.value_or(ReportOptions()).report_every);
+  ProgressSink* const sink = reporter_ != nullptr ? reporter_.get() : setup_.sink;
+  coordinator_ = std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
+                                                       setup_.options.replicas_per_worker, sink, setup_.report.value_or(ReportOptions()).report_every);
   return coordinator_->WaitUntilReady();
 }
 

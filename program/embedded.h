@@ -7,6 +7,7 @@
 
 #include "base/executor.h"
 #include "coordinator/core/blocking_coordinator.h"
+#include "coordinator/core/progress_sink.h"
 #include "coordinator/core/store.h"
 #include "coordinator/report/reporter.h"
 #include "program/in_process_clients.h"
@@ -26,6 +27,8 @@ struct EmbeddedSetup {
   int blas_threads = 0;       // of a matrix product; 0: cores / replicas, at least 1
   bool check_numerics = false;
   std::optional<ReportOptions> report;  // none: nothing is drawn
+  ProgressSink* sink = nullptr;         // who is told instead; outlives the cluster
+  std::optional<CheckpointId> only;     // of options.checkpoint_dir: RestoreLatest takes this one, without slots, and none is made. None: the newest
 };
 
 // The three roles joined by in-process clients, each with the objects that it has in a cluster. Members go in the order that lets tasks end first.
@@ -52,6 +55,7 @@ class EmbeddedCluster {
     std::shared_ptr<WorkerCore> core;
   };
   explicit EmbeddedCluster(const EmbeddedSetup& setup);
+  absl::Status OpenCheckpoints();
   absl::Status StartPs(int index);
   absl::Status StartWorker(int index);
   absl::Status StartCoordinator();

@@ -10,6 +10,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "base/exit_codes.h"
+#include "base/file_system.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -17,9 +18,11 @@
 #include "base/termination.h"
 #include "base/version.h"
 #include "cluster/error.h"
+#include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/chief_task.h"
 #include "data/guarded.h"
 #include "program/embedded.h"
+#include "program/evaluator_task.h"
 #include "program/program_library.h"
 #include "program/role_flags.h"
 #include "ps_server/service/run.h"
@@ -47,6 +50,14 @@ int EndWith(const absl::Status& result) {
 
 // ---- the whole cluster in this process -------------------------------------------------------------------------------------------------------------------
 
+// That the job has ended with `exit_code`; nullopt: that it goes on.
+void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
+  const std::string& directory = setup.options.checkpoint_dir;
+  if (directory.empty()) return;
+  const absl::Status told = exit_code ? WriteJobEnd(FileSystem::Real(), directory, *exit_code) : RemoveJobEnd(FileSystem::Real(), directory);
+  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
+}
+
 int RunEmbedded(const RegisteredProgram& program) {
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   const EmbeddedSetup setup = EmbeddedSetupFromFlags(program.options);
@@ -54,8 +65,10 @@ int RunEmbedded(const RegisteredProgram& program) {
   if (!cluster.ok()) return RefuseToStart(cluster.status());
   WriteStandardError(
       absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ", setup.options.num_workers, " workers in this process (no network, no TLS)\n"));
+  TellEvaluator(setup, std::nullopt);
   BlockingCoordinator& coordinator = (*cluster)->coordinator();
   const absl::Status result = coordinator.Finish(CallTrain(program.train, coordinator));
+  if (coordinator.Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(setup, ExitCodeOf(result));
   (*cluster)->reporter()->Summarize(PeakMemoryBytes());
   return EndWith(result);
 }
@@ -124,6 +137,47 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   return EndWith(result);
 }
 
+// ---- the evaluator ---------------------------------------------------------------------------------------------------------------------------------------
+
+// A signal ends it at once: it holds nothing that anybody misses, and what it has not scored it will when it is started again.
+class EndAtSignal {
+ public:
+  EndAtSignal(Termination& termination, EvaluatorTask& evaluator) : termination_(termination), thread_(1) {
+    thread_.PostBlocking("signals", [this, &evaluator] {
+      const Termination::Event event = termination_.Wait();
+      if (event.signal == 0) return;
+      Termination::LetSignalsKill();
+      DIVVY_LOG(INFO) << "asked to end";
+      evaluator.Flush();
+      std::_Exit(event.exit_code);
+    });
+  }
+  ~EndAtSignal() {
+    termination_.Request(0, "");
+    thread_.Stop();
+  }
+
+ private:
+  Termination& termination_;
+  ThreadPoolExecutor thread_;
+};
+
+int RunEvaluator(const RegisteredProgram& program) {
+  if (program.evaluate == nullptr) {
+    return RefuseToStart(
+        absl::InvalidArgumentError("task.type is \"evaluator\", and this program has no Evaluate: DIVVY_PROGRAM(Train, Evaluate) gives it one"));
+  }
+  if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
+  Termination termination;
+  const auto evaluator = EvaluatorTask::Start(EvaluatorOptionsFromFlags(program.options));
+  if (!evaluator.ok()) return RefuseToStart(evaluator.status());
+  termination.OnStatusAsked([&evaluator] { return (*evaluator)->StatusText(); });
+  const EndAtSignal signals(termination, **evaluator);
+  const absl::Status result = internal::Guarded<absl::Status>("Evaluate", [&] { return program.evaluate(**evaluator); });
+  (*evaluator)->Flush();
+  return result.ok() ? (*evaluator)->exit_code() : EndWith(result);
+}
+
 // ---- which of them ---------------------------------------------------------------------------------------------------------------------------------------
 
 void DescribeBinary(const std::string& usage) {
@@ -139,7 +193,11 @@ int Play(const TaskOptions& task) {
   if (const absl::Status registered = CheckRegistrations(); !registered.ok()) return RefuseToStart(registered);
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (!program.ok()) return RefuseToStart(program.status());
-  return task.job == JobName::kWorker ? RunWorker(task) : RunChief(task, **program);
+  switch (task.job) {
+    case JobName::kWorker: return RunWorker(task);
+    case JobName::kChief: return RunChief(task, **program);
+    default: return RunEvaluator(**program);
+  }
 }
 
 }  // namespace
@@ -168,7 +226,8 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
     return RefuseToStart(absl::InvalidArgumentError(
         absl::StrCat("this process does not know which task it is: set TF_CONFIG, or --task_type=", role, ", --task_index and --coordinator_address")));
   }
-  if (JobNameText((*task)->job) == role) return Play(**task);
+  const bool scores = (*task)->job == JobName::kNone && absl::string_view(role) == "chief";  // an evaluator runs the program's own code, as the chief does
+  if (JobNameText((*task)->job) == role || scores) return Play(**task);
   return RefuseToStart(
       absl::InvalidArgumentError(absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role, "\": start the binary of that role")));
 }

@@ -9,14 +9,15 @@
 #include "program/program_flags.h"
 #include "rpc/task_flags.h"
 
-ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster");
-ABSL_FLAG(int, workers, 2, "workers of the embedded cluster");
+ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster, and of an evaluator's");
+ABSL_FLAG(int, workers, 2, "workers of the embedded cluster, and of an evaluator's");
 ABSL_FLAG(int, replicas_per_worker, 1, "replicas of a worker, each on a thread of its own");
 ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
 ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
 ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, where there is no terminal");
-ABSL_FLAG(std::string, tensorboard_dir, "", "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration");
+ABSL_FLAG(std::string, tensorboard_dir, "",
+          "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration; and an evaluator its scores");
 ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
 ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
 ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10), "a checkpoint is made so often, where there is a --checkpoint_dir. 0: only at the end");
@@ -60,6 +61,13 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   setup.report = ReportFromFlags();
   return setup;
+}
+
+EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy) {
+  EvaluatorOptions options;
+  options.cluster = EmbeddedSetupFromFlags(strategy);
+  options.tensorboard_dir = absl::GetFlag(FLAGS_tensorboard_dir);
+  return options;
 }
 
 WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {

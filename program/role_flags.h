@@ -4,6 +4,7 @@
 
 #include "coordinator/service/chief_task.h"
 #include "program/embedded.h"
+#include "program/evaluator_task.h"
 #include "rpc/task_server.h"
 #include "strategy/strategy_options.h"
 #include "worker/service/worker_task.h"
@@ -12,9 +13,10 @@ namespace divvy {
 
 // To be called after the flags were parsed; they have their defaults in a process that parses none.
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy);
+EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy);
 WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task);
 ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy);
-// For the chief: a directory that cannot be made is told at once (InvalidArgument), not by points that are missing in the end.
+// For the chief and the evaluator: a directory that cannot be made is told at once (InvalidArgument), not by points that are missing in the end.
 absl::Status MakeTensorboardDir();
 
 }  // namespace divvy

@@ -46,7 +46,10 @@ absl::Status CheckOthersCanDial(const TaskOptions& options) {
 
 }  // namespace
 
-std::string TaskOptions::name() const { return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index); }
+std::string TaskOptions::name() const {
+  if (job == JobName::kNone) return "evaluator";
+  return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index);
+}
 
 std::string BindAddress(const TaskOptions& options) {
   if (!options.bind_address.empty()) return options.bind_address;

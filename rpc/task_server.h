@@ -23,7 +23,7 @@ namespace divvy {
 // A plain value; task_flags.h makes one from flags and environment.
 struct TaskOptions {
   ClusterConfig cluster;
-  JobName job = JobName::kNone;
+  JobName job = JobName::kNone;  // kNone: an evaluator, which talks to nobody
   int index = 0;
   std::string bind_address;                     // where to listen; port 0: a free one. "": as BindAddress says
   std::string health_address;                   // ServerOptions::health_address

@@ -24,10 +24,12 @@ Registry& TheRegistry() {
 
 }  // namespace
 
-Program::Program(TrainFunction* train, StrategyOptions options, const char&) {
+Program::Program(TrainFunction* train, StrategyOptions options, const char& api) : Program(train, nullptr, std::move(options), api) {}
+
+Program::Program(TrainFunction* train, EvaluateFunction* evaluate, StrategyOptions options, const char&) {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mu);
-  registry.programs.push_back(std::make_unique<RegisteredProgram>(RegisteredProgram{train, std::move(options)}));
+  registry.programs.push_back(std::make_unique<RegisteredProgram>(RegisteredProgram{train, evaluate, std::move(options)}));
 }
 
 absl::StatusOr<const RegisteredProgram*> FindProgram() {

@@ -1,4 +1,4 @@
-// A program: what runs on the coordinator.
+// A program: what runs on the coordinator, and on an evaluator.
 #ifndef DIVVY_STRATEGY_PROGRAM_H_
 #define DIVVY_STRATEGY_PROGRAM_H_
 
@@ -13,6 +13,9 @@ namespace divvy {
 
 // Runs on the coordinator; when it returns, what is still queued is joined, and the cluster is told that the job is done.
 using TrainFunction = absl::Status(Coordinator& coordinator);
+// Runs on the evaluator task, a process that is not connected to the cluster; ends with the job (train/evaluator.h).
+class Evaluator;
+using EvaluateFunction = absl::Status(Evaluator& evaluator);
 
 // The symbol's name holds the API's number (bump it with each change of a public header): a library built against another one fails in dlopen (RTLD_NOW),
 // before any of its code runs.
@@ -21,11 +24,13 @@ extern "C" const char divvy_program_api_1;
 // One in a program, at namespace scope: registers itself and does nothing else.
 struct Program {
   explicit Program(TrainFunction* train, StrategyOptions options = runner::ParameterServerStrategy(), const char& api = divvy_program_api_1);
+  Program(TrainFunction* train, EvaluateFunction* evaluate, StrategyOptions options = runner::ParameterServerStrategy(), const char& api = divvy_program_api_1);
 };
 
 // What FindProgram has found.
 struct RegisteredProgram {
   TrainFunction* train = nullptr;
+  EvaluateFunction* evaluate = nullptr;  // null: it has none
   StrategyOptions options;
 };
 
@@ -34,7 +39,8 @@ absl::StatusOr<const RegisteredProgram*> FindProgram();
 
 }  // namespace divvy
 
-// DIVVY_PROGRAM(Train), or DIVVY_PROGRAM(Train, options): the program of this binary or library. Once, at namespace scope, in the file that has Train.
+// DIVVY_PROGRAM(Train), DIVVY_PROGRAM(Train, Evaluate), either with options behind: the program of this binary or library. Once, at namespace scope, in the
+// file that has Train.
 #define DIVVY_PROGRAM(...) static const ::divvy::Program divvy_program(__VA_ARGS__)
 
 #endif  // DIVVY_STRATEGY_PROGRAM_H_

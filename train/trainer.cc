@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "train/configuration.h"
+#include "train/examples_seen.h"
 
 namespace divvy {
 namespace {
@@ -25,14 +26,6 @@ absl::Status CheckOptions(const FitOptions& options) {
   if (std::count(options.callbacks.begin(), options.callbacks.end(), nullptr) > 0) problems.push_back("a callback is null");
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("FitOptions: ", absl::StrJoin(problems, "; ")));
-}
-
-// A pass that saw nothing is a mistake in the data, not a result of 0.
-absl::Status CheckExamples(const Metrics& metrics, const BoundDataSource& data) {
-  const auto loss = metrics.find("loss");
-  if (loss != metrics.end() && loss->second.count() > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the data source \"", data.name(), "\" gave no examples: look at its files and at what Take, Skip, Filter or HoldOut leave of them"));
 }
 
 void Append(absl::string_view prefix, const Metrics& metrics, std::map<std::string, double>& values) {
@@ -78,13 +71,13 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
                                                                                     data, model_.name(), options.clip_norm)
                                                             : coordinator_.RunEpoch(std::move(observer), step, data, model_.name(), options.clip_norm);
   RETURN_IF_ERROR(told);
-  if (metrics.ok() && !run.stopped()) RETURN_IF_ERROR(CheckExamples(*metrics, data));
+  if (metrics.ok() && !run.stopped()) RETURN_IF_ERROR(CheckExamplesSeen(*metrics, data));
   return metrics;
 }
 
 absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data) {
   ASSIGN_OR_RETURN(Metrics metrics, coordinator_.RunEpoch(model_.evaluate_step(), data, model_.name()));
-  RETURN_IF_ERROR(CheckExamples(metrics, data));
+  RETURN_IF_ERROR(CheckExamplesSeen(metrics, data));
   return metrics;
 }
 

@@ -10,12 +10,14 @@
 #include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
+#include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
 
@@ -113,7 +115,11 @@ absl::Status ChiefTask::Listen() {
 }
 
 absl::Status ChiefTask::StartCore() {
-  ASSIGN_OR_RETURN(const std::shared_ptr<CoordinatorCore> core, CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_));
+  const auto started = CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_);
+  if (ReasonOf(started.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(started.status()));  // the life before may have died before it could
+  RETURN_IF_ERROR(started.status());
+  const std::shared_ptr<CoordinatorCore>& core = *started;
+  if (catalog_ != nullptr) RETURN_IF_ERROR(RemoveJobEnd(FileSystem::Real(), options_.checkpoint_dir));
   core_.Set(core);
   if (options_.report) {
     reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
@@ -129,9 +135,16 @@ void ChiefTask::Drain(std::function<void()> drained) {
   core_.Get()->Drain(std::move(drained));
 }
 
+void ChiefTask::TellEvaluator(int exit_code) {
+  if (catalog_ == nullptr) return;
+  const absl::Status told = WriteJobEnd(FileSystem::Real(), options_.checkpoint_dir, exit_code);
+  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end by itself: " << told.message();
+}
+
 absl::Status ChiefTask::Finish(absl::Status result) {
   const bool away = SomebodyIsAway();
   result = coordinator_->Finish(std::move(result));
+  if (core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(ExitCodeOf(result));
   if (away && ExitCodeOf(result) < exit_codes::kTryAgain) Linger();
   return result;
 }

@@ -64,6 +64,7 @@ class ChiefTask {
   absl::Status StartCore();
 
   void FillInCluster();
+  void TellEvaluator(int exit_code);  // that the job is over
   bool SomebodyIsAway() const;
   void Linger();
 

@@ -2,6 +2,7 @@
 // compares.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -456,6 +457,29 @@ TEST(GuideTest, TheTrainerFits) {
   const absl::StatusOr<double> rmse = Fit(**StartEmbedded());
   ASSERT_TRUE(rmse.ok()) << rmse.status();
   EXPECT_LT(*rmse, 0.5);
+}
+
+// guide: evaluator
+absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kModel, program::kPoints(200)); }
+// DIVVY_PROGRAM(Train, Evaluate);
+// guide: end
+
+// Scores what one cluster holds, once.
+class OneScore : public Evaluator {
+ public:
+  explicit OneScore(Coordinator& coordinator) : coordinator_(coordinator) {}
+  absl::Status Watch(std::function<absl::Status(Coordinator&)> score) override { return score(coordinator_); }
+
+ private:
+  Coordinator& coordinator_;
+};
+
+TEST(GuideTest, AnEvaluatorScores) {
+  const auto coordinator = StartEmbedded();
+  OneScore evaluator(**coordinator);
+  EXPECT_TRUE(absl::IsNotFound(Evaluate(evaluator))) << "there are no variables";
+  ASSERT_TRUE(Fit(**coordinator).ok());
+  EXPECT_EQ(Evaluate(evaluator), absl::OkStatus());
 }
 
 }  // namespace training

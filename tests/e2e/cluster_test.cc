@@ -27,6 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr char kCounter[] = "tests/e2e/counter_program";
 constexpr char kDeterministic[] = "tests/e2e/deterministic_program";
+constexpr char kDigits[] = "examples/digits";
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr auto kTo = FaultProxy::kToTarget, kFrom = FaultProxy::kFromTarget;
 
@@ -368,10 +369,63 @@ INSTANTIATE_TEST_SUITE_P(
                 "--tls_cert"},
         Refusal{"AnUnknownFlag", kGoodConfig, {"--wrokers=2"}, 1, "wrokers"}, Refusal{"AFlagThatIsNoNumber", kGoodConfig, {"--round=many"}, 1, "round"},
         Refusal{"AMissingCertificate", kGoodConfig, {"--tls_cert=/no/such.pem", "--tls_key=/no/such.pem", "--tls_ca=/no/such.pem"}, 78, "/no/such.pem"},
+        Refusal{"AnEvaluatorOfAProgramWithoutEvaluate", R"({"task":{"type":"evaluator","index":0}})", {}, 78, "DIVVY_PROGRAM(Train, Evaluate)"},
         Refusal{"ABadBindAddress", kGoodConfig, {"--bind_address=nowhere"}, 78, "--bind_address"}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.what; });
 
-// ---- (j) the same bits everywhere
+// ---- (j) the evaluator
+
+class EvaluatorTest : public ::testing::Test {
+ protected:
+  void StartEvaluator() {
+    ChildOptions child;
+    child.command = {kDigits, "--data=" + data_, "--checkpoint_dir=" + directory_, "--tensorboard_dir=" + directory_ + "/logs"};
+    child.environment["TF_CONFIG"] = R"({"task":{"type":"evaluator","index":0}})";
+    ASSERT_TRUE(cluster_->processes().Start("evaluator", child).ok());
+  }
+  int ExitOfEvaluator() {
+    const auto status = cluster_->processes().WaitForExit("evaluator", kPatience);
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? status->code() : -1;
+  }
+  std::unique_ptr<ProcessCluster> MakeJob(const std::string& directory) const {
+    ProcessClusterOptions options;
+    options.program = kDigits;
+    options.flags = {"--data=" + data_, "--epochs=10", "--checkpoint_dir=" + directory, "--checkpoint_every=100ms"};
+    return *ProcessCluster::Make(std::move(options));
+  }
+
+  const std::string data_ = "examples/data/digits.csv.gz";
+  const std::string directory_ = TemporaryPath(absl::StrCat("evaluated_", ::testing::UnitTest::GetInstance()->current_test_info()->name()));
+  const std::unique_ptr<ProcessCluster> cluster_ = MakeJob(directory_);
+};
+
+TEST_F(EvaluatorTest, ScoresTheCheckpointsOfARunningJobAndTheFinalOneAndEndsWithIt) {
+  StartEvaluator();
+  ASSERT_TRUE(cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
+  ASSERT_TRUE(cluster_->StartAll().ok());
+  const absl::Status ended = cluster_->WaitForAll(kPatience);
+  ASSERT_TRUE(ended.ok()) << ended;
+  EXPECT_EQ(ExitOfEvaluator(), 0);
+  const std::string& said = cluster_->processes().output("evaluator");
+  EXPECT_THAT(said, HasSubstr("step 450: evaluator: loss ")) << "10 epochs of 45 steps";
+  EXPECT_THAT(said, HasSubstr("accuracy 0.9"));
+  EXPECT_TRUE(FileSystem::Real().Stat(directory_ + "/logs/evaluator").ok());
+}
+
+TEST_F(EvaluatorTest, ASignalEndsItAndAnotherScoresTheFinalCheckpointOfAJobThatIsOver) {
+  StartEvaluator();
+  ASSERT_TRUE(cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
+  cluster_->processes().Signal("evaluator", SIGTERM);
+  EXPECT_EQ(ExitOfEvaluator(), 143);
+  ASSERT_TRUE(cluster_->StartAll().ok());
+  ASSERT_TRUE(cluster_->WaitForAll(kPatience).ok());
+  StartEvaluator();
+  EXPECT_EQ(ExitOfEvaluator(), 0);
+  EXPECT_THAT(cluster_->processes().output("evaluator"), HasSubstr("step 450: evaluator: loss "));
+}
+
+// ---- (k) the same bits everywhere
 
 // The checksums that the program prints.
 std::vector<std::string> Checksums(const std::string& output) {
