@@ -5,13 +5,28 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cluster/horizon.h"
 #include "cluster/ids.h"
 #include "cluster/layout.h"
+#include "tensor/nest.h"
 
 namespace divvy {
+
+// A pass over leased data that was under way at the cut: which of its positions no step in the cut has read.
+struct DataPass {
+  std::string source;
+  Nest args;
+  uint64_t seed = 0;                  // of the pass: its order
+  int64_t finished = 0;               // steps of the loop over it, in the cut
+  int64_t next = 0;                   // positions from here on were given to nobody
+  std::map<int64_t, int64_t> unread;  // first -> count, below `next`: given, and not read by a step in the cut
+  std::optional<int64_t> end;         // there is nothing from this position on
+  bool end_is_exact = false;          // and something right before it
+};
 
 // The cut: at one moment each entry was applied at all the servers it touches, or at none; this is the coordinator's side of that moment.
 struct JobState {
@@ -24,6 +39,7 @@ struct JobState {
   int64_t next_ordinal = 0;
   int64_t epochs = 0;                     // RunEpochs of training steps completed
   std::map<std::string, int64_t> passes;  // of each data source, begun: the next pass is shuffled otherwise
+  std::vector<DataPass> data;             // passes of training steps under way
   std::string program_state;              // the bytes last given to SetProgramState
 };
 

@@ -59,6 +59,7 @@ absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
   RETURN_IF_ERROR(CreateVariable(kWeights).status());
   RETURN_IF_ERROR(CreateVariable(kBias).status());
+  RETURN_IF_ERROR(coordinator.RestoreLatest().status());  // a program that is started again goes on where it was
   while (coordinator.epoch() < 5) {
     RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kMushrooms(absl::GetFlag(FLAGS_train))).status());
     ASSIGN_OR_RETURN(Metrics metrics, coordinator.RunEpoch(kTest, kMushrooms(absl::GetFlag(FLAGS_test))));

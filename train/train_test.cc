@@ -27,6 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::Pointwise;
 
 Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
@@ -314,7 +315,14 @@ class InlineCoordinator : public Coordinator {
   absl::StatusOr<bool> Done() override { return true; }
   int64_t epoch() const override { return epoch_; }
   int64_t step() const override { return step_; }
-  absl::StatusOr<int64_t> RestoreLatest() override { return 0; }
+  absl::StatusOr<int64_t> RestoreLatest() override {
+    ++restores_;
+    return step_;
+  }
+  // What the checkpoint holds that RestoreLatest goes on from.
+  void Saved(int64_t epochs, int64_t steps) { epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps; }
+  int64_t TakeRestoredEpochs(int64_t at_most) override { return Take(restored_epochs_, at_most); }
+  int64_t TakeRestoredSteps(int64_t at_most) override { return Take(restored_steps_, at_most); }
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
@@ -333,6 +341,7 @@ class InlineCoordinator : public Coordinator {
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
   int64_t goal_ = 0;
+  int restores_ = 0;
   std::string event_directory_;
   bool reports_in_time_ = true;  // no: its loops end before their first report
   TestStrategy strategy_{1};
@@ -376,8 +385,14 @@ class InlineCoordinator : public Coordinator {
     return absl::OkStatus();
   }
 
-  int64_t epoch_ = 0;
-  int64_t step_ = 0;
+  static int64_t Take(int64_t& left, int64_t at_most) {
+    const int64_t taken = std::min(left, at_most);
+    left -= taken;
+    return taken;
+  }
+
+  int64_t epoch_ = 0, restored_epochs_ = 0;
+  int64_t step_ = 0, restored_steps_ = 0;
   bool stopped_ = false;
 };
 
@@ -421,6 +436,43 @@ TEST_F(TrainerTest, StepsPerEpochCountsSteps) {
   options.steps_per_epoch = 3;
   EXPECT_TRUE(trainer_.Fit(kData, options).ok());
   EXPECT_EQ(6, coordinator_.step());
+}
+
+TEST_F(TrainerTest, AProgramThatRunsAgainLeavesOutTheEpochsThatItsCheckpointHolds) {
+  coordinator_.Saved(/*epochs=*/3, /*steps=*/6);
+  FitOptions options;
+  options.epochs = 2;
+  options.validation = kData;
+  const auto values = trainer_.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data")) << "both epochs were done: only how good it is is asked";
+  EXPECT_EQ(values->count("validation/loss"), 1u);
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data", "regression/train over data", "regression/evaluate over data"));
+  EXPECT_EQ(coordinator_.epoch(), 4) << "of the second Fit one was done";
+  EXPECT_EQ(coordinator_.goal_, 1);
+  EXPECT_EQ(coordinator_.restores_, 1);
+}
+
+// The epoch and the step at the end of each epoch.
+class EpochEnds : public Callback {
+ public:
+  absl::Status OnEpochEnd(TrainingRun& run) override {
+    ends_.push_back({run.epoch(), run.step()});
+    return absl::OkStatus();
+  }
+  std::vector<std::pair<int, int64_t>> ends_;
+};
+
+TEST_F(TrainerTest, CountedStepsGoOnInTheMiddleOfAnEpoch) {
+  coordinator_.Saved(/*epochs=*/0, /*steps=*/5);
+  FitOptions options;
+  options.epochs = 3;
+  options.steps_per_epoch = 4;
+  const auto ends = std::make_shared<EpochEnds>();
+  options.callbacks = {ends};
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_THAT(ends->ends_, ElementsAre(Pair(2, 8), Pair(3, 12)));
 }
 
 TEST_F(TrainerTest, EvaluateChangesNothing) {

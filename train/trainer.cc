@@ -45,17 +45,28 @@ absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
 Trainer::Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer)
     : coordinator_(coordinator), model_(model), optimizer_(std::move(optimizer)) {}
 
-absl::Status Trainer::CreateVariables() {
+// Creates the variables and restores them, once.
+absl::Status Trainer::Prepare() {
   std::vector<VariableSpec> variables = model_.variables();
   for (; num_created_ < variables.size(); ++num_created_) {
     VariableSpec& spec = variables[num_created_];
     if (!spec.optimizer) spec.optimizer = optimizer_;
     RETURN_IF_ERROR(coordinator_.strategy().CreateVariable(spec));
   }
+  if (restored_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t steps, coordinator_.RestoreLatest());
+  restored_ = true;
+  in_an_epoch_ = steps > 0;
   return absl::OkStatus();
 }
 
-absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run) {
+Trainer::Behind Trainer::TakeWhatIsBehind(const FitOptions& options) {
+  if (!options.steps_per_epoch) return {static_cast<int>(coordinator_.TakeRestoredEpochs(options.epochs)), 0};
+  const int64_t steps = coordinator_.TakeRestoredSteps(*options.steps_per_epoch * options.epochs);
+  return {static_cast<int>(steps / *options.steps_per_epoch), steps % *options.steps_per_epoch};
+}
+
+absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run) {
   absl::Status told;
   LoopObserver observer;
   if (!options.callbacks.empty()) {
@@ -67,11 +78,13 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
     };
   }
   const Model::TrainStep& step = model_.train_step();
-  absl::StatusOr<Metrics> metrics = options.steps_per_epoch ? coordinator_.RunUntil(std::move(observer), coordinator_.step() + *options.steps_per_epoch, step,
-                                                                                    data, model_.name(), options.clip_norm)
-                                                            : coordinator_.RunEpoch(std::move(observer), step, data, model_.name(), options.clip_norm);
+  const int64_t last_step = coordinator_.step() + options.steps_per_epoch.value_or(0) - steps_behind;
+  absl::StatusOr<Metrics> metrics = options.steps_per_epoch
+                                        ? coordinator_.RunUntil(std::move(observer), last_step, step, data, model_.name(), options.clip_norm)
+                                        : coordinator_.RunEpoch(std::move(observer), step, data, model_.name(), options.clip_norm);
   RETURN_IF_ERROR(told);
-  if (metrics.ok() && !run.stopped()) RETURN_IF_ERROR(CheckExamplesSeen(*metrics, data));
+  const bool rest_may_be_empty = std::exchange(in_an_epoch_, false);
+  if (metrics.ok() && !run.stopped() && !rest_may_be_empty) RETURN_IF_ERROR(CheckExamplesSeen(*metrics, data));
   return metrics;
 }
 
@@ -81,15 +94,18 @@ absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data) {
   return metrics;
 }
 
-absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run) {
-  ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, run));
+absl::Status Trainer::ValidateEpoch(const FitOptions& options, TrainingRun& run) {
+  if (!options.validation) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation));
+  Append(absl::StrCat(kValidation, "/"), validated, run.metrics_);
+  return coordinator_.Report(kValidation, coordinator_.step(), validated);
+}
+
+absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run) {
+  ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, steps_behind, run));
   Append("", trained, run.metrics_);
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
-  if (options.validation) {
-    ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation));
-    Append(absl::StrCat(kValidation, "/"), validated, run.metrics_);
-    RETURN_IF_ERROR(coordinator_.Report(kValidation, coordinator_.step(), validated));
-  }
+  RETURN_IF_ERROR(ValidateEpoch(options, run));
   run.epoch_ = ++epochs_;
   return Tell(options, &Callback::OnEpochEnd, run);
 }
@@ -97,17 +113,23 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
 absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data, const FitOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Validate(optimizer_));
-  RETURN_IF_ERROR(CreateVariables());
-  coordinator_.SetGoal(options.epochs);
+  RETURN_IF_ERROR(Prepare());
+  const Behind behind = TakeWhatIsBehind(options);
+  epochs_ += behind.epochs;
+  coordinator_.SetGoal(options.epochs - behind.epochs);
   TrainingRun run(coordinator_, epochs_, DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));
   RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));
-  for (int epoch = 0; epoch < options.epochs && !run.stopped(); ++epoch) RETURN_IF_ERROR(FitEpoch(data, options, run));
+  int64_t steps_behind = behind.steps;
+  for (int epoch = behind.epochs; epoch < options.epochs && !run.stopped(); ++epoch) {
+    RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), run));
+  }
+  if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));  // nothing was trained: how good it is all the same
   if (run.stopped()) DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
   return run.metrics_;
 }
 
 absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataSource& data) {
-  RETURN_IF_ERROR(CreateVariables());
+  RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(const Metrics metrics, EvaluateEpoch(data));
   std::map<std::string, double> values;
   Append("", metrics, values);

@@ -29,7 +29,7 @@ struct FitOptions {
   std::optional<double> clip_norm = {};  // of the gradient of a worker's whole step
 };
 
-// Creates a model's variables, trains, validates, reports. Runs on the coordinator; one thread.
+// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports. Runs on the coordinator; one thread.
 //
 //   Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
 //   FitOptions options;
@@ -41,27 +41,38 @@ class Trainer {
   // `optimizer` is for variables that name none. REQUIRES: coordinator and model outlive it.
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
-  // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate. Returns the metrics of
+  // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate, which then goes on with
+  // the newest checkpoint (Coordinator::RestoreLatest): epochs that it holds, and of the one in the middle of which it was made the elements that were read,
+  // are not trained again, nor validated. A program counts its training in epochs over the data or in steps_per_epoch, not in both. Returns the metrics of
   // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... A callback may end it early: then of the epoch so far.
   // Metrics count each step once, however often it was tried. Validation counts each record once, whatever the number of workers and replicas, where its source
   // is leased (the default).
   // InvalidArgument: options that make no sense, all at once, or a source without a single example. AlreadyExists: another has created a variable of the
-  // model. Otherwise the first error of a step, as RunEpoch's, or of a callback.
+  // model. Errors of RestoreLatest. Otherwise the first error of a step, as RunEpoch's, or of a callback.
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data, const FitOptions& options = {});
   // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
 
  private:
-  absl::Status CreateVariables();
-  absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run);
-  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options, TrainingRun& run);
+  // What of a Fit was done before the job went on from a checkpoint.
+  struct Behind {
+    int epochs = 0;
+    int64_t steps = 0;  // of the epoch after them, where they are counted
+  };
+  absl::Status Prepare();
+  Behind TakeWhatIsBehind(const FitOptions& options);
+  absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run);
+  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run);
   absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
+  absl::Status ValidateEpoch(const FitOptions& options, TrainingRun& run);
 
   Coordinator& coordinator_;
   const Model& model_;
   Optimizer optimizer_;
   int epochs_ = 0;          // completed
   size_t num_created_ = 0;  // of the model's variables; a call that failed half way goes on from here
+  bool restored_ = false;
+  bool in_an_epoch_ = false;  // the next epoch may be the rest of one that a checkpoint holds
 };
 
 }  // namespace divvy

@@ -5,8 +5,59 @@
 #include "wire/layout.h"
 #include "wire/messages.h"
 #include "wire/text.h"
+#include "wire/values.h"
 
 namespace divvy::wire {
+namespace {
+
+v1::DataPass WritePass(const DataPass& pass) {
+  v1::DataPass out;
+  out.set_source(Escaped(pass.source, kMaxNameBytes));
+  ToProto(pass.args, out.mutable_args());
+  out.set_seed(pass.seed);
+  out.set_finished(pass.finished);
+  out.set_next(pass.next);
+  for (const auto& [first, count] : pass.unread) {
+    v1::PositionRange* const range = out.add_unread();
+    range->set_first(first);
+    range->set_count(count);
+  }
+  if (pass.end) out.set_end(*pass.end);
+  out.set_end_is_exact(pass.end_is_exact);
+  return out;
+}
+
+absl::Status ReadUnread(const v1::DataPass& pass, DataPass& out) {
+  int64_t after = 0;
+  for (const v1::PositionRange& range : pass.unread()) {
+    RETURN_IF_ERROR(CheckRange("unread.first", range.first(), after, out.next));
+    RETURN_IF_ERROR(CheckRange("unread.count", range.count(), 1, out.next - range.first()));
+    after = range.first() + range.count();
+    out.unread[range.first()] = range.count();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DataPass> ReadPass(const v1::DataPass& pass) {
+  DataPass out;
+  RETURN_IF_ERROR(CheckName("source", pass.source()));
+  out.source = pass.source();
+  DIVVY_WIRE_READ(out.args, pass, args);
+  out.seed = pass.seed();
+  RETURN_IF_ERROR(CheckNotNegative("finished", pass.finished()));
+  out.finished = pass.finished();
+  RETURN_IF_ERROR(CheckNotNegative("next", pass.next()));
+  out.next = pass.next();
+  RETURN_IF_ERROR(ReadUnread(pass, out));
+  if (pass.has_end()) {
+    RETURN_IF_ERROR(CheckNotNegative("end", pass.end()));
+    out.end = pass.end();
+  }
+  out.end_is_exact = pass.end_is_exact();
+  return out;
+}
+
+}  // namespace
 
 v1::JobState ToProto(const JobState& state) {
   v1::JobState out;
@@ -20,6 +71,7 @@ v1::JobState ToProto(const JobState& state) {
   out.set_next_ordinal(state.next_ordinal);
   out.set_epochs(state.epochs);
   for (const auto& [source, begun] : state.passes) (*out.mutable_passes())[Escaped(source, kMaxNameBytes)] = begun;
+  for (const DataPass& pass : state.data) *out.add_data() = WritePass(pass);
   out.set_program_state(state.program_state);
   return out;
 }
@@ -45,6 +97,7 @@ absl::StatusOr<JobState> FromProto(const v1::JobState& state) {
     RETURN_IF_ERROR(CheckNotNegative("passes", begun));
     out.passes[source] = begun;
   }
+  ASSIGN_OR_RETURN(out.data, ReadAll("data", state.data(), [](const v1::DataPass& pass) { return ReadPass(pass); }));
   out.program_state = state.program_state();
   return out;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "wire/job_state.h"
 #include "wire/layout.h"
 #include "wire/messages.h"
 #include "wire/optimizer.h"
@@ -504,6 +505,51 @@ v1::FromWorkerFrame FrameWith(FromWorker message) {
   frame.number = 1;
   frame.message = std::move(message);
   return ToProto(frame);
+}
+
+// A job in the middle of a pass.
+JobState HalfWay() {
+  JobState state;
+  state.job = JobId(7);
+  state.checkpoint = {Epoch(2), 5};
+  state.layout = Layout::Empty();
+  DataPass pass;
+  pass.source = "images";
+  pass.args = Nest(Nest::List{Nest(int64_t{3})});
+  pass.seed = 0xfedcba9876543210;
+  pass.finished = 12;
+  pass.next = 40;
+  pass.unread = {{8, 2}, {10, 30}};
+  pass.end = 100;
+  pass.end_is_exact = true;
+  state.data = {pass};
+  return state;
+}
+
+TEST(JobStateTest, WhereAPassStandsComesBackAsItWas) {
+  const auto state = DecodeJobState(EncodeJobState(HalfWay()));
+  ASSERT_TRUE(state.ok()) << state.status();
+  const DataPass& pass = state->data.at(0);
+  EXPECT_EQ(pass.source, "images");
+  EXPECT_TRUE(BitwiseEqual(pass.args, HalfWay().data[0].args));
+  EXPECT_EQ(pass.seed, 0xfedcba9876543210);
+  EXPECT_EQ(pass.finished, 12);
+  EXPECT_EQ(pass.next, 40);
+  EXPECT_EQ(pass.unread, (std::map<int64_t, int64_t>{{8, 2}, {10, 30}}));
+  EXPECT_EQ(pass.end, 100);
+  EXPECT_TRUE(pass.end_is_exact);
+}
+
+TEST(JobStateTest, APositionThatWouldBeReadTwiceOrWasNeverGivenIsRefused) {
+  const auto refusal = [](const JobState& state) { return std::string(DecodeJobState(EncodeJobState(state)).status().message()); };
+  JobState state = HalfWay();
+  state.data[0].unread = {{8, 3}, {10, 2}};
+  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread.first"));
+  state.data[0].unread = {{8, 33}};
+  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread.count"));
+  state = HalfWay();
+  state.data[0].finished = -1;
+  EXPECT_THAT(refusal(state), HasSubstr("data[0].finished"));
 }
 
 TEST(FrameTest, AMessageHasANumberAndAResumeHasNeither) {

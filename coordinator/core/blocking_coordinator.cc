@@ -350,7 +350,32 @@ absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
   const auto steps = WaitFor<absl::StatusOr<int64_t>>([&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
   RETURN_IF_ERROR(steps.status());
   RETURN_IF_ERROR(store_->BringInitialValues());
+  MutexLock lock(mu_);
+  if (!std::exchange(restored_, true)) {
+    restored_epochs_ = core_->epoch();
+    restored_steps_ = *steps;
+  }
   return steps;
+}
+
+namespace {
+
+int64_t TakeFrom(int64_t& left, int64_t at_most) {
+  const int64_t taken = std::min(left, at_most);
+  left -= taken;
+  return taken;
+}
+
+}  // namespace
+
+int64_t BlockingCoordinator::TakeRestoredEpochs(int64_t at_most) {
+  MutexLock lock(mu_);
+  return TakeFrom(restored_epochs_, at_most);
+}
+
+int64_t BlockingCoordinator::TakeRestoredSteps(int64_t at_most) {
+  MutexLock lock(mu_);
+  return TakeFrom(restored_steps_, at_most);
 }
 
 absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {

@@ -172,6 +172,7 @@ JobState CoordinatorCore::StateNow() const {
   state.next_ordinal = next_ordinal_;
   state.epochs = epochs_;
   state.passes = passes_;
+  state.data = PassesNow();
   state.program_state = program_state_;
   return state;
 }
@@ -356,6 +357,7 @@ void CoordinatorCore::ChooseCheckpoint() {
   next_ordinal_ = found_->next_ordinal;
   epochs_ = found_->epochs;
   for (const auto& [source, begun] : found_->passes) passes_[source] = std::max(passes_[source], begun);
+  unfinished_passes_ = found_->data;
   program_state_ = found_->program_state;
   BeginLoading();
 }

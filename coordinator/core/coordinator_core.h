@@ -8,7 +8,8 @@
 // job) and kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
-// (queue, dispatch, reports, cancellation), variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins
+// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand),
+// variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins
 // with).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
@@ -304,6 +305,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     LeaseBook book;        // leased ones
     int64_t users = 0;     // steps that are queued or open and name it
     bool dropped = false;  // goes when the last of them is closed
+    bool trains = false;   // a training step has read of it: where it stands is in every cut
   };
   struct KnownSize {
     std::string source;
@@ -487,10 +489,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool Idle() const DIVVY_REQUIRES(mu_);
   // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and returns true. `again` repeats the call, should another raise it.
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
-  ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased) DIVVY_REQUIRES(mu_);
+  ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished = std::nullopt) DIVVY_REQUIRES(mu_);
   void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
   void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
   KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);  // null: none
+
+  // ---- passes.cc ----
+  std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
+  int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  std::optional<DataPass> TakeUnfinished(const std::string& source, const Nest& args, bool leased) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
@@ -614,7 +621,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);  // of each source, begun
+  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);   // of each source, begun
+  std::vector<DataPass> unfinished_passes_ DIVVY_GUARDED_BY(mu_);  // that came with the checkpoint, and nobody has gone on with
   std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);     // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;

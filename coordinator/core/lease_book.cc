@@ -4,6 +4,18 @@
 
 namespace divvy {
 
+LeaseBook::LeaseBook(const DataPass& pass) : end_(pass.end), end_known_(pass.end_is_exact), next_(pass.next), returned_(pass.unread) {}
+
+void LeaseBook::Save(DataPass& pass) const {
+  pass.next = next_;
+  pass.unread = returned_;
+  for (const auto& [worker, chunk] : chunks_) {
+    if (chunk.count > 0) pass.unread.emplace(chunk.first, chunk.count);
+  }
+  pass.end = end_;
+  pass.end_is_exact = end_known_;
+}
+
 void LeaseBook::SetEnd(int64_t elements, bool exact) {
   end_ = end_ ? std::min(*end_, elements) : elements;
   end_known_ = end_known_ || exact;

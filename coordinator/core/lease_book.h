@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/ids.h"
+#include "cluster/job_state.h"
 
 namespace divvy {
 
@@ -17,6 +17,12 @@ namespace divvy {
 class LeaseBook {
  public:
   static constexpr int64_t kChunk = 64;  // steps
+
+  LeaseBook() = default;
+  // Goes on where `pass` stopped: what it has not read is given first.
+  explicit LeaseBook(const DataPass& pass);
+  // Writes what has not been given to any step, and where the data ends.
+  void Save(DataPass& pass) const;
 
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
   // position where somebody found nothing.

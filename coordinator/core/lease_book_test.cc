@@ -105,6 +105,32 @@ TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
   EXPECT_EQ(*book.end(), 64);
 }
 
+TEST(LeaseBookTest, AnotherLifeGivesWhatNoStepWasGiven) {
+  LeaseBook book;
+  book.SetEnd(10, /*exact=*/true);
+  EXPECT_EQ(book.Take(0, 2), Range(0, 2));
+  EXPECT_EQ(book.Take(1, 2), Range(2, 2));
+  book.GiveBack(0, 2);
+  DataPass pass;
+  book.Save(pass);
+  EXPECT_EQ(pass.end, 10);
+  EXPECT_TRUE(pass.end_is_exact);
+  LeaseBook again(pass);
+  EXPECT_EQ(again.expected(), 10);
+  EXPECT_EQ(again.Take(0, 2), Range(0, 2));
+  for (int64_t first = 4; first < 10; first += 2) EXPECT_EQ(again.Take(0, 2), Range(first, 2));
+  EXPECT_TRUE(again.exhausted());
+}
+
+// What a coordinator that goes on from a checkpoint makes of it: steps in flight are not in the cut.
+LeaseBook AnotherLife(const LeaseBook& book, std::vector<Range>& in_flight) {
+  DataPass pass;
+  book.Save(pass);
+  for (const Range& range : in_flight) pass.unread.insert(range);
+  in_flight.clear();
+  return LeaseBook(pass);
+}
+
 TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -117,6 +143,7 @@ TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
     for (int i = 0; i < 5000 && !(book.exhausted() && in_flight.empty()); ++i) {
       const int worker = random.Below(4);
       if (random.Chance(0.02)) book.WorkerGone(worker);
+      if (random.Chance(0.02)) book = AnotherLife(book, in_flight);
       if (random.Chance(0.6)) {
         const auto taken = book.Take(worker, per_step);
         if (taken && taken->first >= elements) {

@@ -134,14 +134,17 @@ bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_
 
 ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool leased) {
   CoreLock lock(mu_, outbox_);
-  return MakeIteratorLocked(std::move(source), std::move(args), leased);
+  const std::optional<DataPass> unfinished = TakeUnfinished(source, args, leased);
+  return MakeIteratorLocked(std::move(source), std::move(args), leased, unfinished);
 }
 
-ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased) {
+ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
   const ResourceId id(next_resource_++);
   Iterator iterator;
-  const int64_t pass = passes_[source]++;
-  iterator.make = {id, source, std::move(args), MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(pass)), leased, NumWorkers()};
+  const uint64_t seed =
+      unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
+  iterator.make = {id, std::move(source), std::move(args), seed, leased, NumWorkers()};
+  if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
   if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
   SendToAll(iterator.make);
   iterators_.emplace(id, std::move(iterator));
@@ -183,8 +186,10 @@ void CoordinatorCore::UseIterators(const Step& step, int64_t change) {
 }
 
 void CoordinatorCore::BeginPass(RunState& run) {
-  run.iterator = MakeIteratorLocked(run.request.source, run.request.source_args, run.request.leased);
-  run.finished_in_pass = 0;
+  std::optional<DataPass> unfinished;
+  if (!run.request.step.read_only) unfinished = TakeUnfinished(run.request.source, run.request.source_args, run.request.leased);
+  run.iterator = MakeIteratorLocked(run.request.source, run.request.source_args, run.request.leased, unfinished);
+  run.finished_in_pass = unfinished ? unfinished->finished : 0;
 }
 
 // Whether the worker-side iterator has no element left for anybody who is there. A worker that is away decides nothing: it may be about to join, or never come.
@@ -334,6 +339,7 @@ bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
     if (iterator == iterators_.end() || !iterator->second.make.leased) continue;
     const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
     if (!taken) return false;
+    iterator->second.trains |= !step.request.read_only;
     step.leases.push_back({id, taken->first, taken->second});
   }
   return true;

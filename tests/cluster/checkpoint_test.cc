@@ -217,6 +217,94 @@ TEST_F(DamageTest, WhereAllAreDamagedItIsSaidAndNothingBegins) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr(directory_));
 }
 
+// ---- where the data stands --------------------------------------------------------------------------------------------------------------------------------
+
+constexpr int64_t kRecords = 40;
+const VariableSpec kVisits{"visits", {kRecords}, Zeros(), {}, DType::kInt64};
+
+// Shuffled, so that another order in another life would show.
+absl::StatusOr<Dataset> Records(const InputContext& input) {
+  std::vector<int64_t> ids(kRecords);
+  for (int64_t i = 0; i < kRecords; ++i) ids[i] = i;
+  ASSIGN_OR_RETURN(Tensor all, Tensor::Copy<int64_t>({kRecords}, ids));
+  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(all)}})).Shuffle(kRecords, input.seed).Batch(3);
+}
+const DataSource kSource("test/checkpoint/records", Records);
+
+absl::StatusOr<Metrics> Visit(WorkerContext& worker, Iterator records) {
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(records));
+  ASSIGN_OR_RETURN(Tensor ids, batch[0]["id"].tensor());
+  ASSIGN_OR_RETURN(Tensor ones, Tensor::Copy<int64_t>(ids.shape(), std::vector<int64_t>(ids.shape().num_elements(), 1)));
+  ASSIGN_OR_RETURN(Variable visits, worker.strategy().FindVariable("visits"));
+  RETURN_IF_ERROR(visits.ScatterRows(Variable::Scatter::kAdd, {ids, ones, kRecords}));
+  return Metrics();
+}
+const Step kVisit("test/checkpoint/visit", Visit);
+
+class PositionTest : public CheckpointTest {
+ protected:
+  // Begins a life of the program.
+  std::unique_ptr<EmbeddedCluster> Begin(int num_ps) {
+    auto cluster = *Start(num_ps);
+    EXPECT_TRUE(Create(cluster->coordinator(), {kVisits}).ok());
+    EXPECT_TRUE(cluster->coordinator().RestoreLatest().ok());
+    return cluster;
+  }
+  static void ExpectEachVisited(Coordinator& coordinator, int64_t times) {
+    const Tensor visits = ValueOf(coordinator, "visits");
+    for (const int64_t visited : *visits.values<int64_t>()) EXPECT_EQ(visited, times);
+  }
+};
+
+TEST_F(PositionTest, ALoopGoesOnInTheMiddleOfItsPass) {
+  {
+    const auto cluster = Begin(2);
+    ASSERT_TRUE(cluster->coordinator().RunUntil(5, kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+    ASSERT_TRUE(cluster->coordinator().RunUntil(8, kVisit, kSource()).ok()) << "is lost";
+  }
+  const auto cluster = Begin(1);
+  EXPECT_EQ(cluster->coordinator().step(), 5);
+  ASSERT_TRUE(cluster->coordinator().RunUntil(14, kVisit, kSource()).ok());
+  ExpectEachVisited(cluster->coordinator(), 1);
+  ASSERT_TRUE(cluster->coordinator().RunUntil(28, kVisit, kSource()).ok());
+  ExpectEachVisited(cluster->coordinator(), 2);
+}
+
+TEST_F(PositionTest, AnEpochThatWasBegunIsEndedAndCountsAsOne) {
+  {
+    const auto cluster = Begin(1);
+    ASSERT_TRUE(cluster->coordinator().RunEpoch(kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().RunUntil(20, kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = Begin(2);
+  EXPECT_EQ(cluster->coordinator().epoch(), 1);
+  ASSERT_TRUE(cluster->coordinator().RunEpoch(kVisit, kSource()).ok());
+  EXPECT_EQ(cluster->coordinator().epoch(), 2);
+  EXPECT_EQ(cluster->coordinator().step(), 28) << "six steps of the pass were behind it";
+  ExpectEachVisited(cluster->coordinator(), 2);
+}
+
+TEST_F(PositionTest, AnIteratorOfTheProgramsOwnGoesOnToo) {
+  {
+    const auto cluster = Begin(2);
+    const auto dataset = cluster->coordinator().CreatePerWorkerDataset(kSource());
+    const Iterator records = dataset->MakeIterator();
+    for (int i = 0; i < 6; ++i) ASSERT_TRUE(cluster->coordinator().Schedule(kVisit, records).ok());
+    Coordinator& coordinator = cluster->coordinator();
+    ASSERT_TRUE(coordinator.Join().ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = Begin(2);
+  const auto dataset = cluster->coordinator().CreatePerWorkerDataset(kSource());
+  const Iterator records = dataset->MakeIterator();
+  for (int i = 6; i < 14; ++i) ASSERT_TRUE(cluster->coordinator().Schedule(kVisit, records).ok());
+  Coordinator& coordinator = cluster->coordinator();
+  ASSERT_TRUE(coordinator.Join().ok());
+  ExpectEachVisited(cluster->coordinator(), 1);
+}
+
 TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {
   const auto cluster = *EmbeddedCluster::Start({});
   const absl::Status refused = cluster->coordinator().SaveCheckpoint().status();
