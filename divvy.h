@@ -18,6 +18,7 @@
 #include "strategy/strategy.h"
 #include "strategy/summary_writer.h"
 #include "strategy/variable.h"
+#include "strategy/warm_start.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
 #include "train/evaluator.h"

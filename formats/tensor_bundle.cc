@@ -126,7 +126,8 @@ class PartStream {
     return absl::OkStatus();
   }
 
-  uint32_t masked_crc32c() const { return MaskCrc32c(crc_); }
+  void Skip(uint64_t bytes) { offset_ += bytes; }
+  uint32_t masked_crc32c() const { return MaskCrc32c(crc_); }  // of what was taken
 
  private:
   const RandomAccessFile& file_;
@@ -335,11 +336,16 @@ absl::Status BundleReader::Damage(const BundleTensor& tensor, const BundlePart& 
                                           ShowBundleBox(part), ": ", what));
 }
 
-absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart& part, int64_t begin, int64_t end, char* out) const {
+absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart& part, int64_t begin, int64_t end, Checksums checksums, char* out) const {
   if (part.size_bytes == 0) return absl::OkStatus();
+  const bool verifies = checksums == Checksums::kToVerify;
   const int64_t size = DTypeSize(*tensor.dtype), row = tensor.shape.row_elements();
   PartStream stream(*data_[static_cast<size_t>(part.file)], part);
-  const auto take = [&](int64_t elements, char* to) { return stream.Take(static_cast<uint64_t>(elements * size), to); };
+  const auto take = [&](int64_t elements, char* to) {
+    if (to != nullptr || verifies) return stream.Take(static_cast<uint64_t>(elements * size), to);
+    stream.Skip(static_cast<uint64_t>(elements * size));
+    return absl::OkStatus();
+  };
   const absl::Status status = ForEachRun(tensor.shape, part, [&](int64_t first, int64_t count) {
     const int64_t from = std::clamp(begin * row, first, first + count), to = std::clamp(end * row, first, first + count);
     RETURN_IF_ERROR(take(from - first, nullptr));
@@ -348,11 +354,19 @@ absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart
   });
   if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
   RETURN_IF_ERROR(status);
-  if (stream.masked_crc32c() != part.masked_crc32c) return Damage(tensor, part, kWrongChecksum);
+  if (verifies && stream.masked_crc32c() != part.masked_crc32c) return Damage(tensor, part, kWrongChecksum);
   return absl::OkStatus();
 }
 
 absl::Status BundleReader::ReadRows(absl::string_view name, int64_t begin, int64_t end, absl::Span<char> out) const {
+  return Read(name, begin, end, Checksums::kToVerify, out);
+}
+
+absl::Status BundleReader::ReadVerifiedRows(absl::string_view name, int64_t begin, int64_t end, absl::Span<char> out) const {
+  return Read(name, begin, end, Checksums::kVerified, out);
+}
+
+absl::Status BundleReader::Read(absl::string_view name, int64_t begin, int64_t end, Checksums checksums, absl::Span<char> out) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
   if (!tensor->unreadable.empty()) return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": ", tensor->unreadable));
   const Shape& shape = tensor->shape;
@@ -366,7 +380,7 @@ absl::Status BundleReader::ReadRows(absl::string_view name, int64_t begin, int64
   if (begin == end) return absl::OkStatus();
   for (const BundlePart& part : tensor->parts) {
     const BundleExtent rows = shape.rank() == 0 ? BundleExtent{0, 1} : part.box[0];
-    if (rows.start < end && begin < rows.start + rows.length) RETURN_IF_ERROR(ReadPart(*tensor, part, begin, end, out.data()));
+    if (rows.start < end && begin < rows.start + rows.length) RETURN_IF_ERROR(ReadPart(*tensor, part, begin, end, checksums, out.data()));
   }
   return absl::OkStatus();
 }

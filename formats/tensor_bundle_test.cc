@@ -522,7 +522,11 @@ TEST_F(ForeignBundleTest, ATensorCutAlongSeveralAxesIsReadByRows) {
   const Value whole{DType::kUInt8, {3, 4}, "abcdefghijkl"};
   for (int64_t begin = 0; begin <= 3; ++begin) {
     for (int64_t end = begin; end <= 3; ++end) {
-      EXPECT_EQ(*ReadBytes(**reader, "a", whole, begin, end), whole.bytes.substr(begin * 4, (end - begin) * 4)) << begin << " " << end;
+      const std::string wanted = whole.bytes.substr(begin * 4, (end - begin) * 4);
+      EXPECT_EQ(*ReadBytes(**reader, "a", whole, begin, end), wanted) << begin << " " << end;
+      std::string verified(wanted.size(), '\0');
+      EXPECT_TRUE((*reader)->ReadVerifiedRows("a", begin, end, absl::MakeSpan(verified)).ok());
+      EXPECT_EQ(verified, wanted) << begin << " " << end;
     }
   }
   ASSERT_TRUE(files_.FlipBit(BundleDataFile(kPrefix, 0, 1), 5, 0).ok());

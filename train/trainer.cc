@@ -51,6 +51,9 @@ absl::Status Trainer::Prepare() {
   for (; num_created_ < variables.size(); ++num_created_) {
     VariableSpec& spec = variables[num_created_];
     if (!spec.optimizer) spec.optimizer = optimizer_;
+    if (warm_start_) {
+      ASSIGN_OR_RETURN(spec, warm_start_->Apply(std::move(spec)));
+    }
     RETURN_IF_ERROR(coordinator_.strategy().CreateVariable(spec));
   }
   if (restored_) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "data/dataset.h"
 #include "optimizers/optimizer.h"
 #include "strategy/coordinator.h"
+#include "strategy/warm_start.h"
 #include "train/callback.h"
 #include "train/model.h"
 
@@ -50,6 +52,8 @@ class Trainer {
   // InvalidArgument: options that make no sense, all at once, or a source without a single example. AlreadyExists: another has created a variable of the
   // model. Errors of RestoreLatest. Otherwise the first error of a step, as RunEpoch's, or of a callback.
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data, const FitOptions& options = {});
+  // The variables whose names fit begin with their values in a checkpoint. An error of WarmStart::Apply is Fit's. REQUIRES: no call of Fit or Evaluate yet.
+  void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
 
@@ -69,6 +73,7 @@ class Trainer {
   Coordinator& coordinator_;
   const Model& model_;
   Optimizer optimizer_;
+  std::optional<WarmStart> warm_start_;
   int epochs_ = 0;          // completed
   size_t num_created_ = 0;  // of the model's variables; a call that failed half way goes on from here
   bool restored_ = false;

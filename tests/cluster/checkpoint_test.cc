@@ -1,4 +1,5 @@
 // Checkpoints, as a program sees them: a whole cluster in this process, its files in a directory of the test.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -179,6 +180,69 @@ TEST_F(CheckpointTest, AProgramThatUsesNothingEndsAndLeavesWhatIsThereAsItIs) {
     EXPECT_TRUE(cluster->coordinator().Finish(absl::OkStatus()).ok());
   }
   EXPECT_EQ(Files("ckpt"), before);
+}
+
+// ---- warm start
+
+TEST_F(CheckpointTest, AnotherJobsVariablesStartFromItWhateverItsServersAndNothingElseDoes) {
+  Tensor table;
+  std::string name;
+  {
+    const auto cluster = *Start(3);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    ASSERT_TRUE(RunSteps(cluster->coordinator(), 4).ok());
+    name = *cluster->coordinator().SaveCheckpoint();
+    table = ValueOf(cluster->coordinator(), "table");
+  }
+  EmbeddedSetup elsewhere;
+  elsewhere.options.num_ps = 2;
+  const auto cluster = *EmbeddedCluster::Start(elsewhere);
+  const auto start = WarmStart::Open(directory_, {{"tower/", ""}});
+  ASSERT_TRUE(start.ok()) << start.status();
+  EXPECT_EQ(start->prefix(), absl::StrCat(directory_, "/", name));
+  VariableSpec tower = kTable;
+  tower.name = "tower/table";
+  for (const VariableSpec& declared : {tower, kCount}) {
+    const auto spec = start->Apply(declared);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    ASSERT_TRUE(cluster->coordinator().strategy().CreateVariable(*spec).ok());
+  }
+  EXPECT_TRUE(BitwiseEqual(ValueOf(cluster->coordinator(), "tower/table"), table));
+  EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 0) << "no name fits it";
+  EXPECT_EQ(cluster->coordinator().step(), 0);
+}
+
+const Dense kLine("line", 2, 1);
+ModelOutput Forward(GradientTape& tape, const Nest& batch) { return {SquaredError(Reshape(kLine(tape, batch["x"]), {-1}), batch["y"])}; }
+const Model kModel("test/checkpoint/line", {kLine}, Forward);
+
+absl::StatusOr<Dataset> Points(const InputContext& input) {
+  const auto point = [](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+    const float a = static_cast<float>(i % 7) - 3, b = static_cast<float>(i % 5) - 2;
+    return Nest{{"x", Tensor::Vector<float>({a, b})}, {"y", Tensor::Scalar(2 * a - b + 1)}};
+  };
+  return Dataset::Generator(point, 70).Batch(10);
+}
+const DataSource kPoints("test/checkpoint/points", Points);
+
+TEST_F(CheckpointTest, ATrainersModelStartsFromIt) {
+  double loss = 0;
+  {
+    const auto cluster = *Start(2);
+    Trainer trainer(cluster->coordinator(), kModel, Adam{0.1});
+    ASSERT_TRUE(trainer.Fit(kPoints()).ok());
+    loss = trainer.Evaluate(kPoints())->at("loss");
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = *EmbeddedCluster::Start({});
+  Trainer trainer(cluster->coordinator(), kModel, Sgd{0.1});
+  trainer.StartFrom(*WarmStart::Open(directory_));
+  const auto metrics = trainer.Evaluate(kPoints());
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_NEAR(metrics->at("loss"), loss, 1e-9);
+  Trainer stranger(cluster->coordinator(), kModel, Sgd{0.1});
+  stranger.StartFrom(*WarmStart::Open(directory_, {{"line/", "lime/"}}));
+  EXPECT_TRUE(absl::IsNotFound(stranger.Fit(kPoints()).status()));
 }
 
 class DamageTest : public CheckpointTest {

@@ -176,6 +176,26 @@ TEST(GuideTest, VariablesAreCreatedReadAndWritten) {
   EXPECT_EQ(Beside((*coordinator)->strategy(), *table), absl::OkStatus());
 }
 
+// guide: warm_start
+absl::Status StartFrom(Coordinator& coordinator, const std::string& checkpoint) {
+  ASSIGN_OR_RETURN(const WarmStart start, WarmStart::Open(checkpoint, {{"tower/", "encoder/"}}));  // a prefix of ours, and what it is called there
+  ASSIGN_OR_RETURN(const VariableSpec kernel, start.Apply({"tower/kernel", {4, 2}, GlorotUniform()}));
+  return coordinator.strategy().CreateVariable(kernel).status();  // begins as "encoder/kernel" of the checkpoint
+}
+// guide: end
+
+TEST(GuideTest, AVariableStartsFromAnotherJobsCheckpoint) {
+  EmbeddedOptions options;
+  options.checkpoint_dir = absl::StrCat(::testing::TempDir(), "/warm_start");
+  const auto trained = StartEmbedded(options);
+  ASSERT_TRUE((*trained)->strategy().CreateVariable({"encoder/kernel", {4, 2}, Constant{3}}).ok());
+  const auto name = (*trained)->SaveCheckpoint();
+  ASSERT_TRUE(name.ok()) << name.status();
+  const auto coordinator = StartEmbedded();
+  ASSERT_EQ(StartFrom(**coordinator, absl::StrCat(options.checkpoint_dir, "/", *name)), absl::OkStatus());
+  EXPECT_EQ((*(*coordinator)->strategy().FindVariable("tower/kernel")->Read()->values<float>())[7], 3);
+}
+
 }  // namespace variables
 
 // ---- schedule, join, fetch -----------------------------------------------------------------------------------------------------------------------------
