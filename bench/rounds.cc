@@ -11,9 +11,10 @@
 namespace divvy::bench {
 namespace {
 
-double SecondsOf(const std::function<void()>& run) {
+double SecondsOf(const Contender& contender) {
+  if (contender.prepare) contender.prepare();
   const absl::Duration began = Clock::Real().Elapsed();
-  run();
+  contender.run();
   return absl::ToDoubleSeconds(Clock::Real().Elapsed() - began);
 }
 
@@ -26,13 +27,13 @@ double Median(std::vector<double> values) {
 }  // namespace
 
 std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds) {
-  for (const Contender& figure : figures) figure.run();
-  ceiling.run();
+  for (const Contender& figure : figures) SecondsOf(figure);
+  SecondsOf(ceiling);
   std::vector<std::vector<double>> rates(figures.size()), ratios(figures.size());
   std::vector<double> ceiling_rates;
   for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < figures.size(); ++i) rates[i].push_back(units / SecondsOf(figures[i].run));
-    ceiling_rates.push_back(units / SecondsOf(ceiling.run));
+    for (size_t i = 0; i < figures.size(); ++i) rates[i].push_back(units / SecondsOf(figures[i]));
+    ceiling_rates.push_back(units / SecondsOf(ceiling));
     for (size_t i = 0; i < figures.size(); ++i) ratios[i].push_back(rates[i].back() / ceiling_rates.back());
   }
   std::vector<Comparison> comparisons;

@@ -11,6 +11,7 @@ namespace divvy::bench {
 struct Contender {
   std::string name;
   std::function<void()> run;
+  std::function<void()> prepare = {};  // before each run, and not counted; none: nothing
 };
 
 // How `figure` did beside `ceiling`, both doing the same `units` of work in a run.
