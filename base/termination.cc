@@ -112,6 +112,8 @@ bool Termination::TakeRequest(Event& event) {
   return true;
 }
 
+void Termination::AskToEnd() { OnSignal(SIGTERM); }
+
 void Termination::Request(int exit_code, std::string why) {
   MutexLock lock(mu_);
   if (requested_) return;

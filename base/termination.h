@@ -37,6 +37,8 @@ class Termination {
   std::optional<Event> WaitFor(absl::Duration timeout);
   // What a SIGUSR1 logs; nothing before this. `status` is called by the thread that waits, and so must live as long as somebody does.
   void OnStatusAsked(std::function<std::string()> status);
+  // As if SIGTERM had come: for who speaks to the process by another way than signals. Never blocks.
+  void AskToEnd();
   // Makes Wait return. Only the first counts; never blocks.
   void Request(int exit_code, std::string why);
   // From now on a signal kills the process at once: for a drain that a person has no patience for.

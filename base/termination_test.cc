@@ -36,6 +36,15 @@ TEST(TerminationTest, ARequestOfAnotherThreadWakesTheOneThatWaits) {
   EXPECT_EQ(event.why, "another job");
 }
 
+TEST(TerminationTest, WhoAsksTheProcessToEndIsHeardAsSigtermIs) {
+  Termination termination;
+  ThreadPoolExecutor executor(1);
+  executor.Post([&] { termination.AskToEnd(); });
+  const Termination::Event event = termination.Wait();
+  EXPECT_EQ(event.signal, SIGTERM);
+  EXPECT_EQ(event.exit_code, 143);
+}
+
 TEST(TerminationTest, SigHupAndSigUsr1EndNothing) {
   Termination termination;
   int asked = 0;

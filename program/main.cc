@@ -123,7 +123,9 @@ class SignalWatch {
 int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   Termination termination;
-  const auto chief = ChiefTask::Start(ChiefOptionsFromFlags(task, program.options));
+  ChiefTaskOptions options = ChiefOptionsFromFlags(task, program.options);
+  options.on_drain_asked = [&termination] { termination.AskToEnd(); };
+  const auto chief = ChiefTask::Start(options);
   if (!chief.ok()) return RefuseToStart(chief.status());
   termination.OnStatusAsked([&chief] { return (*chief)->StatusText(); });
   DIVVY_LOG(INFO) << "chief is at " << (*chief)->address();

@@ -1,8 +1,21 @@
 #include "rpc/admin_service.h"
 
+#include <memory>
+
+#include "base/status_macros.h"
 #include "rpc/unary_handler.h"
 
 namespace divvy {
+namespace {
+
+absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target, const std::optional<OperatorCalls>& calls) {
+  RETURN_IF_ERROR(target);
+  if (!calls) return MakeError(Reason::kInvalid, "this task is not the coordinator, who alone does this: give its address");
+  if (*target == calls->incarnation) return absl::OkStatus();
+  return MakeError(Reason::kWrongIncarnation, "another life of the coordinator was meant: this one was started since");
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*, v1::TaskStatus* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -10,6 +23,33 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   if (checked.ok()) *reply = status_();
   reactor->Finish(ToGrpc(checked));
   return reactor;
+}
+
+template <typename Request, typename Reply>
+grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::CallbackServerContext* context, const Request& request, Reply& reply,
+                                                std::function<void(ResultCallback<Reply>)> OperatorCalls::*call) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
+  absl::Status checked = CheckUnaryCall(*context, name);
+  if (checked.ok()) checked = CheckTarget(wire::FromProto(request), calls_);
+  if (!checked.ok()) {
+    finisher->Finish(checked);
+    return reactor;
+  }
+  ((*calls_).*call)([finisher, &reply](const absl::StatusOr<Reply>& result) {
+    if (result.ok()) reply = *result;
+    finisher->Finish(result.status());
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::RequestCheckpoint(grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
+                                                          v1::RequestCheckpointReply* reply) {
+  return Operate("Admin.RequestCheckpoint", context, *request, *reply, &OperatorCalls::save);
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) {
+  return Operate("Admin.Drain", context, *request, *reply, &OperatorCalls::drain);
 }
 
 }  // namespace divvy

@@ -27,12 +27,14 @@ constexpr Rule kRules[] = {
     {"chief", "Worker.*"},
     {"chief", "ParameterServer.*"},
     {"chief", "ParameterServerData.*"},
-    {"chief", "Admin.*"},
+    {"chief", "Admin.GetStatus"},
     {"worker", "Coordinator.Register"},
     {"worker", "ParameterServerData.Pull"},
     {"worker", "ParameterServerData.Commit"},
     {"ps", "Coordinator.Register"},
-    {"admin", "Admin.*"},
+    {"admin", "Admin.GetStatus"},
+    {"admin", "Admin.RequestCheckpoint"},
+    {"admin", "Admin.Drain"},
 };
 
 bool Covers(absl::string_view rule, absl::string_view method) {

@@ -408,6 +408,86 @@ TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
   EXPECT_EQ(HealthOf(server_->port(), "unheard.of"), std::nullopt);
 }
 
+// ---- what an operator asks
+// -----------------------------------------------------------------------------------------------------------------------------------
+
+class OperatorTest : public ::testing::Test {
+ protected:
+  void Serve(std::optional<OperatorCalls> calls) {
+    TaskOptions options;
+    options.job = calls ? JobName::kChief : JobName::kPs;
+    auto server = TaskServer::Start(
+        options, {}, nullptr, [] { return v1::TaskStatus(); }, std::move(calls));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::Admin::NewStub(MakeChannel(server_->address(), grpc::InsecureChannelCredentials()));
+  }
+  OperatorCalls Coordinator() {
+    OperatorCalls calls;
+    calls.incarnation = Incarnation(7);
+    calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) { ++asked_, done(absl::FailedPreconditionError("no directory")); };
+    calls.drain = [this](ResultCallback<v1::DrainReply> done) {
+      ++asked_;
+      v1::DrainReply reply;
+      reply.set_finished_steps(5);
+      done(reply);
+    };
+    return calls;
+  }
+  absl::Status Save(uint64_t target, bool has_deadline = true) {
+    grpc::ClientContext context;
+    if (has_deadline) context.set_deadline(GrpcDeadline(kPatience));
+    v1::RequestCheckpointRequest request;
+    v1::RequestCheckpointReply reply;
+    request.set_target_incarnation(target);
+    return FromGrpc(stub_->RequestCheckpoint(&context, request, &reply), "");
+  }
+  absl::StatusOr<v1::DrainReply> Drain(uint64_t target) {
+    grpc::ClientContext context;
+    context.set_deadline(GrpcDeadline(kPatience));
+    v1::DrainRequest request;
+    v1::DrainReply reply;
+    request.set_target_incarnation(target);
+    const absl::Status status = FromGrpc(stub_->Drain(&context, request, &reply), "");
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  int asked_ = 0;
+  std::unique_ptr<TaskServer> server_;
+  std::unique_ptr<v1::Admin::Stub> stub_;
+};
+
+TEST_F(OperatorTest, IsAnsweredByTheLifeOfTheCoordinatorThatIsMeant) {
+  Serve(Coordinator());
+  EXPECT_EQ(Save(7), absl::FailedPreconditionError("no directory"));
+  EXPECT_EQ(Drain(7)->finished_steps(), 5);
+  EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(OperatorTest, ARequestForAnotherLifeOrForNoneOrWithoutADeadlineDoesNothing) {
+  Serve(Coordinator());
+  EXPECT_EQ(ReasonOf(Save(8)), Reason::kWrongIncarnation);
+  EXPECT_EQ(ReasonOf(Drain(8).status()), Reason::kWrongIncarnation);
+  EXPECT_EQ(ReasonOf(Save(0)), Reason::kInvalid);
+  EXPECT_EQ(ReasonOf(Drain(0).status()), Reason::kInvalid);
+  EXPECT_EQ(ReasonOf(Save(7, /*has_deadline=*/false)), Reason::kInvalid);
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(OperatorTest, OfATaskThatIsNoCoordinatorIsTold) {
+  Serve(std::nullopt);
+  EXPECT_EQ(ReasonOf(Save(7)), Reason::kInvalid);
+  EXPECT_THAT(std::string(Drain(7).status().message()), HasSubstr("not the coordinator"));
+}
+
+TEST_F(OperatorTest, WhoseRequestIsDroppedByAProcessThatEndsIsTold) {
+  OperatorCalls calls = Coordinator();
+  calls.drain = [](const ResultCallback<v1::DrainReply>&) {};
+  Serve(calls);
+  EXPECT_EQ(Drain(7).status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsServiceAtTheHealthAddressAlso) {
   TaskOptions options;
   options.job = JobName::kPs;

@@ -50,6 +50,8 @@ const std::vector<std::string>& Methods() {
       "ParameterServerData.Pull",
       "ParameterServerData.Commit",
       "Admin.GetStatus",
+      "Admin.RequestCheckpoint",
+      "Admin.Drain",
   };
   return *methods;
 }
@@ -69,7 +71,7 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
                                        "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
-  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus"}));
+  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {

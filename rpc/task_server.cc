@@ -72,13 +72,13 @@ absl::Status CheckSecurity(const TaskOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-                                                              std::function<v1::TaskStatus()> status) {
+                                                              std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls) {
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;
   server.health_address = options.health_address;
   server.memory_bytes = options.rpc_memory_bytes;
-  std::unique_ptr<TaskServer> task(new TaskServer(std::move(status)));
+  std::unique_ptr<TaskServer> task(new TaskServer(std::move(status), std::move(calls)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
   task->server_->SetServing(ServiceOf(options.job), false);  // from now on it follows the whole task

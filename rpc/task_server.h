@@ -48,9 +48,9 @@ absl::Status CheckSecurity(const TaskOptions& options);
 // The server of a task, with the admin service. Thread-safe.
 class TaskServer {
  public:
-  // Listens. REQUIRES: CheckSecurity is OK; services and hook outlive it; `status` as AdminService.
+  // Listens. REQUIRES: CheckSecurity is OK; services and hook outlive it; `status` and `calls` as AdminService.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-                                                           std::function<v1::TaskStatus()> status);
+                                                           std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls = std::nullopt);
 
   // Where others reach this task: its address in the cluster, or the one it listens on.
   const std::string& address() const { return address_; }
@@ -61,7 +61,7 @@ class TaskServer {
   void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
 
  private:
-  explicit TaskServer(std::function<v1::TaskStatus()> status) : admin_(std::move(status)) {}
+  TaskServer(std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls) : admin_(std::move(status), std::move(calls)) {}
 
   AdminService admin_;
   std::string address_;

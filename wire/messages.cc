@@ -494,6 +494,19 @@ absl::StatusOr<ShutdownReply> FromProto(const v1::ShutdownReply&) { return Shutd
 
 // ---- worker -----------------------------------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+template <typename Request>
+absl::StatusOr<Incarnation> TargetOf(const Request& request) {
+  if (request.target_incarnation() == 0) return Invalid("target_incarnation", "is 0: Admin.GetStatus tells it");
+  return Incarnation(request.target_incarnation());
+}
+
+}  // namespace
+
+absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request) { return TargetOf(request); }
+absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request) { return TargetOf(request); }
+
 v1::PsAddress ToProto(const PsAddress& address) {
   v1::PsAddress out;
   out.set_index(address.index);

@@ -61,6 +61,11 @@ absl::StatusOr<ShutdownRequest> FromProto(const v1::ShutdownRequest& request);
 v1::ShutdownReply ToProto(const ShutdownReply& reply);
 absl::StatusOr<ShutdownReply> FromProto(const v1::ShutdownReply& reply);
 
+// ---- of an operator ----
+// The life of the coordinator that is meant; the requests hold nothing else.
+absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request);
+absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request);
+
 // ---- worker ----
 v1::PsAddress ToProto(const PsAddress& address);
 absl::StatusOr<PsAddress> FromProto(const v1::PsAddress& address);

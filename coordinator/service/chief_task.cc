@@ -34,6 +34,7 @@ JobId JobOfName(const std::string& name) {
 }
 
 constexpr absl::Duration kLinger = absl::Seconds(10);
+constexpr absl::Duration kLastAnswers = absl::Seconds(1);  // at most: who asked for a drain is told how it ended
 
 }  // namespace
 
@@ -50,7 +51,7 @@ ChiefTask::ChiefTask(const ChiefTaskOptions& options)
 
 ChiefTask::~ChiefTask() {
   if (const auto core = core_.Get()) core->Abandon();
-  if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+  if (server_ != nullptr) server_->Shutdown(drain_asked_ ? kLastAnswers : absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
   core_.Set(nullptr);  // before what it uses
@@ -110,8 +111,36 @@ absl::Status ChiefTask::Listen() {
     const auto core = core_.Get();
     return CoordinatorTaskStatus(options_.core, core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
   };
-  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status));
+  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status, CallsOfOperators()));
   return absl::OkStatus();
+}
+
+OperatorCalls ChiefTask::CallsOfOperators() {
+  OperatorCalls calls;
+  calls.incarnation = options_.core.incarnation;
+  calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) { SaveForOperator(std::move(done)); };
+  calls.drain = [this](ResultCallback<v1::DrainReply> done) { DrainForOperator(std::move(done)); };
+  return calls;
+}
+
+void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done) {
+  const auto core = core_.Get();
+  if (const absl::Status refused = RefusalToSave(core == nullptr ? CoordinatorSnapshot() : core->Snapshot()); !refused.ok()) return done(refused);
+  core->SaveCheckpoint([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)](const absl::StatusOr<CheckpointId>& saved) {
+    const auto core = weak.lock();
+    if (!saved.ok()) return done(saved.status());
+    done(SavedForOperator(*saved, core == nullptr ? 0 : core->durable_steps()));
+  });
+}
+
+void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
+  const auto core = core_.Get();
+  if (core == nullptr) return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+  if (!drain_asked_.exchange(true) && options_.on_drain_asked) options_.on_drain_asked();
+  core->Drain([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)] {
+    const auto core = weak.lock();
+    done(DrainedForOperator(core == nullptr ? CoordinatorSnapshot() : core->Snapshot()));
+  });
 }
 
 absl::Status ChiefTask::StartCore() {
@@ -131,6 +160,8 @@ absl::Status ChiefTask::StartCore() {
 }
 
 void ChiefTask::Drain(std::function<void()> drained) {
+  drain_asked_ = true;
+  linger_over_->Set();
   server_->SetServing(false);
   core_.Get()->Drain(std::move(drained));
 }
@@ -155,19 +186,19 @@ bool ChiefTask::SomebodyIsAway() const {
 }
 
 void ChiefTask::Linger() {
-  struct Alarm {
-    Mutex mu;
-    CondVar rung;
-    bool over DIVVY_GUARDED_BY(mu) = false;
-  };
-  const auto alarm = std::make_shared<Alarm>();
-  executor_.PostAfter(kLinger, [alarm] {
-    MutexLock lock(alarm->mu);
-    alarm->over = true;
-    alarm->rung.NotifyAll();
-  });
-  MutexLock lock(alarm->mu);
-  alarm->rung.Wait(alarm->mu, [&alarm]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return alarm->over; });
+  executor_.PostAfter(kLinger, [over = linger_over_] { over->Set(); });
+  linger_over_->Wait();
+}
+
+void ChiefTask::Event::Set() {
+  MutexLock lock(mu_);
+  set_ = true;
+  changed_.NotifyAll();
+}
+
+void ChiefTask::Event::Wait() {
+  MutexLock lock(mu_);
+  changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return set_; });
 }
 
 }  // namespace divvy

@@ -2,6 +2,7 @@
 #ifndef DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
 #define DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/late.h"
+#include "base/mutex.h"
 #include "coordinator/core/blocking_coordinator.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
@@ -31,6 +33,7 @@ struct ChiefTaskOptions {
   std::string checkpoint_dir;                       // empty: the job keeps no checkpoints
   std::string job_name;                             // the job's number follows from it; empty: random
   std::optional<ReportOptions> report;              // none: nothing is drawn
+  std::function<void()> on_drain_asked;             // an operator asks the process to end: called once at most, then Drain is called here
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -50,19 +53,34 @@ class ChiefTask {
   // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then end with Cancelled (Reason::kJobOver). Does not block.
   // `drained` is called once, when the process may exit.
   void Drain(std::function<void()> drained);
-  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, so that it
-  // learns of the end when it comes back and registers. Returns what the job ended with. Blocks.
+  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, or until
+  // a Drain, so that it learns of the end when it comes back and registers. Returns what the job ended with. Blocks.
   absl::Status Finish(absl::Status result);
   const std::string& address() const { return server_->address(); }
   std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 
  private:
+  // Comes once. Thread-safe.
+  class Event {
+   public:
+    void Set();
+    void Wait();  // blocks until it has come
+
+   private:
+    Mutex mu_;
+    CondVar changed_;
+    bool set_ DIVVY_GUARDED_BY(mu_) = false;
+  };
+
   explicit ChiefTask(const ChiefTaskOptions& options);
   absl::Status OpenStore();
   absl::Status OpenCatalog();
   absl::Status Listen();
   absl::Status StartCore();
 
+  OperatorCalls CallsOfOperators();
+  void SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done);
+  void DrainForOperator(ResultCallback<v1::DrainReply> done);
   void FillInCluster();
   void TellEvaluator(int exit_code);  // that the job is over
   bool SomebodyIsAway() const;
@@ -73,6 +91,8 @@ class ChiefTask {
   std::unique_ptr<Store> store_;
   std::unique_ptr<CheckpointCatalog> catalog_;  // null: none
   Late<CoordinatorCore> core_;
+  std::atomic<bool> drain_asked_{false};
+  const std::shared_ptr<Event> linger_over_ = std::make_shared<Event>();
   CoordinatorService service_;
   RpcDialer dialer_;
   std::unique_ptr<TaskServer> server_;

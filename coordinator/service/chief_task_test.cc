@@ -30,5 +30,33 @@ TEST(CoordinatorStatusTest, NamesTheJobAndTheEpoch) {
   EXPECT_EQ(status.epoch(), 3u);
 }
 
+TEST(CoordinatorStatusTest, AnOperatorsSaveDoesNotDecideForAProgramThatHasNotBegun) {
+  using Phase = CoordinatorSnapshot::Phase;
+  CoordinatorSnapshot snapshot;
+  for (const Phase phase : {Phase::kAttaching, Phase::kChoosing, Phase::kLoading}) {
+    snapshot.phase = phase;
+    EXPECT_EQ(ReasonOf(RefusalToSave(snapshot)), Reason::kNotReady);
+  }
+  for (const Phase phase : {Phase::kRunning, Phase::kEnding, Phase::kFailed}) {
+    snapshot.phase = phase;
+    EXPECT_TRUE(RefusalToSave(snapshot).ok());  // the core answers, if only with the error that ended the job
+  }
+  snapshot.phase = Phase::kOver;
+  EXPECT_EQ(ReasonOf(RefusalToSave(snapshot)), Reason::kJobOver);
+}
+
+TEST(CoordinatorStatusTest, TellsWhoDrainedItWhatIsDoneAndWhatIsSaved) {
+  CoordinatorSnapshot snapshot;
+  snapshot.finished_steps = 12;
+  EXPECT_FALSE(DrainedForOperator(snapshot).has_checkpoint());
+  snapshot.durable_steps = 10;
+  snapshot.last_checkpoint = CheckpointId{Epoch(3), 4};
+  const v1::DrainReply reply = DrainedForOperator(snapshot);
+  EXPECT_EQ(reply.finished_steps(), 12);
+  EXPECT_EQ(reply.durable_steps(), 10);
+  EXPECT_EQ(reply.checkpoint().epoch(), 3u);
+  EXPECT_EQ(reply.checkpoint().serial(), 4u);
+}
+
 }  // namespace
 }  // namespace divvy

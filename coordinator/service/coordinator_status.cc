@@ -1,6 +1,9 @@
 #include "coordinator/service/coordinator_status.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/version.h"
+#include "cluster/error.h"
+#include "wire/messages.h"
 
 namespace divvy {
 namespace {
@@ -45,6 +48,33 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const Co
   coordinator.set_durable_steps(snapshot.durable_steps);
   if (snapshot.last_checkpoint) coordinator.set_last_checkpoint(snapshot.last_checkpoint->name());
   return status;
+}
+
+absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot) {
+  using Phase = CoordinatorSnapshot::Phase;
+  switch (snapshot.phase) {
+    case Phase::kAttaching:
+    case Phase::kChoosing:
+    case Phase::kLoading:
+      return MakeError(Reason::kNotReady, absl::StrCat("the job has not begun yet (", PhaseText(snapshot.phase), "): nothing is there to save"));
+    case Phase::kOver: return MakeError(Reason::kJobOver, "the job has ended");
+    default: return absl::OkStatus();
+  }
+}
+
+v1::RequestCheckpointReply SavedForOperator(CheckpointId saved, int64_t durable_steps) {
+  v1::RequestCheckpointReply reply;
+  *reply.mutable_checkpoint() = wire::ToProto(saved);
+  reply.set_durable_steps(durable_steps);
+  return reply;
+}
+
+v1::DrainReply DrainedForOperator(const CoordinatorSnapshot& snapshot) {
+  v1::DrainReply reply;
+  reply.set_finished_steps(snapshot.finished_steps);
+  reply.set_durable_steps(snapshot.durable_steps);
+  if (snapshot.last_checkpoint) *reply.mutable_checkpoint() = wire::ToProto(*snapshot.last_checkpoint);
+  return reply;
 }
 
 }  // namespace divvy

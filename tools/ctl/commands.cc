@@ -26,6 +26,7 @@
 #include "tools/ctl/checkpoint.h"
 #include "tools/ctl/exchange.h"
 #include "tools/ctl/health.h"
+#include "tools/ctl/operate.h"
 #include "tools/ctl/status.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
@@ -34,7 +35,8 @@
 ABSL_FLAG(int, ps, 2, "launch, certs, gen: parameter servers");
 ABSL_FLAG(int, workers, 2, "launch, certs, gen: workers");
 ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
-ABSL_FLAG(std::string, addr, "", "status: host:port,...; health: host:port. Default: the tasks of TF_CONFIG");
+ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain: host:port. Default: the tasks of TF_CONFIG");
+ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain: until it is done; it goes on without us afterwards");
 // checkpoint
 ABSL_FLAG(int64_t, max_shard_bytes, int64_t{5} << 30, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
@@ -83,6 +85,31 @@ absl::StatusOr<std::vector<std::string>> Addresses() {
   }
   if (addresses.empty()) return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
   return addresses;
+}
+
+// Of --addr, or of the coordinator that TF_CONFIG names.
+absl::StatusOr<OperatorOptions> OperatorOptionsFromFlags() {
+  OperatorOptions options;
+  options.address = absl::GetFlag(FLAGS_addr);
+  if (options.address.empty()) {
+    ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
+    ASSIGN_OR_RETURN(const ClusterConfig cluster, ResolveClusterConfig(sources));
+    options.address = CoordinatorAddress(cluster);
+  }
+  if (options.address.empty()) return absl::InvalidArgumentError("where is the coordinator? Give --addr=HOST:PORT or set TF_CONFIG");
+  ASSIGN_OR_RETURN(options.credentials, Credentials());
+  options.timeout = absl::GetFlag(FLAGS_timeout);
+  return options;
+}
+
+// Prints what the coordinator made of it.
+int Operate(absl::string_view command, absl::StatusOr<std::string> (*ask)(const OperatorOptions&)) {
+  const absl::StatusOr<OperatorOptions> options = OperatorOptionsFromFlags();
+  if (!options.ok()) return RefuseToStart(options.status());
+  const absl::StatusOr<std::string> answer = ask(*options);
+  if (answer.ok()) std::printf("%s\n", answer->c_str());
+  if (!answer.ok()) WriteStandardError(absl::StrCat("divvyctl ", command, ": ", wire::Escaped(answer.status().message()), "\n"));
+  return OperatorExitCode(answer.status());
 }
 
 int CheckpointExitCode(const absl::Status& status) {
@@ -203,13 +230,17 @@ int CertsCommand(const std::vector<std::string>& args) {
 int CheckpointCommand(const std::vector<std::string>& args) {
   FileSystem& files = FileSystem::Real();
   const std::string verb = args.empty() ? "" : args[0];
+  if (verb == "save" && args.size() == 1) return Operate("checkpoint save", SaveCheckpoint);
   if (verb == "list" && args.size() == 2) return Print(DescribeCheckpoints(files, args[1]));
   if (verb == "show" && args.size() == 2) return Print(DescribeCheckpoint(files, args[1]));
   if (verb == "verify" && args.size() == 2) return Verify(args[1]);
   if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
   if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
-  return Misuse("checkpoint list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] | import FROM PREFIX");
+  return Misuse(
+      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] | import FROM PREFIX");
 }
+
+int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }
 
 int HealthCommand(const std::vector<std::string>& args) {
   HealthOptions options;

@@ -1,0 +1,113 @@
+#include "tools/ctl/operate.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/exit_codes.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/status.h"
+#include "rpc/time.h"
+#include "wire/messages.h"
+
+namespace divvy {
+namespace {
+
+// One life of the coordinator at an address, and the time that is left for it.
+class CoordinatorAt {
+ public:
+  explicit CoordinatorAt(const OperatorOptions& options)
+      : options_(options),
+        until_(Clock::Real().Elapsed() + options.timeout),
+        channel_(MakeChannel(options.address, options.credentials)),
+        stub_(v1::Admin::NewStub(channel_)) {}
+
+  // Learns who is there: what is asked for later is asked of this life and of no other.
+  absl::Status Find() {
+    v1::TaskStatus task;
+    RETURN_IF_ERROR(Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), task));
+    incarnation_ = task.incarnation();
+    if (task.job() == v1::CHIEF) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("the task at ", options_.address, " is not the coordinator: give that one's address"));
+  }
+
+  template <typename Request, typename Reply>
+  absl::Status Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), Reply& reply) {
+    Request request;
+    request.set_target_incarnation(incarnation_);
+    return Call(method, request, reply);
+  }
+
+  // Until its process has closed the connection: the last thing it does.
+  absl::Status WaitUntilGone() {
+    while (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) {
+      if (!channel_->WaitForStateChange(GRPC_CHANNEL_READY, Deadline())) {
+        return absl::DeadlineExceededError(absl::StrCat("drained, but still there after ", absl::FormatDuration(options_.timeout)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  gpr_timespec Deadline() const { return GrpcDeadline(until_ - Clock::Real().Elapsed()); }
+
+  template <typename Request, typename Reply>
+  absl::Status Call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), const Request& request, Reply& reply) {
+    grpc::ClientContext context;
+    context.set_deadline(Deadline());
+    return FromGrpc(((*stub_).*method)(&context, request, &reply), options_.address);
+  }
+
+  const OperatorOptions& options_;
+  const absl::Duration until_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Admin::Stub> stub_;
+  uint64_t incarnation_ = 0;
+};
+
+std::string DrainedText(const v1::DrainReply& reply) {
+  const std::string finished = absl::StrCat("drained: ", reply.finished_steps(), " steps finished, ");
+  const absl::StatusOr<CheckpointId> checkpoint = wire::FromProto(reply.checkpoint());
+  if (!checkpoint.ok()) return absl::StrCat(finished, "none of them saved: there is no checkpoint");
+  return absl::StrCat(finished, checkpoint->name(), " holds ", reply.durable_steps());
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SaveCheckpoint(const OperatorOptions& options) {
+  CoordinatorAt coordinator(options);
+  v1::RequestCheckpointReply reply;
+  RETURN_IF_ERROR(coordinator.Find());
+  RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::RequestCheckpoint, reply));
+  ASSIGN_OR_RETURN(const CheckpointId checkpoint, wire::FromProto(reply.checkpoint()));
+  return checkpoint.name();
+}
+
+absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options) {
+  CoordinatorAt coordinator(options);
+  v1::DrainReply reply;
+  RETURN_IF_ERROR(coordinator.Find());
+  RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Drain, reply));
+  RETURN_IF_ERROR(coordinator.WaitUntilGone());
+  return DrainedText(reply);
+}
+
+int OperatorExitCode(const absl::Status& status) {
+  if (ReasonOf(status) == Reason::kDisk) return exit_codes::kResources;
+  switch (status.code()) {
+    case absl::StatusCode::kOk: return EXIT_SUCCESS;
+    case absl::StatusCode::kInvalidArgument: return exit_codes::kUsage;
+    case absl::StatusCode::kFailedPrecondition: return exit_codes::kConfiguration;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated: return exit_codes::kNotAuthorized;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted: return exit_codes::kTryAgain;
+    default: return ExitCodeOf(status);
+  }
+}
+
+}  // namespace divvy
