@@ -87,7 +87,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.task = task;
   options.strategy = strategy;
   options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
-  options.state_dir = absl::GetFlag(FLAGS_state_dir);
+  options.state_dir = OrFromEnvironment(absl::GetFlag(FLAGS_state_dir), "DIVVY_STATE_DIR");
   options.checkpoint_dir = CheckpointDirFromFlags();
   options.core.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.core.keep_checkpoints = absl::GetFlag(FLAGS_keep);

@@ -99,7 +99,12 @@ absl::Status CheckFlagsOnly(const std::vector<char*>& words) {
   return absl::InvalidArgumentError(absl::StrCat("\"", words[1], "\": a task takes flags alone, and none behind --: write --name=value"));
 }
 
-std::string CheckpointDirFromFlags() { return absl::GetFlag(FLAGS_checkpoint_dir); }
+std::string OrFromEnvironment(std::string flag, const char* variable) {
+  if (!flag.empty()) return flag;
+  return FromEnvironment(variable).value_or("");
+}
+
+std::string CheckpointDirFromFlags() { return OrFromEnvironment(absl::GetFlag(FLAGS_checkpoint_dir), "DIVVY_CHECKPOINT_DIR"); }
 
 absl::Duration DrainTimeoutFromFlags() { return absl::GetFlag(FLAGS_drain_timeout); }
 

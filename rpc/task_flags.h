@@ -25,7 +25,9 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources);
 // --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
 absl::Duration DrainTimeoutFromFlags();
-// Empty: the job keeps no checkpoints.
+// The value of a flag, or if it was not given that of a variable of the environment: who starts many tasks gives those to all of them.
+std::string OrFromEnvironment(std::string flag, const char* variable);
+// --checkpoint_dir, or DIVVY_CHECKPOINT_DIR. Empty: the job keeps no checkpoints.
 std::string CheckpointDirFromFlags();
 // Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
 absl::Status SetLogFromFlags(const std::string& task);

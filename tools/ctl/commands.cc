@@ -41,9 +41,10 @@ ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain: un
 ABSL_FLAG(int64_t, max_shard_bytes, int64_t{5} << 30, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
 ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
-ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random worker at that period");
+ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random task at that period");
+ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "launch: whom --chaos may hit, of worker, ps, coordinator");
 ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
-ABSL_FLAG(int, max_restarts, 5, "launch: of one worker in a row");
+ABSL_FLAG(int, max_restarts, 5, "launch: of one task in a row");
 ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
 // gen
 ABSL_FLAG(std::string, image, "", "gen: the container image");
@@ -164,6 +165,7 @@ int LaunchCommand(const std::vector<std::string>& args) {
   options.command = args;
   options.logs = absl::GetFlag(FLAGS_logs);
   options.chaos = absl::GetFlag(FLAGS_chaos);
+  options.chaos_roles = absl::GetFlag(FLAGS_chaos_roles);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
   options.usage = absl::GetFlag(FLAGS_usage);

@@ -1,6 +1,7 @@
 // What the launcher decides, without a process: when a task is started again, what signals do, what is written where.
 #include <signal.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -56,16 +57,23 @@ TEST(RestartPolicyTest, ATaskThatWasToldToStopIsLetGo) {
   EXPECT_EQ(RestartPolicy({TaskType::kPs, {0, 0}}).reaction, Reaction::kLetGo);
 }
 
-TEST(RestartPolicyTest, APsIsNeverStartedAgain) {
-  EXPECT_EQ(RestartPolicy({TaskType::kPs, kKilled, false, 0, 2}).reaction, Reaction::kDrain);
-  EXPECT_EQ(RestartPolicy({TaskType::kPs, kKilled, false, 0, 2}).exit_code, 137);
+TEST(RestartPolicyTest, APsAndTheChiefAreStartedAgainAsAWorkerIs) {
+  for (const TaskType type : {TaskType::kPs, TaskType::kChief}) {
+    for (const ExitStatus status : {kKilled, ExitStatus{138, 0}, ExitStatus{143, 0}}) {
+      EXPECT_EQ(RestartPolicy({type, status, false, 1, 2}).reaction, Reaction::kRestart);
+      EXPECT_EQ(RestartPolicy({type, status, false, 2, 2}).exit_code, 70);
+    }
+    EXPECT_EQ(RestartPolicy({type, {65, 0}, false, 0, 2}).reaction, Reaction::kDrain);
+    EXPECT_EQ(RestartPolicy({type, {65, 0}, false, 0, 2}).exit_code, 65);
+  }
 }
 
-TEST(RestartPolicyTest, TheChiefDecidesForAll) {
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger);
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}}).reaction, Reaction::kDrain);
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}}).exit_code, 138);
+TEST(RestartPolicyTest, WhereNothingMayBeStartedAgainTheFirstDeathSpeaksForItself) {
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}, false, 0, 0}).reaction, Reaction::kDrain);
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}, false, 0, 0}).exit_code, 138);
 }
+
+TEST(RestartPolicyTest, AChiefThatSucceededHasCompletedTheJob) { EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger); }
 
 TEST(ExitStatusTest, SaysHowAProcessEnded) {
   EXPECT_EQ((ExitStatus{0, SIGKILL}).ToString(), "was killed by SIGKILL");
@@ -130,8 +138,9 @@ TEST_F(SupervisorTest, ACrashLoopEndsTheLaunchWith70) {
   Exit(kFirstWorker, kKilled);
   Next();
   EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)),
-              ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15", "signal 1 15", "signal 3 15"));
-  for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, {143, 0});
+              ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15"));
+  EXPECT_THAT(Exit(kChief, {143, 0}), ElementsAre("signal 1 15", "signal 3 15"));
+  for (const int task : {kPs, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 70);
 }
@@ -199,10 +208,25 @@ TEST_F(SupervisorTest, APermanentFailureOfAWorkerGivesItsCodeWhateverTheChiefSay
   EXPECT_EQ(supervisor_->exit_code(), 78);
 }
 
+TEST_F(SupervisorTest, TheFirstSignalIsPassedOnToTheChiefThenToTheOthersItNeeds) {
+  Begin();
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2"));
+  EXPECT_THAT(Exit(kChief, {130, 0}), ElementsAre("signal 1 2", "signal 2 2", "signal 3 2"));
+  for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {130, 0});
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 130);
+}
+
+TEST_F(SupervisorTest, WhereTheChiefIsAboutToBeStartedAgainTheOthersAreAskedAtOnce) {
+  Begin();
+  EXPECT_THAT(Exit(kChief, kKilled), ElementsAre("chief was killed by SIGKILL; starting it again (1 of 5)"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGTERM, kStart)),
+              ElementsAre("SIGTERM: draining ps 0, worker 0, worker 1; once more kills", "signal 1 15", "signal 2 15", "signal 3 15"));
+}
+
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
   Begin();
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
-              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2", "signal 1 2", "signal 2 2", "signal 3 2"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2"));
   Exit(kFirstWorker, {130, 0});
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: killing chief, ps 0, worker 1", "signal 0 9", "signal 1 9", "signal 3 9"));
   for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, kKilled);
@@ -211,8 +235,7 @@ TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
 
 TEST_F(SupervisorTest, ATerminalThatHangsUpDrainsBySigterm) {
   Begin();
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)),
-              ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 15", "signal 1 15", "signal 2 15", "signal 3 15"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)), ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 15"));
 }
 
 TEST_F(SupervisorTest, ADrainedClusterGivesTheChiefsCode) {
@@ -267,6 +290,31 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
   EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
 }
 
+TEST_F(SupervisorTest, ChaosHitsTheRolesThatItMay) {
+  SupervisorOptions options;
+  options.chaos = absl::Seconds(1);
+  options.chaos_roles = {TaskType::kPs, TaskType::kChief};
+  Begin(options);
+  std::vector<std::string> hit = {Next()[1], Next()[1]};
+  std::sort(hit.begin(), hit.end());
+  EXPECT_THAT(hit, ElementsAre("chaos: SIGKILL to chief", "chaos: SIGKILL to ps 0"));
+  EXPECT_THAT(Next(), IsEmpty());
+}
+
+TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
+  SupervisorOptions options;
+  options.chaos = absl::Seconds(1);
+  options.chaos_roles = {TaskType::kPs};
+  options.max_restarts = 0;
+  Begin(options);
+  EXPECT_EQ(Next()[1], "chaos: SIGKILL to ps 0");
+  Exit(kPs, kKilled);
+  EXPECT_THAT(Exit(kChief, {138, 0}), ElementsAre("chief ended with exit code 138 (peers unreachable or fenced; may be started again); starting it again"));
+  Next();
+  Next();  // both are back, and nobody was struck since
+  EXPECT_THAT(Exit(kChief, {138, 0}, absl::Seconds(1.9))[0], HasSubstr("draining"));
+}
+
 // ---- what tasks are told
 
 TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
@@ -286,11 +334,13 @@ TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {
   options.ps = 0;
   options.workers = -1;
   options.max_restarts = -2;
+  options.chaos_roles = {"ps", "chief"};
   const std::string wrong(options.Validate().message());
   EXPECT_THAT(wrong, HasSubstr("--ps is 0"));
   EXPECT_THAT(wrong, HasSubstr("--workers is -1"));
   EXPECT_THAT(wrong, HasSubstr("no program was given"));
   EXPECT_THAT(wrong, HasSubstr("--max_restarts is -2"));
+  EXPECT_THAT(wrong, HasSubstr("--chaos_roles names \"chief\"; there are worker, ps and coordinator"));
 }
 
 // ---- the log

@@ -2,6 +2,7 @@
 // is for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
 //
 //   show         prints TF_CONFIG             pid   prints its process id
+//   env=NAME     prints what that variable of the environment says
 //   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a carriage return, without an end of line
 //   tty          says whether standard error is a terminal
 //   once=FILE    passes over the next argument if FILE is there; else makes it
@@ -66,6 +67,7 @@ bool Once(const std::string& file) { return open(file.c_str(), O_CREAT | O_EXCL 
 bool Do(const std::string& verb, const std::string& value) {
   if (verb == "show") std::puts(std::getenv("TF_CONFIG"));
   if (verb == "pid") std::printf("pid %d\n", getpid());
+  if (verb == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
   if (verb == "print") std::puts(value.c_str());
   if (verb == "draw") Draw(value);
   if (verb == "tty") std::puts(isatty(STDERR_FILENO) ? "a terminal" : "no terminal");

@@ -22,6 +22,7 @@
 #include "tools/launch/supervisor.h"
 #include "tools/launch/task_list.h"
 #include "tools/launch/usage.h"
+#include "tools/launch/working_directory.h"
 
 namespace divvy {
 namespace {
@@ -56,9 +57,10 @@ class PersonsSignals {
 // Carries out what the Supervisor decides, and tells it what happens.
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, TaskList tasks, uint64_t seed)
+  Launcher(const LaunchOptions& options, TaskList tasks, WorkingDirectory directory, uint64_t seed)
       : options_(options),
         tasks_(std::move(tasks)),
+        directory_(std::move(directory)),
         terminal_(StandardErrorTerminal()),
         log_({tasks_.names(), "launch", terminal_.color, WriteStandardError}),
         supervisor_(SupervisorOptionsOf(options, seed), tasks_.ids()),
@@ -72,6 +74,7 @@ class Launcher {
     Do(supervisor_.Begin(Now()));
     while (!supervisor_.over()) Turn();
     if (options_.usage) SayUsage();
+    Leave();
     return supervisor_.exit_code();
   }
 
@@ -80,6 +83,8 @@ class Launcher {
     SupervisorOptions supervisor;
     supervisor.max_restarts = options.max_restarts;
     supervisor.chaos = options.chaos;
+    supervisor.chaos_roles.clear();
+    for (const std::string& role : options.chaos_roles) supervisor.chaos_roles.push_back(*RoleNamed(role));
     supervisor.seed = seed;
     return supervisor;
   }
@@ -133,6 +138,12 @@ class Launcher {
     for (size_t i = 0; i < names.size(); ++i) log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
   }
 
+  // Work that remains can be gone on with.
+  void Leave() {
+    if (supervisor_.exit_code() < exit_codes::kOfSignal || !directory_.HasCheckpoint()) return directory_.Remove();
+    log_.Say(absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
+  }
+
   void Do(const Supervisor::Actions& actions) {
     for (const Supervisor::Action& action : actions) {
       switch (action.kind) {
@@ -149,6 +160,7 @@ class Launcher {
     if (!supervisor_.starts()) return Do(supervisor_.OnCannotStart(task, Now()));
     ChildOptions child;
     child.command = options_.command;
+    child.environment = directory_.Environment();
     child.environment["TF_CONFIG"] = tasks_.TfConfig(task);
     child.output = DrawsForItself(task) ? ChildOutput::kTerminal : ChildOutput::kPipe;
     absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(child);
@@ -162,6 +174,7 @@ class Launcher {
 
   const LaunchOptions& options_;
   const TaskList tasks_;
+  const WorkingDirectory directory_;
   const Terminal terminal_;
   PersonsSignals signals_;
   MergedLog log_;
@@ -184,6 +197,9 @@ absl::Status LaunchOptions::Validate() const {
   if (workers < 1) wrong.push_back(absl::StrCat("--workers is ", workers, "; a cluster needs at least 1 worker"));
   if (command.empty()) wrong.push_back("no program was given; write it behind --: divvyctl launch --ps=2 --workers=2 -- ./program");
   if (chaos < absl::ZeroDuration()) wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos), "; it is a period, or 0 for none"));
+  for (const std::string& role : chaos_roles) {
+    if (!RoleNamed(role)) wrong.push_back(absl::StrCat("--chaos_roles names \"", role, "\"; there are worker, ps and coordinator"));
+  }
   if (max_restarts < 0) wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; 0 restarts nothing"));
   return wrong.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(wrong, "\nlaunch: "));
 }
@@ -192,7 +208,9 @@ int Launch(const LaunchOptions& options) {
   if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(exit_codes::kUsage, valid);
   absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers);
   if (!tasks.ok()) return Fail(exit_codes::kResources, tasks.status());
-  Launcher launcher(options, *std::move(tasks), options.seed != 0 ? options.seed : EntropySeed());
+  absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
+  if (!directory.ok()) return Fail(exit_codes::kResources, directory.status());
+  Launcher launcher(options, *std::move(tasks), *std::move(directory), options.seed != 0 ? options.seed : EntropySeed());
   if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) return Fail(exit_codes::kResources, opened);
   return launcher.Run();
 }

@@ -10,6 +10,7 @@ ABSL_FLAG(int, ps, 1, "");
 ABSL_FLAG(int, workers, 1, "");
 ABSL_FLAG(std::string, logs, "", "");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "");
+ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "");
 ABSL_FLAG(uint64_t, seed, 0, "");
 ABSL_FLAG(int, max_restarts, 5, "");
 ABSL_FLAG(bool, usage, false, "");
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   options.workers = absl::GetFlag(FLAGS_workers);
   options.logs = absl::GetFlag(FLAGS_logs);
   options.chaos = absl::GetFlag(FLAGS_chaos);
+  options.chaos_roles = absl::GetFlag(FLAGS_chaos_roles);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
   options.usage = absl::GetFlag(FLAGS_usage);

@@ -304,6 +304,40 @@ TEST_F(LaunchTest, ChaosKillsWorkersThatComeBack) {
   EXPECT_EQ(Exit(), 143);
 }
 
+TEST_F(LaunchTest, APsAndAChiefThatWereKilledAreStartedAgain) {
+  Launch({}, {absl::StrCat("ps0:once=", TemporaryPath("ps_again")), "ps0:raise=9", absl::StrCat("chief0:once=", TemporaryPath("chief_again")),
+              "chief0:exit=138", "chief0:print=here", "ps0:print=back", "await"});
+  WaitFor("starting it again (1 of 5)");
+  WaitFor("starting it again (1 of 5)");
+  WaitFor("ps 0     | back");
+  processes_.Signal("launch", SIGTERM);
+  EXPECT_EQ(Exit(), 143);
+  EXPECT_THAT(Output(), HasSubstr("chief    | here\n"));
+}
+
+TEST_F(LaunchTest, ChaosHitsPsAndCoordinatorToo) {
+  Launch({"--chaos=20ms", "--chaos_roles=ps,coordinator", "--max_restarts=0"}, {"await"});
+  WaitFor("chaos: SIGKILL to a random ps or coordinator every 20ms");
+  for (int i = 0; i < 4; ++i) WaitFor("was killed by SIGKILL; starting it again\n");
+  processes_.Signal("launch", SIGTERM);
+  EXPECT_THAT(Exit(), ::testing::AnyOf(143, 137));  // of a chief that was killed and not yet back
+  EXPECT_THAT(Output(), Not(HasSubstr("SIGKILL to worker")));
+}
+
+TEST_F(LaunchTest, TheTasksHaveADirectoryOfTheLaunchWhereNothingElseIsSaid) {
+  const std::string temporary = TemporaryPath("launches");
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(temporary).ok());
+  ASSERT_EQ(setenv("TMPDIR", temporary.c_str(), 1), 0);
+  Launch({}, {"chief0:env=DIVVY_STATE_DIR", "ps0:env=DIVVY_CHECKPOINT_DIR", "chief0:hang", "await"});
+  EXPECT_THAT(WaitFor("chief    | DIVVY_STATE_DIR="), HasSubstr(temporary + "/divvy-launch-"));
+  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 1u);
+  processes_.Signal("launch", SIGTERM);
+  WaitFor("SIGTERM: draining");
+  processes_.Signal("launch", SIGTERM);
+  EXPECT_EQ(Exit(), 137);
+  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);  // no checkpoint is in it
+}
+
 TEST_F(LaunchTest, EachTaskHasItsOwnLogFile) {
   const std::string logs = TemporaryPath("logs");
   Launch({"--logs=" + logs}, {"chief0:print=I am the chief", "ps0:print=I am the ps"});

@@ -11,7 +11,7 @@ enum class TaskType { kChief, kPs, kWorker };
 struct EndedTask {
   TaskType type = TaskType::kWorker;
   ExitStatus status;
-  bool by_chaos = false;  // --chaos killed it: does not count
+  bool by_chaos = false;  // --chaos killed it, or one that it cannot do without: does not count
   int restarts = 0;       // so far, since it last ran for long enough to count as well
   int max_restarts = 0;
 };
@@ -28,9 +28,9 @@ struct Verdict {
   int exit_code = 0;  // of kLinger and kDrain: the whole launch ends with it
 };
 
-// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a worker is started again, until it has died
-// max_restarts times in a row (a crash loop: 70). The chief decides for all; neither it nor a ps is started again, since what a ps held dies with it.
-// (Exit codes: docs/operations.md; the line at 128 is Kubeflow's.)
+// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a task of any role is started again, until it
+// has died max_restarts times in a row (a crash loop: 70). The job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line at 128 is
+// Kubeflow's.)
 Verdict RestartPolicy(const EndedTask& task);
 
 }  // namespace divvy

@@ -11,6 +11,33 @@
 #include "base/exit_codes.h"
 
 namespace divvy {
+namespace {
+
+struct Role {
+  TaskType type;
+  absl::string_view name;
+};
+constexpr int kChief = 0;  // its index among the tasks
+
+constexpr Role kRoles[] = {{TaskType::kWorker, "worker"}, {TaskType::kPs, "ps"}, {TaskType::kChief, "coordinator"}};
+
+std::string AnyOf(const std::vector<TaskType>& roles) {
+  return absl::StrJoin(roles, " or ", [](std::string* text, TaskType type) { absl::StrAppend(text, RoleName(type)); });
+}
+
+}  // namespace
+
+absl::string_view RoleName(TaskType type) {
+  return std::find_if(std::begin(kRoles), std::end(kRoles), [type](const Role& role) { return role.type == type; })->name;
+}
+
+std::optional<TaskType> RoleNamed(absl::string_view name) {
+  for (const Role& role : kRoles) {
+    if (role.name == name) return role.type;
+  }
+  return std::nullopt;
+}
+
 std::string ToString(TaskId task) {
   switch (task.type) {
     case TaskType::kChief: return "chief";
@@ -30,7 +57,8 @@ Supervisor::Actions Supervisor::Begin(absl::Duration now) {
   for (Task& task : tasks_) Start(task, now);
   if (options_.chaos > absl::ZeroDuration()) {
     next_strike_ = now + options_.chaos;
-    Say(absl::StrCat("chaos: SIGKILL to a random worker every ", absl::FormatDuration(options_.chaos), " (seed ", options_.seed, ")"));
+    Say(absl::StrCat("chaos: SIGKILL to a random ", AnyOf(options_.chaos_roles), " every ", absl::FormatDuration(options_.chaos), " (seed ", options_.seed,
+                     ")"));
   }
   return Take();
 }
@@ -43,6 +71,8 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
     React(task, status, now);
   } else if (phase_ == Phase::kLingering && !status.ok()) {
     Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
+  } else if (phase_ == Phase::kDraining && task.id.type == TaskType::kChief) {
+    SignalAll(drain_signal_);
   }
   task.by_chaos = false;
   return Take();
@@ -53,6 +83,8 @@ Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
   if (phase_ == Phase::kRunning) {
     verdict_ = exit_codes::kNoInput;
     Drain(SIGTERM, now);
+  } else if (phase_ == Phase::kDraining && tasks_[task].id.type == TaskType::kChief) {
+    SignalAll(drain_signal_);
   }
   return Take();
 }
@@ -107,6 +139,7 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
     task.restarts = 0;
     task.backoff.Reset();
   }
+  task.by_chaos = task.by_chaos || IsConsequence(task, status);
   const Verdict verdict = RestartPolicy({task.id.type, status, task.by_chaos, task.restarts, options_.max_restarts});
   switch (verdict.reaction) {
     case Reaction::kLetGo: return;
@@ -123,8 +156,15 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   Drain(SIGTERM, now);
 }
 
+// Chaos has struck while it ran, and it says that it ended for what others do not do.
+bool Supervisor::IsConsequence(const Task& task, ExitStatus status) const { return status.code() == exit_codes::kTryAgain && last_strike_ >= task.started; }
+
 void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
-  if (!task.by_chaos) ++task.restarts;
+  if (task.by_chaos) {
+    task.backoff.Reset();
+  } else {
+    ++task.restarts;
+  }
   task.restart_at = now + task.backoff.Next();
   const std::string count = task.by_chaos ? "" : absl::StrCat(" (", task.restarts, " of ", options_.max_restarts, ")");
   Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; starting it again", count));
@@ -141,7 +181,9 @@ void Supervisor::Drain(int signal, absl::Duration now) {
   Linger(now);
   phase_ = Phase::kDraining;
   phase_ends_ = now + options_.drain;
-  SignalAll(signal);
+  drain_signal_ = signal;
+  if (!tasks_[kChief].running) return SignalAll(signal);
+  out_.push_back({Action::Kind::kSignal, kChief, signal, ""});
 }
 
 void Supervisor::Kill() {
@@ -164,11 +206,13 @@ void Supervisor::Strike(absl::Duration now) {
   next_strike_ = now + options_.chaos;
   std::vector<Task*> live;
   for (Task& task : tasks_) {
-    if (task.running && !task.by_chaos && task.id.type == TaskType::kWorker) live.push_back(&task);
+    const bool may_be_hit = std::count(options_.chaos_roles.begin(), options_.chaos_roles.end(), task.id.type) > 0;
+    if (task.running && !task.by_chaos && may_be_hit) live.push_back(&task);
   }
   if (live.empty()) return;
   Task& victim = *live[random_.Below(live.size())];
   victim.by_chaos = true;
+  last_strike_ = now;
   ++strikes_;
   out_.push_back({Action::Kind::kSignal, static_cast<int>(&victim - tasks_.data()), SIGKILL, ""});
   Say(absl::StrCat("chaos: SIGKILL to ", ToString(victim.id)));

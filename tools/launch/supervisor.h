@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/random.h"
 #include "cluster/backoff.h"
@@ -20,19 +21,25 @@ struct TaskId {
 };
 std::string ToString(TaskId task);  // "chief", "ps 0", "worker 3"
 
+// What --chaos_roles calls it: worker, ps or coordinator.
+absl::string_view RoleName(TaskType type);
+std::optional<TaskType> RoleNamed(absl::string_view name);  // nullopt: there is none
+
 struct SupervisorOptions {
-  int max_restarts = 5;                        // of one worker in a row
-  absl::Duration settled = absl::Seconds(10);  // a life that long is no crash loop: what follows counts from 0 again
-  absl::Duration chaos;                        // SIGKILL to a random worker at that period; 0: never
-  absl::Duration linger = absl::Seconds(10);   // how long the others may take to end by themselves after a chief that succeeded
-  absl::Duration drain = absl::Seconds(30);    // from SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits
-  uint64_t seed = 0;                           // of the choice of victims
+  int max_restarts = 5;                                     // of one task in a row
+  absl::Duration settled = absl::Seconds(10);               // a life that long is no crash loop: what follows counts from 0 again
+  absl::Duration chaos;                                     // SIGKILL to a random task at that period; 0: never
+  std::vector<TaskType> chaos_roles = {TaskType::kWorker};  // whom it may hit
+  absl::Duration linger = absl::Seconds(10);                // how long the others may take to end by themselves after a chief that succeeded
+  absl::Duration drain = absl::Seconds(30);                 // from SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits
+  uint64_t seed = 0;                                        // of the choice of victims
 };
 
 // A state machine: each event returns what is to be done, in order. Times are those of one monotonic clock. Not thread-safe; never blocks.
 //
 // Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a
-// chief that failed lead straight to draining; a second signal to killing. A worker is started again only while running.
+// chief that failed lead straight to draining; a second signal to killing. A task is started again only while running. Draining, the chief goes first: it
+// needs the others for the steps in flight and for its last checkpoint.
 class Supervisor {
  public:
   struct Action {
@@ -53,7 +60,7 @@ class Supervisor {
   Actions OnExit(int task, ExitStatus status, absl::Duration now);
   // A task could not be started, so the others are drained; or, with starts() false meanwhile, it was not tried. The caller says why.
   Actions OnCannotStart(int task, absl::Duration now);
-  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to all, the second kills.
+  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to the chief, and to the others when that has ended; the second kills.
   Actions OnSignal(int signal, absl::Duration now);
   // `deadline()` has passed.
   Actions OnTimer(absl::Duration now);
@@ -88,6 +95,7 @@ class Supervisor {
   void Drain(int signal, absl::Duration now);
   void Kill();
   void EndPhase(absl::Duration now);
+  bool IsConsequence(const Task& task, ExitStatus status) const;
   void Strike(absl::Duration now);
   void SignalAll(int signal);
   std::string Running() const;
@@ -98,6 +106,8 @@ class Supervisor {
   std::vector<Task> tasks_;
   Phase phase_ = Phase::kRunning;
   absl::Duration phase_ends_ = absl::InfiniteDuration(), next_strike_ = absl::InfiniteDuration();
+  absl::Duration last_strike_ = -absl::InfiniteDuration();
+  int drain_signal_ = 0;
   std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
   int chief_code_ = 0;
   int strikes_ = 0;  // of chaos

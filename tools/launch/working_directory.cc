@@ -1,0 +1,47 @@
+#include "tools/launch/working_directory.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+std::string TemporaryDirectory() {
+  const char* const given = std::getenv("TMPDIR");
+  return given == nullptr || *given == 0 ? "/tmp" : given;
+}
+
+void RemoveTree(const std::string& name) {
+  FileSystem& files = FileSystem::Real();
+  if (const auto inside = files.ListDirectory(name); inside.ok()) {
+    for (const std::string& child : *inside) RemoveTree(absl::StrCat(name, "/", child));
+  }
+  files.Remove(name).IgnoreError();  // what is left is in nobody's way
+}
+
+}  // namespace
+
+absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
+  WorkingDirectory directory(absl::StrCat(TemporaryDirectory(), "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)));
+  RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(directory.path_));
+  return directory;
+}
+
+std::map<std::string, std::string> WorkingDirectory::Environment() const {
+  std::map<std::string, std::string> environment;
+  if (std::getenv("DIVVY_STATE_DIR") == nullptr) environment["DIVVY_STATE_DIR"] = state();
+  if (std::getenv("DIVVY_CHECKPOINT_DIR") == nullptr) environment["DIVVY_CHECKPOINT_DIR"] = checkpoints();
+  return environment;
+}
+
+bool WorkingDirectory::HasCheckpoint() const { return FileSystem::Real().Stat(checkpoints() + "/checkpoint").ok(); }
+
+std::string WorkingDirectory::Flags() const { return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints()); }
+
+void WorkingDirectory::Remove() const { RemoveTree(path_); }
+
+}  // namespace divvy

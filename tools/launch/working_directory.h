@@ -1,0 +1,37 @@
+// Where the job of a launch is remembered when nobody has said where.
+#ifndef DIVVY_TOOLS_LAUNCH_WORKING_DIRECTORY_H_
+#define DIVVY_TOOLS_LAUNCH_WORKING_DIRECTORY_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace divvy {
+
+// A directory of one launch, new, below TMPDIR or /tmp: a job that is over is not found there by the next. Not thread-safe.
+class WorkingDirectory {
+ public:
+  // Makes it. Errors are those of FileSystem::CreateDirectory.
+  static absl::StatusOr<WorkingDirectory> Make();
+
+  // DIVVY_STATE_DIR and DIVVY_CHECKPOINT_DIR, for tasks that are given no --state_dir and --checkpoint_dir; but those that this process has keep what they say.
+  std::map<std::string, std::string> Environment() const;
+  // Whether a checkpoint was made here.
+  bool HasCheckpoint() const;
+  // The flags by which another launch goes on from here.
+  std::string Flags() const;
+  // Removes it with all that is in it, as far as that can be.
+  void Remove() const;
+
+ private:
+  explicit WorkingDirectory(std::string path) : path_(std::move(path)) {}
+  std::string state() const { return path_ + "/state"; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+
+  std::string path_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TOOLS_LAUNCH_WORKING_DIRECTORY_H_
