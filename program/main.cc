@@ -109,9 +109,10 @@ class SignalWatch {
     DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for " << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";
     chief_.Drain([] {});
     Termination::LetSignalsKill();
-    if (termination_.WaitFor(DrainTimeoutFromFlags())) return;
-    DIVVY_LOG(WARNING) << "chief: not drained in time";
-    std::_Exit(event.exit_code);  // the program does not come back
+    const std::optional<Termination::Event> end = termination_.WaitFor(DrainTimeoutFromFlags());
+    if (end && end->signal == 0) return;
+    if (!end) DIVVY_LOG(WARNING) << "chief: not drained in time";
+    std::_Exit(event.exit_code);  // the program does not come back, or a second signal came before it could kill
   }
 
   Termination& termination_;

@@ -1,39 +1,74 @@
-// tools/chaos: many kills, and the exact sum they leave.
+// tools/chaos: many faults, and the exact sum they leave.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "base/exit_codes.h"
 #include "base/random.h"
 #include "tests/e2e/chaos.h"
+#include "tools/launch/supervisor.h"
 
-ABSL_FLAG(double, minutes, 1, "how long workers are killed");
-ABSL_FLAG(uint64_t, seed, 0, "of victims and pauses; 0: takes one and prints it");
+ABSL_FLAG(double, minutes, 1, "how long");
+ABSL_FLAG(uint64_t, seed, 0, "of victims, faults and pauses; 0: takes one and prints it");
 ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
+ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
+ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
+ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, directory, "/tmp", "for one small file");
 
-int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  divvy::ChaosOptions options;
+namespace divvy {
+namespace {
+
+void Say(const std::string& text) {
+  std::printf("chaos: %s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+ChaosOptions OptionsFromFlags() {
+  ChaosOptions options;
   options.program = absl::GetFlag(FLAGS_program);
   options.directory = absl::GetFlag(FLAGS_directory);
   options.num_ps = absl::GetFlag(FLAGS_ps);
   options.num_workers = absl::GetFlag(FLAGS_workers);
-  options.kills = 1;
+  options.durability = absl::GetFlag(FLAGS_durability);
+  options.only_kills = absl::GetFlag(FLAGS_only_kills);
+  options.faults = 1;
   options.time = absl::Minutes(absl::GetFlag(FLAGS_minutes));
-  options.seed = absl::GetFlag(FLAGS_seed) != 0 ? absl::GetFlag(FLAGS_seed) : divvy::EntropySeed();
-  options.on_kill = [](int kills) {
-    if (kills % 50 == 0) std::printf("%d kills\n", kills), std::fflush(stdout);
+  options.seed = absl::GetFlag(FLAGS_seed) != 0 ? absl::GetFlag(FLAGS_seed) : EntropySeed();
+  options.on_fault = [](const ChaosResult& so_far) {
+    if (so_far.faults() % 50 == 0) Say(ToString(so_far));
   };
-  std::printf("chaos: %d ps, %d workers, %g minutes, seed %llu\n", options.num_ps, options.num_workers, absl::GetFlag(FLAGS_minutes),
-              static_cast<unsigned long long>(options.seed));
-  std::fflush(stdout);
-  const absl::StatusOr<divvy::ChaosResult> result = divvy::RunChaos(options);
-  if (!result.ok()) {
-    std::printf("chaos: seed %llu: %s\n", static_cast<unsigned long long>(options.seed), std::string(result.status().message()).c_str());
-    return 1;
+  return options;
+}
+
+int Main() {
+  ChaosOptions options = OptionsFromFlags();
+  options.roles.clear();
+  for (const std::string& name : absl::GetFlag(FLAGS_roles)) {
+    const std::optional<TaskType> role = RoleNamed(name);
+    if (!role) return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")), exit_codes::kUsage;
+    options.roles.push_back(*role);
   }
-  std::printf("chaos: %d kills; every counter = %lld = the steps that finished\n", result->kills, static_cast<long long>(result->steps));
+  Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ", absl::FormatDuration(options.time), ", faults of ",
+                   absl::StrJoin(absl::GetFlag(FLAGS_roles), ", "), ", seed ", options.seed));
+  const absl::StatusOr<ChaosResult> result = RunChaos(options);
+  if (!result.ok()) return Say(absl::StrCat("seed ", options.seed, ": ", result.status().message())), Say("FAILED: 1 violation"), 1;
+  Say(ToString(*result));
+  Say(absl::StrCat("PASSED: 0 violations; every counter = ", result->steps, " = the steps that were scheduled"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace divvy
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::Main();
 }

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/chaos.h"
+#include "tests/e2e/counting_test.h"
 #include "tests/e2e/process_cluster.h"
 
 namespace divvy {
@@ -25,70 +26,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kCounter[] = "tests/e2e/counter_program";
 constexpr char kDeterministic[] = "tests/e2e/deterministic_program";
 constexpr char kDigits[] = "examples/digits";
-constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr auto kTo = FaultProxy::kToTarget, kFrom = FaultProxy::kFromTarget;
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
-std::string TemporaryPath(absl::string_view name) { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name); }
 
 // Lines with something in them.
 std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipWhitespace()); }
-
-// A cluster of the counter program, which counts until Finish.
-class CountingTest : public ::testing::Test {
- protected:
-  void Make(int num_ps, int num_workers, bool proxied, std::vector<std::string> flags = {}) {
-    ProcessClusterOptions options;
-    options.program = kCounter;
-    options.num_ps = num_ps;
-    options.num_workers = num_workers;
-    options.proxied = proxied;
-    options.flags = std::move(flags);
-    options.flags.push_back("--stop_file=" + stop_file_);
-    cluster_ = *ProcessCluster::Make(std::move(options));
-  }
-  void StartAll() {
-    const absl::Status started = cluster_->StartAll();
-    ASSERT_TRUE(started.ok()) << started;
-    WaitFor(kChiefTask, "counting");
-  }
-  std::string WaitFor(TaskId task, absl::string_view text, absl::Duration timeout = kPatience) {
-    const absl::StatusOr<std::string> line = cluster_->WaitForText(task, text, timeout);
-    EXPECT_TRUE(line.ok()) << line.status();
-    return line.value_or("");
-  }
-  int ExitOf(TaskId task, absl::Duration timeout = kPatience) {
-    const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, timeout);
-    EXPECT_TRUE(status.ok()) << status.status();
-    return status.ok() ? status->code() : -1;
-  }
-  // So many rounds of steps from now on have finished.
-  void CountOn(int rounds) {
-    for (int i = 0; i < rounds; ++i) WaitFor(kChiefTask, "counted ");
-  }
-  void Kill(TaskId task) {
-    const absl::Status killed = cluster_->Kill(task);
-    EXPECT_TRUE(killed.ok()) << killed;
-  }
-  void Start(TaskId task, const LifeOptions& life = {}) {
-    const absl::Status started = cluster_->Start(task, life);
-    ASSERT_TRUE(started.ok()) << started;
-  }
-  // Ends the job: the program itself checks that every counter is exact.
-  void Finish() {
-    ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
-    WaitFor(kChiefTask, "counter = ");
-    EXPECT_EQ(ExitOf(kChiefTask), 0);
-    const absl::Status ended = cluster_->WaitForAll(kPatience);
-    EXPECT_TRUE(ended.ok()) << ended;
-  }
-
-  const std::string stop_file_ = TemporaryPath(absl::StrCat("stop_", ::testing::UnitTest::GetInstance()->current_test_info()->name()));
-  std::unique_ptr<ProcessCluster> cluster_;
-};
 
 // ---- (a) workers killed at random
 
@@ -100,8 +45,24 @@ TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   const absl::StatusOr<ChaosResult> result = RunChaos(options);
   ASSERT_TRUE(result.ok()) << result.status();
-  std::printf("%d kills, counter = %lld\n", result->kills, static_cast<long long>(result->steps));
-  EXPECT_GE(result->kills, 50);
+  std::printf("%s; counter = %lld\n", ToString(*result).c_str(), static_cast<long long>(result->steps));
+  EXPECT_GE(result->all_kills(), 50);
+}
+
+// tools/chaos, for as long as a test may last.
+TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffLeaveTheExactSum) {
+  ChaosOptions options;
+  options.program = kCounter;
+  options.directory = std::getenv("TEST_TMPDIR");
+  options.num_ps = options.num_workers = 2;
+  options.roles = {TaskType::kWorker, TaskType::kPs, TaskType::kChief};
+  options.only_kills = false;
+  options.faults = 16;
+  options.seed = EntropySeed();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
+  const absl::StatusOr<ChaosResult> result = RunChaos(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::printf("%s; counter = %lld\n", ToString(*result).c_str(), static_cast<long long>(result->steps));
 }
 
 // ---- (b) killed between its commits to two parameter servers
@@ -213,7 +174,8 @@ TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewe
 }
 
 TEST_F(CountingTest, ADrainedCoordinatorSavesWhatIsThereAndTheNextGoesOnFromIt) {
-  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state_drained"), "--checkpoint_dir=" + TemporaryPath("checkpoints_drained"), "--checkpoint_every=0s"});
+  Make(2, 2, /*proxied=*/false,
+       {"--state_dir=" + TemporaryPath("state_drained"), "--checkpoint_dir=" + TemporaryPath("checkpoints_drained"), "--checkpoint_every=0s"});
   StartAll();
   CountOn(2);
   cluster_->Signal(kChiefTask, SIGTERM);

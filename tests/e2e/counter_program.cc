@@ -1,11 +1,13 @@
 // A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
-// Prints "counter = N" in the end if every element of every counter is N, the number of steps that were asked for.
+// Those of --descents it adds by a gradient of -1 and an optimizer. Prints "counter = N" in the end if every element of every counter is N, the number of steps
+// that were asked for.
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
@@ -15,6 +17,7 @@ ABSL_FLAG(int64_t, steps, 1000, "at least so many");
 ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
 ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
+ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
@@ -22,10 +25,20 @@ using namespace divvy;
 
 VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}; }
 
+// Whole numbers, which float32 holds exactly up to 2^24.
+VariableSpec Descent(int i) { return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}}; }
+
 [[noreturn]] void HangForEver() {
   std::puts("hanging");
   std::fflush(stdout);
   for (;;) pause();
+}
+
+absl::Status Descend(ReplicaContext& replica) {
+  const std::vector<float> down(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), -1);
+  Gradients gradients;
+  for (int i = 0; i < absl::GetFlag(FLAGS_descents); ++i) gradients.Set(Descent(i).name, Tensor::Vector<float>(down));
+  return replica.ApplyGradients(gradients);
 }
 
 absl::Status AddOne(WorkerContext& worker) {
@@ -35,6 +48,7 @@ absl::Status AddOne(WorkerContext& worker) {
     ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(Counter(i).name));
     RETURN_IF_ERROR(counter.AssignAdd(Tensor::Vector<int64_t>(ones)));
   }
+  if (absl::GetFlag(FLAGS_descents) > 0) RETURN_IF_ERROR(worker.strategy().Run(Descend).status());
   return absl::OkStatus();
 }
 const Step kAddOne("counter/add_one", AddOne);
@@ -44,39 +58,55 @@ bool IsAskedToStop() {
   return file.empty() || FileSystem::Real().Stat(file).ok();
 }
 
+// The rounds that were over when the state was saved are in the checkpoint, and of the round after them a part at most.
+absl::Status CheckState(const std::string& state, int64_t restored) {
+  int64_t counted = 0;
+  if (!state.empty() && !absl::SimpleAtoi(state, &counted)) return absl::InternalError(absl::StrCat("the program's state is \"", state, "\""));
+  if (counted <= restored && restored <= counted + absl::GetFlag(FLAGS_round)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the checkpoint holds ", restored, " steps, and the program's state in it is of ", counted));
+}
+
 // Returns how many steps were asked for, those of a checkpoint that it goes on from included.
 absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(int64_t asked, coordinator.RestoreLatest());
+  RETURN_IF_ERROR(CheckState(coordinator.program_state(), asked));
   if (asked > 0) std::printf("restored %lld\n", static_cast<long long>(asked));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
     RETURN_IF_ERROR(coordinator.Join());
+    coordinator.SetProgramState(absl::StrCat(asked));
     std::printf("counted %lld\n", static_cast<long long>(asked));
     std::fflush(stdout);
   }
   return asked;
 }
 
+template <typename T>
 absl::Status Check(const Variable& counter, int64_t wanted) {
   ASSIGN_OR_RETURN(const Tensor value, counter.Read());
-  ASSIGN_OR_RETURN(const absl::Span<const int64_t> elements, value.values<int64_t>());
+  ASSIGN_OR_RETURN(const absl::Span<const T> elements, value.values<T>());
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (elements[i] != wanted) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
+    if (elements[i] != static_cast<T>(wanted)) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
   }
   return absl::OkStatus();
 }
 
 absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
-  std::vector<Variable> counters;
+  std::vector<Variable> counters, descents;
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
     ASSIGN_OR_RETURN(Variable counter, CreateVariable(Counter(i)));
     counters.push_back(std::move(counter));
   }
+  for (int i = 0; i < absl::GetFlag(FLAGS_descents); ++i) {
+    ASSIGN_OR_RETURN(Variable descent, CreateVariable(Descent(i)));
+    descents.push_back(std::move(descent));
+  }
   std::puts("counting");
   std::fflush(stdout);
   ASSIGN_OR_RETURN(const int64_t steps, Count(coordinator));
-  for (const Variable& counter : counters) RETURN_IF_ERROR(Check(counter, steps));
+  for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
+  for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
   std::printf("counter = %lld\n", static_cast<long long>(steps));
   return absl::OkStatus();
 }

@@ -280,7 +280,7 @@ ChaosOptions FewKills(std::string program) {
   ChaosOptions options;
   options.program = std::move(program);
   options.directory = std::getenv("TEST_TMPDIR");
-  options.kills = 3;
+  options.faults = 3;
   options.pause = absl::Milliseconds(20);
   return options;
 }
@@ -288,7 +288,7 @@ ChaosOptions FewKills(std::string program) {
 TEST(ChaosHarnessTest, KillsAsOftenAsAskedAndReturnsTheCount) {
   const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("exact", "echo counter = 7")));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->kills, 3);
+  EXPECT_EQ(result->kills.at(TaskType::kWorker), 3);
   EXPECT_EQ(result->steps, 7);
 }
 

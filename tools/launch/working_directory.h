@@ -17,6 +17,9 @@ class WorkingDirectory {
 
   // DIVVY_STATE_DIR and DIVVY_CHECKPOINT_DIR, for tasks that are given no --state_dir and --checkpoint_dir; but those that this process has keep what they say.
   std::map<std::string, std::string> Environment() const;
+  std::string state() const { return path_ + "/state"; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+  const std::string& path() const { return path_; }
   // Whether a checkpoint was made here.
   bool HasCheckpoint() const;
   // The flags by which another launch goes on from here.
@@ -26,8 +29,6 @@ class WorkingDirectory {
 
  private:
   explicit WorkingDirectory(std::string path) : path_(std::move(path)) {}
-  std::string state() const { return path_ + "/state"; }
-  std::string checkpoints() const { return path_ + "/checkpoints"; }
 
   std::string path_;
 };

@@ -1,0 +1,260 @@
+// docs/operations.md, row by row: what a signal does to each role in each state of the job, what exit codes say, and what an operator may ask for.
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/counting_test.h"
+#include "tests/e2e/process_cluster.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+absl::Duration Now() { return Clock::Real().Elapsed(); }
+
+class OperationsTest : public CountingTest {
+ protected:
+  // A job that goes on where it was: with the directories for that, a checkpoint so often.
+  void MakeDurable(std::vector<std::string> flags, absl::string_view checkpoint_every = "0s") {
+    flags.insert(flags.end(),
+                 {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"), absl::StrCat("--checkpoint_every=", checkpoint_every)});
+    Make(2, 2, /*proxied=*/false, std::move(flags));
+  }
+  // Starts again what has ended and asks for it.
+  void ReviveTheDead() {
+    for (const TaskId& task : cluster_->tasks()) {
+      if (cluster_->running(task)) continue;
+      const int code = ExitOf(task);
+      if (code == 0) continue;
+      ASSERT_GE(code, 128) << ToString(task) << cluster_->processes().LastLines();
+      Start(task);
+    }
+  }
+  // Rounds of steps finish, whoever has to be started again for it.
+  void CountOnWhoeverDies() {
+    const size_t before = cluster_->output(kChiefTask).size();
+    const absl::Duration until = Now() + kPatience;
+    while (cluster_->output(kChiefTask).find("counted ", before) == std::string::npos) {
+      ASSERT_LT(Now(), until) << cluster_->processes().LastLines();
+      cluster_->processes().RunFor(absl::Milliseconds(5));
+      ReviveTheDead();
+    }
+  }
+  // Ends the job; every task says so by 0.
+  void FinishAll() {
+    Finish();
+    for (const TaskId& task : cluster_->tasks()) EXPECT_EQ(ExitOf(task), 0) << ToString(task);
+  }
+  // What `divvyctl WORDS --addr=<that task's>` prints.
+  std::string Divvyctl(std::vector<std::string> words, TaskId asked, int exit_code = 0) {
+    const std::string name = absl::StrCat("divvyctl ", ++commands_);
+    words.insert(words.begin(), "tools/divvyctl");
+    words.push_back("--addr=" + cluster_->address(asked));
+    EXPECT_TRUE(cluster_->processes().Start(name, {words, {}, ChildOutput::kPipe}).ok());
+    EXPECT_EQ(cluster_->processes().WaitForExit(name, kPatience)->code(), exit_code) << cluster_->processes().LastLines();
+    return cluster_->processes().output(name);
+  }
+  // The steps of the latest "counted".
+  int64_t Counted() const {
+    const std::string& said = cluster_->output(kChiefTask);
+    const size_t begin = said.rfind("counted ") + 8;
+    int64_t steps = -1;
+    EXPECT_TRUE(absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &steps));
+    return steps;
+  }
+
+ private:
+  int commands_ = 0;
+};
+
+// ---- signals
+
+enum class When { kAttaching, kRunning, kCheckpointing };
+using Case = std::tuple<TaskId, int, When>;
+
+class SignalTest : public OperationsTest, public ::testing::WithParamInterface<Case> {
+ protected:
+  // The job is in that state; the task lives.
+  void Reach(When state, TaskId task) {
+    MakeDurable({}, state == When::kCheckpointing ? "1ms" : "0s");
+    missing_ = task.type == TaskType::kChief ? PsTask(1) : kChiefTask;
+    for (const TaskId& other : cluster_->tasks()) {
+      if (state != When::kAttaching || ToString(other) != ToString(missing_)) Start(other);
+    }
+    state == When::kAttaching ? WaitFor(task, " is at ") : WaitFor(kChiefTask, "counted ");
+  }
+
+  TaskId missing_;  // while attaching
+};
+
+// What is lost is run again; nothing is counted twice. SIGTERM ends a task with 143, for work remains.
+TEST_P(SignalTest, LeavesAJobThatGoesOnAndCountsEachStepOnce) {
+  const auto [task, signal, state] = GetParam();
+  Reach(state, task);
+  cluster_->Signal(task, signal);
+  if (signal == SIGSTOP) {
+    cluster_->processes().RunFor(absl::Milliseconds(300));
+    cluster_->Signal(task, SIGCONT);
+  } else {
+    EXPECT_EQ(ExitOf(task), 128 + signal);
+  }
+  if (state == When::kAttaching) Start(missing_);
+  CountOnWhoeverDies();
+  FinishAll();
+}
+
+std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
+  const auto [task, signal, state] = info.param;
+  const char* const when = state == When::kAttaching ? "Attaching" : state == When::kRunning ? "Running" : "Checkpointing";
+  return absl::StrCat(RoleName(task.type), "_", sigabbrev_np(signal), "_", when);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SignalTest,
+                         ::testing::Combine(::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)), ::testing::Values(SIGTERM, SIGKILL, SIGSTOP),
+                                            ::testing::Values(When::kAttaching, When::kRunning, When::kCheckpointing)),
+                         NameOfCase);
+
+class AnyTaskTest : public OperationsTest, public ::testing::WithParamInterface<TaskId> {};
+
+TEST_P(AnyTaskTest, TellsItsStatusWhenAskedAndGoesOn) {
+  Make(1, 1, /*proxied=*/false);
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(GetParam(), SIGUSR1);
+  WaitFor(GetParam(), "status: ");
+  cluster_->Signal(GetParam(), SIGHUP);
+  WaitFor(GetParam(), "SIGHUP: nothing to do");
+  CountOn(1);
+  FinishAll();
+}
+
+TEST_P(AnyTaskTest, EndsWith130WhenInterrupted) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(GetParam(), SIGINT);
+  EXPECT_EQ(ExitOf(GetParam()), 130);
+  CountOnWhoeverDies();
+  FinishAll();
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
+                         [](const ::testing::TestParamInfo<TaskId>& info) { return std::string(RoleName(info.param.type)); });
+
+TEST_F(OperationsTest, ADrainSavesAllThatWasFinished) {
+  MakeDurable({}, "1ms");
+  StartAll();
+  CountOn(2);
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+  const int64_t counted = Counted();
+  Start(kChiefTask);
+  const std::string restored = WaitFor(kChiefTask, "restored ");
+  int64_t steps = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(restored.substr(restored.find(' ') + 1), &steps)) << restored;
+  EXPECT_GE(steps, counted);
+  FinishAll();
+}
+
+TEST_F(OperationsTest, ASecondSignalEndsACoordinatorThatWaitsForAStep) {
+  Make(1, 1, /*proxied=*/false, {"--hanging_worker=0", "--drain_timeout=50s"});
+  StartAll();
+  WaitFor(WorkerTask(0), "hanging");
+  const absl::Duration asked = Now();
+  cluster_->Signal(kChiefTask, SIGTERM);
+  WaitFor(kChiefTask, "asked to end");
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+  EXPECT_LT(Now() - asked, absl::Seconds(10));
+}
+
+TEST_F(OperationsTest, ASecondSignalEndsAWorkerWhoseStepNeverReturns) {
+  Make(1, 1, /*proxied=*/false, {"--hanging_worker=0", "--drain_timeout=50s"});
+  StartAll();
+  WaitFor(WorkerTask(0), "hanging");
+  const absl::Duration asked = Now();
+  cluster_->Signal(WorkerTask(0), SIGTERM);
+  WaitFor(WorkerTask(0), "a second signal ends it at once");
+  cluster_->Signal(WorkerTask(0), SIGTERM);
+  EXPECT_EQ(ExitOf(WorkerTask(0)), 143);
+  EXPECT_LT(Now() - asked, absl::Seconds(10));
+}
+
+// ---- the end
+
+TEST_F(OperationsTest, AfterTheEndACoordinatorThatIsStartedAgainSaysSo) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  FinishAll();
+  Start(kChiefTask);
+  EXPECT_EQ(ExitOf(kChiefTask), 0);
+}
+
+TEST_F(OperationsTest, ACoordinatorThatStaysForAStragglerGoesWhenItIsAsked) {
+  Make(1, 2, /*proxied=*/false);
+  StartAll();
+  CountOn(1);
+  Kill(WorkerTask(1));
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
+  for (const TaskId& task : {PsTask(0), WorkerTask(0)}) EXPECT_EQ(ExitOf(task), 0);
+  const absl::Duration asked = Now();
+  cluster_->Signal(kChiefTask, SIGTERM);
+  EXPECT_EQ(ExitOf(kChiefTask), 0);  // the job is complete
+  EXPECT_LT(Now() - asked, absl::Seconds(8));
+}
+
+// ---- what an operator asks for
+
+TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  EXPECT_EQ(Divvyctl({"checkpoint", "save"}, kChiefTask), "ckpt-1-1\n");
+  CountOn(1);
+  EXPECT_THAT(Divvyctl({"drain"}, kChiefTask), ContainsRegex("^drained: ([0-9]+) steps finished, ckpt-1-2 holds [0-9]+\n$"));
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+  EXPECT_TRUE(cluster_->running(PsTask(0)) && cluster_->running(WorkerTask(0)));  // they wait for the next
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "restored ");
+  FinishAll();
+}
+
+TEST_F(OperationsTest, AnOperatorIsToldWhyNothingCanBeSaved) {
+  Make(1, 1, /*proxied=*/false);
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "chief is at ");
+  EXPECT_THAT(Divvyctl({"checkpoint", "save"}, kChiefTask, 138), HasSubstr("the job has not begun yet"));
+  StartAll();
+  CountOn(1);
+  EXPECT_THAT(Divvyctl({"checkpoint", "save"}, kChiefTask, 78), HasSubstr("--checkpoint_dir"));
+  EXPECT_THAT(Divvyctl({"checkpoint", "save"}, PsTask(0), 64), HasSubstr("is not the coordinator"));
+  EXPECT_THAT(Divvyctl({"drain"}, WorkerTask(0), 64), HasSubstr("is not the coordinator"));
+  CountOn(1);
+  FinishAll();
+  EXPECT_THAT(Divvyctl({"drain"}, kChiefTask, 138), HasSubstr("nothing listens there"));
+}
+
+TEST_F(OperationsTest, ADrainThatLastsLongerThanTheOperatorWaitsGoesOn) {
+  Make(1, 1, /*proxied=*/false, {"--hanging_worker=0", "--drain_timeout=3s"});
+  StartAll();
+  WaitFor(WorkerTask(0), "hanging");
+  Divvyctl({"drain", "--timeout=500ms"}, kChiefTask, 138);
+  EXPECT_TRUE(cluster_->running(kChiefTask));
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+}
+
+}  // namespace
+}  // namespace divvy
