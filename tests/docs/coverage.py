@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""coverage.py [ROOT]: reads docs/semantics_coverage.md and docs/deviations.md below ROOT (default: this tree) and names each row that claims what is not so.
+"""coverage.py [ROOT]: reads docs/semantics_coverage.md, docs/deviations.md and of docs/operations.md the tables that end in "shown by", below ROOT (default: this
+tree), and names each row that claims what is not so.
 
   empty      a cell without words
   test       a test that no source has, or not the file named before it; a golden file that is not there
@@ -14,7 +15,8 @@ import os
 import re
 import sys
 
-COVERAGE, DEVIATIONS = "docs/semantics_coverage.md", "docs/deviations.md"
+COVERAGE, DEVIATIONS, OPERATIONS = "docs/semantics_coverage.md", "docs/deviations.md", "docs/operations.md"
+SHOWN_BY = "shown by"
 
 # The sections of the specification: TensorFlow's semantics 1 to 6, the twenty tests of 3.11 one by one, and what the strategy's interface adds.
 RULES = (["1.%d" % i for i in range(1, 11)] + ["2.%d" % i for i in range(1, 15)] + ["3.%d" % i for i in range(1, 11)] + ["3.11 %d" % i for i in range(1, 21)] +
@@ -28,14 +30,18 @@ _SOURCE = re.compile(r"^[\w/]+\.(?:cc|h|py|sh)$")
 _NAME = re.compile(r"^[A-Z]\w*(?:[./]\w+)?$")
 
 
-def rows(text):
-    """(line, cells) of each row of the tables, their heads left out."""
-    found = []
+def rows(text, last=None):
+    """(line, cells) of each row of the tables, their heads left out; with `last`, of those whose head ends in that cell."""
+    found, counts = [], True
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
-        is_head = number < len(lines) and lines[number].startswith("|---")
-        if line.startswith("|") and not line.startswith("|---") and not is_head:
-            found.append((number, [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]))
+        if not line.startswith("|") or line.startswith("|---"):
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+        if number < len(lines) and lines[number].startswith("|---"):
+            counts = last is None or cells[-1] == last
+        elif counts:
+            found.append((number, cells))
     return found
 
 
@@ -67,10 +73,10 @@ class Tests:
 class Page:
     """One document and what is wrong with it."""
 
-    def __init__(self, root, path, tests):
+    def __init__(self, root, path, tests, last=None):
         self.root, self.path, self.tests = root, path, tests
         with open(os.path.join(root, path), encoding="utf-8") as file:
-            self.rows = rows(file.read())
+            self.rows = rows(file.read(), last)
         self.findings = []
 
     def find(self, line, kind, words):
@@ -119,7 +125,13 @@ def check(root):
     for rule in RULES:
         if not any(cells[0] == rule for _, cells in coverage.rows):
             coverage.find(1, "rule", "%s has no row" % rule)
-    return deviations.findings + coverage.findings, len(deviations.rows), len(coverage.rows)
+    operations = Page(root, OPERATIONS, tests, SHOWN_BY)
+    for line, cells in operations.rows:
+        if operations.check_pins(line, cells[-1], None) == 0:
+            operations.find(line, "nothing", " ".join(cells[:2]))
+    if not operations.rows:
+        operations.find(1, "nothing", "no table ends in \"%s\"" % SHOWN_BY)
+    return deviations.findings + coverage.findings + operations.findings, len(deviations.rows), len(coverage.rows)
 
 
 def main(root):

@@ -13,11 +13,15 @@ COVERED = "".join("| %s | holds | `a/a_test.cc`: `ATest.Holds` |\n" % rule for r
 DEVIATION = "| a rule | theirs | ours | why | – | `ATest.Holds` |\n"
 
 
-def findings(covered=COVERED, deviations=DEVIATION, test="TEST(ATest, Holds) {}"):
+SHOWN = "| it waits | `ATest.Holds` |\n"
+
+
+def findings(covered=COVERED, deviations=DEVIATION, test="TEST(ATest, Holds) {}", shown=SHOWN):
     """(kind, words) of each finding in a tree with these rows and one test."""
     files = {
         "docs/semantics_coverage.md": "| rule | what holds | held by |\n|---|---|---|\n" + covered,
         "docs/deviations.md": "| rule | TensorFlow | Divvy | why | write instead | pinned by |\n|---|---|---|---|---|---|\n" + deviations,
+        "docs/operations.md": "| code |\n|---|\n| not looked at |\n\n| what | shown by |\n|---|---|\n" + shown,
         "a/a_test.cc": test + "\n",
         "tests/golden/scatter.json": "{}",
     }
@@ -61,6 +65,11 @@ class CoverageTest(unittest.TestCase):
     def test_a_row_that_names_nothing(self):
         self.assertEqual([("nothing", "1.1")], findings(with_row("it is so")))
         self.assertEqual([("nothing", "a rule")], findings(deviations=DEVIATION.replace("`ATest.Holds`", "it is so")))
+
+    def test_what_operators_are_told_and_nothing_shows(self):
+        self.assertEqual([("nothing", "it waits it is so")], findings(shown="| it waits | it is so |\n"))
+        self.assertEqual([("test", "ATest.Gone is not in the tests")], findings(shown="| it waits | `ATest.Gone` |\n"))
+        self.assertEqual([("nothing", 'no table ends in "shown by"')], findings(shown=""))
 
     def test_a_rule_without_a_row_and_a_number_that_is_none(self):
         self.assertEqual([("rule", "G7 has no row")], findings(COVERED.replace("| G7 ", "| G6 ")))

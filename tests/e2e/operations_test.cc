@@ -216,6 +216,14 @@ TEST_F(OperationsTest, ACoordinatorThatStaysForAStragglerGoesWhenItIsAsked) {
   EXPECT_LT(Now() - asked, absl::Seconds(8));
 }
 
+TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
+  Make(1, 1, /*proxied=*/false, {"--memory_limit_bytes=8"});
+  for (const TaskId& task : cluster_->tasks()) Start(task);
+  EXPECT_EQ(ExitOf(kChiefTask), 74);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
+  EXPECT_NE(ExitOf(PsTask(0)), 0);  // the job has failed
+}
+
 // ---- what an operator asks for
 
 TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
@@ -245,6 +253,29 @@ TEST_F(OperationsTest, AnOperatorIsToldWhyNothingCanBeSaved) {
   CountOn(1);
   FinishAll();
   EXPECT_THAT(Divvyctl({"drain"}, kChiefTask, 138), HasSubstr("nothing listens there"));
+}
+
+TEST_F(OperationsTest, OnlyTheCertificateOfAnOperatorMaySaveAndDrain) {
+  const std::string certificates = OwnPath("certificates");
+  Make(1, 1, /*proxied=*/false, {"--tls_ca=" + certificates + "/ca.pem"});
+  Divvyctl({"certs", "--out=" + certificates, "--ps=1", "--workers=1"}, kChiefTask);
+  const auto as = [&](const std::string& who) {
+    return std::vector<std::string>{absl::StrCat("--tls_cert=", certificates, "/", who, ".pem"), absl::StrCat("--tls_key=", certificates, "/", who, ".key")};
+  };
+  Start(kChiefTask, {as("chief-0"), {}, ""});
+  Start(PsTask(0), {as("ps-0"), {}, ""});
+  Start(WorkerTask(0), {as("worker-0"), {}, ""});
+  CountOn(1);
+  for (const std::string who : {"worker-0", "ps-0", "chief-0"}) {
+    std::vector<std::string> words = as(who);
+    words.insert(words.begin(), {"drain", "--tls_ca=" + certificates + "/ca.pem"});
+    EXPECT_THAT(Divvyctl(words, kChiefTask, 77), HasSubstr("may not call Admin.")) << who;
+  }
+  CountOn(1);
+  std::vector<std::string> words = as("admin-0");
+  words.insert(words.begin(), {"drain", "--tls_ca=" + certificates + "/ca.pem"});
+  EXPECT_THAT(Divvyctl(words, kChiefTask), HasSubstr("there is no checkpoint"));
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
 }
 
 TEST_F(OperationsTest, ADrainThatLastsLongerThanTheOperatorWaitsGoesOn) {
