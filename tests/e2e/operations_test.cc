@@ -10,7 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/counting_test.h"
@@ -222,6 +224,47 @@ TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
   EXPECT_EQ(ExitOf(kChiefTask), 74);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
   EXPECT_NE(ExitOf(PsTask(0)), 0);  // the job has failed
+}
+
+// ---- launched
+
+// As `divvyctl launch` has it: each task is started again, with what the launcher has given it to go on from.
+TEST_F(OperationsTest, ALaunchedJobWhoseTasksOfEveryRoleAreKilledEndsExactly) {
+  WatchedProcesses processes;
+  const std::vector<std::string> command = {"tools/divvyctl",
+                                            "launch",
+                                            "--ps=2",
+                                            "--workers=2",
+                                            "--chaos=1500ms",
+                                            "--chaos_roles=worker,ps,coordinator",
+                                            "--",
+                                            kCounter,
+                                            "--stop_file=" + stop_file_,
+                                            "--checkpoint_every=200ms"};
+  ASSERT_TRUE(processes.Start("launch", {command, {}, ChildOutput::kPipe}).ok());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(processes.WaitForText("launch", "chaos: SIGKILL to ", kPatience).ok()) << processes.LastLines();
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
+  EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 0) << processes.LastLines();
+  EXPECT_THAT(processes.output("launch"), HasSubstr("counter = "));
+}
+
+TEST_F(OperationsTest, AnInterruptedLaunchSaysHowToGoOn) {
+  WatchedProcesses processes;
+  const auto launch = [&](std::vector<std::string> flags) {
+    std::vector<std::string> command = {"tools/divvyctl", "launch", "--ps=2", "--workers=1", "--", kCounter, "--stop_file=" + stop_file_};
+    command.insert(command.end(), flags.begin(), flags.end());
+    ASSERT_TRUE(processes.Start("launch", {command, {{"TMPDIR", std::getenv("TEST_TMPDIR")}}, ChildOutput::kPipe}).ok());
+  };
+  launch({});
+  ASSERT_TRUE(processes.WaitForText("launch", "counted ", kPatience).ok());
+  processes.Signal("launch", SIGINT);
+  const absl::StatusOr<std::string> last = processes.WaitForText("launch", "launch again with the flags ", kPatience);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 130);
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
+  launch(absl::StrSplit(last->substr(last->find("--state_dir")), ' '));
+  EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 0) << processes.LastLines();
+  EXPECT_THAT(processes.output("launch"), HasSubstr("restored "));
 }
 
 // ---- what an operator asks for
