@@ -1,6 +1,5 @@
 #include "coordinator/service/coordinator_status.h"
 
-#include "absl/strings/str_cat.h"
 #include "base/version.h"
 #include "cluster/error.h"
 #include "wire/messages.h"
@@ -51,13 +50,10 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const Co
 }
 
 absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot) {
-  using Phase = CoordinatorSnapshot::Phase;
   switch (snapshot.phase) {
-    case Phase::kAttaching:
-    case Phase::kChoosing:
-    case Phase::kLoading:
-      return MakeError(Reason::kNotReady, absl::StrCat("the job has not begun yet (", PhaseText(snapshot.phase), "): nothing is there to save"));
-    case Phase::kOver: return MakeError(Reason::kJobOver, "the job has ended");
+    case CoordinatorSnapshot::Phase::kChoosing:
+      return MakeError(Reason::kNotReady, "the program has not begun to use its variables, nor asked for those of a checkpoint: there is nothing to save yet");
+    case CoordinatorSnapshot::Phase::kOver: return MakeError(Reason::kJobOver, "the job has ended");
     default: return absl::OkStatus();
   }
 }

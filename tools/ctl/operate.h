@@ -18,7 +18,7 @@ struct OperatorOptions {
 };
 
 // Both block until it is done, at most for the timeout. InvalidArgument: the address is that of another task. FailedPrecondition: the coordinator has no
-// directory for checkpoints. Unavailable: nobody answers there, or the job has not begun. DeadlineExceeded: what was asked for goes on without us.
+// directory for checkpoints. Unavailable: nobody answers there, or the program has not begun. DeadlineExceeded: what was asked for goes on without us.
 // PermissionDenied: not the admin's certificate. ResourceExhausted, DataLoss: a disk; older checkpoints stand.
 
 // Has a checkpoint made; returns its name.
