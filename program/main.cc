@@ -136,7 +136,8 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   if (result.ok()) result = CallTrain(program.train, coordinator);
   result = (*chief)->Finish(std::move(result));
   (*chief)->reporter()->Summarize(PeakMemoryBytes());
-  if (const std::optional<int> signalled = signals.Stop(); signalled && !result.ok()) return *signalled;
+  const std::optional<int> signalled = signals.Stop();
+  if (signalled && !result.ok() && !(*chief)->JobIsOver()) return *signalled;
   return EndWith(result);
 }
 

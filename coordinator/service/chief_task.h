@@ -56,6 +56,8 @@ class ChiefTask {
   // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, or until
   // a Drain, so that it learns of the end when it comes back and registers. Returns what the job ended with. Blocks.
   absl::Status Finish(absl::Status result);
+  // Whether the store says that the job has ended, well or not: another start would change nothing.
+  bool JobIsOver() const { return core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver; }
   const std::string& address() const { return server_->address(); }
   std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 

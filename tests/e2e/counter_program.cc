@@ -108,6 +108,7 @@ absl::Status Train(Coordinator& coordinator) {
   for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
   for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
   std::printf("counter = %lld\n", static_cast<long long>(steps));
+  std::fflush(stdout);
   return absl::OkStatus();
 }
 DIVVY_PROGRAM(Train);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -307,12 +308,11 @@ TEST_F(LaunchTest, ChaosKillsWorkersThatComeBack) {
 TEST_F(LaunchTest, APsAndAChiefThatWereKilledAreStartedAgain) {
   Launch({}, {absl::StrCat("ps0:once=", TemporaryPath("ps_again")), "ps0:raise=9", absl::StrCat("chief0:once=", TemporaryPath("chief_again")),
               "chief0:exit=138", "chief0:print=here", "ps0:print=back", "await"});
-  WaitFor("starting it again (1 of 5)");
-  WaitFor("starting it again (1 of 5)");
-  WaitFor("ps 0     | back");
+  const auto both_are_back = [&] { return absl::StrContains(Output(), "ps 0     | back\n") && absl::StrContains(Output(), "chief    | here\n"); };
+  EXPECT_TRUE(processes_.WaitUntil(both_are_back, kPatience)) << Output();
   processes_.Signal("launch", SIGTERM);
   EXPECT_EQ(Exit(), 143);
-  EXPECT_THAT(Output(), HasSubstr("chief    | here\n"));
+  EXPECT_THAT(Output(), HasSubstr("ps 0 was killed by SIGKILL; starting it again (1 of 5)\n"));
 }
 
 TEST_F(LaunchTest, ChaosHitsPsAndCoordinatorToo) {
