@@ -70,6 +70,7 @@ absl::Status CheckState(const std::string& state, int64_t restored) {
 absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(int64_t asked, coordinator.RestoreLatest());
   RETURN_IF_ERROR(CheckState(coordinator.program_state(), asked));
+  coordinator.SetProgramState(absl::StrCat(asked));
   if (asked > 0) std::printf("restored %lld\n", static_cast<long long>(asked));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
