@@ -61,6 +61,7 @@ class Chaos {
       cluster.flags.insert(cluster.flags.end(),
                            {"--state_dir=" + directory_.state(), "--checkpoint_dir=" + directory_.checkpoints(), "--checkpoint_every=200ms", "--descents=2"});
     }
+    if (options_.records > 0) cluster.flags.push_back(absl::StrCat("--records=", options_.records));
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
     RETURN_IF_ERROR(cluster_->StartAll());

@@ -32,6 +32,7 @@ struct ChaosOptions {
   int num_ps = 3, num_workers = 4;
   std::vector<TaskType> roles = {TaskType::kWorker};  // whom faults hit
   bool only_kills = true;                             // else one fault in four is of another kind
+  int64_t records = 0;                                // that the steps read, each once in a pass; 0: they read none
   std::string durability;                             // the job's --durability; empty: its own default
   int faults = 50;                                    // at least so many,
   absl::Duration time;                                // for at least so long

@@ -19,6 +19,7 @@ ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
 ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
 ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
+ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
 ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, directory, "/tmp", "for one small file");
@@ -38,6 +39,7 @@ ChaosOptions OptionsFromFlags() {
   options.num_ps = absl::GetFlag(FLAGS_ps);
   options.num_workers = absl::GetFlag(FLAGS_workers);
   options.durability = absl::GetFlag(FLAGS_durability);
+  options.records = absl::GetFlag(FLAGS_records);
   options.only_kills = absl::GetFlag(FLAGS_only_kills);
   options.faults = 1;
   options.time = absl::Minutes(absl::GetFlag(FLAGS_minutes));

@@ -1,10 +1,14 @@
 // A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
-// Those of --descents it adds by a gradient of -1 and an optimizer. Prints "counter = N" in the end if every element of every counter is N, the number of steps
-// that were asked for.
+// Those of --descents it adds by a gradient of -1 and an optimizer. With --records the steps are those of passes over data, of which every record counts its
+// visits. Prints "counter = N" in the end if every element of every counter is N, the number of steps that were asked for, and every record was visited once in
+// each pass.
 #include <unistd.h>
 
 #include <cstdio>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -18,6 +22,7 @@ ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
 ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
 ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
+ABSL_FLAG(int64_t, records, 0, "of the data that the steps read, five at a time, pass after pass; 0: they read none");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
@@ -27,6 +32,8 @@ VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFla
 
 // Whole numbers, which float32 holds exactly up to 2^24.
 VariableSpec Descent(int i) { return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}}; }
+
+VariableSpec Visits() { return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(), {}, DType::kInt64}; }
 
 [[noreturn]] void HangForEver() {
   std::puts("hanging");
@@ -53,33 +60,79 @@ absl::Status AddOne(WorkerContext& worker) {
 }
 const Step kAddOne("counter/add_one", AddOne);
 
+constexpr int64_t kBatch = 5;
+
+absl::StatusOr<Dataset> Records(const InputContext& input) {
+  std::vector<int64_t> ids(static_cast<size_t>(absl::GetFlag(FLAGS_records)));
+  std::iota(ids.begin(), ids.end(), 0);
+  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}})).Shuffle(100, input.seed).Batch(kBatch);
+}
+const DataSource kRecords("counter/records", Records);
+
+absl::StatusOr<Metrics> VisitRecords(WorkerContext& worker, Iterator records) {
+  ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(records));
+  ASSIGN_OR_RETURN(const Tensor ids, batch[0]["id"].tensor());
+  ASSIGN_OR_RETURN(const Variable visits, worker.strategy().FindVariable(Visits().name));
+  const std::vector<int64_t> ones(static_cast<size_t>(ids.shape().num_elements()), 1);
+  RETURN_IF_ERROR(visits.ScatterRows(Variable::Scatter::kAdd, {ids, Tensor::Vector<int64_t>(ones), absl::GetFlag(FLAGS_records)}));
+  RETURN_IF_ERROR(AddOne(worker));
+  return Metrics();
+}
+const Step kVisit("counter/visit", VisitRecords);
+
 bool IsAskedToStop() {
   const std::string file = absl::GetFlag(FLAGS_stop_file);
   return file.empty() || FileSystem::Real().Stat(file).ok();
+}
+
+int64_t StepsOfARound() {
+  const int64_t records = absl::GetFlag(FLAGS_records);
+  return records > 0 ? (records + kBatch - 1) / kBatch : absl::GetFlag(FLAGS_round);
 }
 
 // The rounds that were over when the state was saved are in the checkpoint, and of the round after them a part at most.
 absl::Status CheckState(const std::string& state, int64_t restored) {
   int64_t counted = 0;
   if (!state.empty() && !absl::SimpleAtoi(state, &counted)) return absl::InternalError(absl::StrCat("the program's state is \"", state, "\""));
-  if (counted <= restored && restored <= counted + absl::GetFlag(FLAGS_round)) return absl::OkStatus();
+  if (counted <= restored && restored <= counted + StepsOfARound()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the checkpoint holds ", restored, " steps, and the program's state in it is of ", counted));
 }
 
 // Returns how many steps were asked for, those of a checkpoint that it goes on from included.
-absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
-  ASSIGN_OR_RETURN(int64_t asked, coordinator.RestoreLatest());
-  RETURN_IF_ERROR(CheckState(coordinator.program_state(), asked));
+absl::StatusOr<int64_t> Resume(Coordinator& coordinator) {
+  ASSIGN_OR_RETURN(const int64_t restored, coordinator.RestoreLatest());
+  RETURN_IF_ERROR(CheckState(coordinator.program_state(), restored));
+  coordinator.SetProgramState(absl::StrCat(restored));
+  if (restored > 0) std::printf("restored %lld\n", static_cast<long long>(restored));
+  return restored;
+}
+
+void EndRound(Coordinator& coordinator, int64_t asked) {
   coordinator.SetProgramState(absl::StrCat(asked));
-  if (asked > 0) std::printf("restored %lld\n", static_cast<long long>(asked));
+  std::printf("counted %lld\n", static_cast<long long>(asked));
+  std::fflush(stdout);
+}
+
+absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
+  ASSIGN_OR_RETURN(int64_t asked, Resume(coordinator));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
     RETURN_IF_ERROR(coordinator.Join());
-    coordinator.SetProgramState(absl::StrCat(asked));
-    std::printf("counted %lld\n", static_cast<long long>(asked));
-    std::fflush(stdout);
+    EndRound(coordinator, asked);
   }
   return asked;
+}
+
+// The same in passes over the data.
+absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
+  RETURN_IF_ERROR(Resume(coordinator).status());
+  while (coordinator.step() < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
+    RETURN_IF_ERROR(coordinator.RunEpoch(kVisit, kRecords()).status());
+    EndRound(coordinator, coordinator.step());
+  }
+  const int64_t wanted = coordinator.epoch() * StepsOfARound();
+  if (coordinator.step() == wanted) return wanted;
+  return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ", coordinator.step(), " steps, wanted ", wanted));
 }
 
 template <typename T>
@@ -103,11 +156,16 @@ absl::Status Train(Coordinator& coordinator) {
     ASSIGN_OR_RETURN(Variable descent, CreateVariable(Descent(i)));
     descents.push_back(std::move(descent));
   }
+  std::optional<Variable> visits;
+  if (absl::GetFlag(FLAGS_records) > 0) {
+    ASSIGN_OR_RETURN(visits, CreateVariable(Visits()));
+  }
   std::puts("counting");
   std::fflush(stdout);
-  ASSIGN_OR_RETURN(const int64_t steps, Count(coordinator));
+  ASSIGN_OR_RETURN(const int64_t steps, visits ? CountPasses(coordinator) : Count(coordinator));
   for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
   for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
+  if (visits) RETURN_IF_ERROR(Check<int64_t>(*visits, coordinator.epoch()));
   std::printf("counter = %lld\n", static_cast<long long>(steps));
   std::fflush(stdout);
   return absl::OkStatus();
