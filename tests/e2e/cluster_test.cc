@@ -50,20 +50,25 @@ TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
 }
 
 // tools/chaos, for as long as a test may last.
-TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffLeaveTheExactSum) {
+void RunShortChaos(int64_t records) {
   ChaosOptions options;
   options.program = kCounter;
   options.directory = std::getenv("TEST_TMPDIR");
   options.num_ps = options.num_workers = 2;
   options.roles = {TaskType::kWorker, TaskType::kPs, TaskType::kChief};
   options.only_kills = false;
-  options.faults = 16;
+  options.faults = 10;
+  options.records = records;
   options.seed = EntropySeed();
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   const absl::StatusOr<ChaosResult> result = RunChaos(options);
   ASSERT_TRUE(result.ok()) << result.status();
   std::printf("%s; counter = %lld\n", ToString(*result).c_str(), static_cast<long long>(result->steps));
 }
+
+TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffLeaveTheExactSum) { RunShortChaos(/*records=*/0); }
+
+TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffReadEachRecordOnceInEveryPass) { RunShortChaos(/*records=*/1000); }
 
 // ---- (b) killed between its commits to two parameter servers
 
