@@ -21,9 +21,11 @@ enum class Rule {
   kOpenContainsInFlight,    // the horizon's list of open steps names the steps in flight
   kSessionsOfEpochsDiffer,  // the sessions of a coordinator and of its successor have different numbers
   kHoldBeforeSnapshot,      // while a checkpoint is cut, no step begins to commit
+  kRewindWhenReRunDiffers,  // a half applied step whose re-run touches other servers is taken back, so that all of it comes from one run
+  kReadsWaitForReplay,      // what a program reads after a rewind has all that it saw finished
   kHeldWhenNothingCommits,  // a worker says that it is held only when none of its steps is committing
 };
-inline constexpr int kNumRules = 7;
+inline constexpr int kNumRules = 9;
 
 #ifdef DIVVY_BREAKABLE
 

@@ -9,6 +9,21 @@
 #include "program/program_flags.h"
 #include "rpc/task_flags.h"
 
+namespace divvy {
+
+// Found by ABSL_FLAG.
+bool AbslParseFlag(absl::string_view text, Durability* durability, std::string* error) {
+  if (text == "replay" || text == "checkpoint") {
+    *durability = text == "replay" ? Durability::kReplay : Durability::kCheckpoint;
+    return true;
+  }
+  *error = "wanted replay or checkpoint";
+  return false;
+}
+std::string AbslUnparseFlag(Durability durability) { return durability == Durability::kReplay ? "replay" : "checkpoint"; }
+
+}  // namespace divvy
+
 ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster, and of an evaluator's");
 ABSL_FLAG(int, workers, 2, "workers of the embedded cluster, and of an evaluator's");
 ABSL_FLAG(int, replicas_per_worker, 1, "replicas of a worker, each on a thread of its own");
@@ -22,6 +37,11 @@ ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears o
 ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
 ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10), "a checkpoint is made so often, where there is a --checkpoint_dir. 0: only at the end");
 ABSL_FLAG(int, keep, 3, "checkpoints that are kept, at least 2");
+ABSL_FLAG(divvy::Durability, durability, divvy::Durability::kReplay,
+          "what becomes of the job when a parameter server is lost: replay (back to the newest checkpoint, then all since is run again) or checkpoint (it "
+          "ends, 138)");
+ABSL_FLAG(int64_t, redo_log_bytes, 256 << 20, "durability replay: memory for what was done since the newest checkpoint; at half of it one is made");
+ABSL_FLAG(int, max_recoveries, 20, "durability replay: more of them within 10 minutes end the job (70)");
 ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without it the number is random");
 ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: listed in the cluster, or registered");
 ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
@@ -43,6 +63,12 @@ std::optional<ReportOptions> ReportFromFlags() {
   return report;
 }
 
+void SetDurability(CoordinatorOptions& options) {
+  options.durability = absl::GetFlag(FLAGS_durability);
+  options.redo_log_bytes = absl::GetFlag(FLAGS_redo_log_bytes);
+  options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
+}
+
 }  // namespace
 
 absl::Status MakeTensorboardDir() {
@@ -57,6 +83,7 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
                    absl::GetFlag(FLAGS_seed), CheckpointDirFromFlags()};
   setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
+  SetDurability(setup.limits);
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   setup.report = ReportFromFlags();
@@ -91,6 +118,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.checkpoint_dir = CheckpointDirFromFlags();
   options.core.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.core.keep_checkpoints = absl::GetFlag(FLAGS_keep);
+  SetDurability(options.core);
   options.job_name = absl::GetFlag(FLAGS_job_name);
   options.report = ReportFromFlags();
   options.core.job_seed = absl::GetFlag(FLAGS_seed);

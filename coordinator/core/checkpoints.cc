@@ -78,7 +78,8 @@ int64_t CoordinatorCore::durable_steps() const {
 
 bool CoordinatorCore::CheckpointIsDue() const {
   if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint()) return true;
-  return phase_ == Phase::kRunning && options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_;
+  if (phase_ != Phase::kRunning) return false;
+  return log_.half_full() || (options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_);
 }
 
 // A process that was asked to end saves what is there, if it can, before it goes.
@@ -272,8 +273,7 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // the job has failed meanwhile
   if (absl::IsAborted(committed)) return FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
   if (!committed.ok()) return GiveUpCheckpoint(MakeError(Reason::kDisk, committed.message()));
-  durable_steps_ = checkpoint_->state.finished_steps;
-  last_checkpoint_ = id;
+  MoveBase(checkpoint_->state);
   const uint64_t checkpoint_bytes = checkpoint_->bytes;
   for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), id] { done(id); });
   if (checkpoint_->is_final) final_wanted_ = false;
@@ -289,20 +289,26 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   Pump();
 }
 
+// Who waits for the checkpoint under way waits for the next one.
+void CoordinatorCore::DropCheckpoint() {
+  const CheckpointId id = checkpoint_->id;
+  saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
+  checkpoint_.reset();
+  given_up_at_ = clock_.Elapsed();
+  StoreChange change;
+  change.deleted_checkpoints = {id};
+  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
+}
+
 // OK: not its own fault, it is tried again at once. Else the disk's: who waits for one is told; the next is due after the usual time.
 void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
   const bool holding = Holding();
   const CheckpointId id = checkpoint_->id;
-  saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
+  DropCheckpoint();
   if (holding) SendToAll(Release{id.serial});
-  checkpoint_.reset();
-  given_up_at_ = clock_.Elapsed();
   if (why.ok() && ++given_up_ == 3) {
     outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
   }
-  StoreChange change;
-  change.deleted_checkpoints = {id};
-  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
   if (!why.ok()) {
     next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
     outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
@@ -326,7 +332,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   absl::Status refused = job_error_;
-  const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding;
+  const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding || recovery_;
   if ((begun || chosen_) && found_ && restored_ != found_->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
@@ -458,7 +464,9 @@ void CoordinatorCore::Declare(LayoutJob job) {
 
 // What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
 void CoordinatorCore::MakeDeclared() {
-  if (made_.empty()) return FinishLoading();
+  std::map<int, std::vector<ShardSpec>> shards = made_;
+  for (auto& [ps, logged] : log_.Shards()) shards[ps].insert(shards[ps].end(), logged.begin(), logged.end());
+  if (shards.empty()) return FinishLoading();
   layout_jobs_.push_front({nullptr, [weak = weak_from_this()](const absl::Status& made) {
                              if (const auto self = weak.lock()) {
                                self->Guarded([made](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
@@ -468,15 +476,15 @@ void CoordinatorCore::MakeDeclared() {
                              }
                            }});
   layout_work_ = LayoutWork{};
-  layout_work_->change.shards = made_;
+  layout_work_->change.shards = std::move(shards);
   layout_work_->next = layout_;
-  for (const auto& [ps, shards] : made_) layout_work_->waiting.insert(ps);
+  for (const auto& [ps, specs] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
   for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
 }
 
 // A ps cannot load what the catalog took for good. True: an older checkpoint is looked for.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
-  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_) return false;
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_) return false;
   outbox_.Add([self = shared_from_this(), bad = *restored_, error] {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {

@@ -3,14 +3,16 @@
 // An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16): each method takes an event, changes state under one lock, never waits, and answers
 // through completions that run on the Executor's threads after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
 //
-// Durability `checkpoint`: a lost parameter server, or a half applied step that no run can complete, ends the job with Unavailable (Reason::kPsLost), and every
-// later call gives that error again; the next start goes on from the newest checkpoint. So do kStaleEpoch and kSecondCoordinator (another coordinator has the
-// job) and kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
+// A parameter server is lost when another process answers, or registers, in its place; or a half applied step is one that no run can complete:
+//   Durability::kReplay       all servers go back to the newest checkpoint, and what was done since is run again (replay.cc). Values that were delivered stay,
+//                             and the program notices a pause
+//   Durability::kCheckpoint   the job ends with Unavailable (Reason::kPsLost); the next start goes on from the newest checkpoint
+// A server that is merely silent is waited for, up to ps_timeout. What else ends a job, and every later call with it: kStaleEpoch and kSecondCoordinator
+// (another coordinator has the job), kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
-// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand),
-// variables.cc (layout changes, direct reads and writes), checkpoints.cc (the cut, and the state that an epoch begins
-// with).
+// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes, direct reads and writes), checkpoints.cc
+// (the cut, and the state that an epoch begins with), replay.cc (back to the last cut, and forward again).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -37,6 +39,7 @@
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/checkpoint_catalog.h"
 #include "coordinator/core/lease_book.h"
+#include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
 #include "coordinator/core/store.h"
 #include "partitioners/placement.h"
@@ -46,6 +49,12 @@ namespace divvy {
 using StatusCallback = std::function<void(absl::Status)>;
 
 enum class Placement : uint8_t { kRoundRobin, kBalanced };
+
+// What becomes of a job that has lost a parameter server.
+enum class Durability : uint8_t {
+  kReplay,      // nothing that has finished is lost: it goes back to the newest checkpoint, and all since is run again
+  kCheckpoint,  // it ends, as TensorFlow's does: the next start goes on from the newest checkpoint
+};
 
 struct CoordinatorOptions {
   Incarnation incarnation;                           // of this process life; not 0
@@ -70,7 +79,11 @@ struct CoordinatorOptions {
   absl::Duration checkpoint_every;                    // 0: only when asked, and at the end
   absl::Duration checkpoint_stall_timeout = absl::Minutes(10);  // what the end of a job waits for its last checkpoint, where a disk is full or broken
   int keep_checkpoints = 3;                                     // the newest so many; at least 2
-  std::function<Partitioner(int num_ps)> partitioner;           // empty: variables are not cut
+  Durability durability = Durability::kReplay;
+  int64_t redo_log_bytes = 256 << 20;  // kReplay: memory for what was done since the last checkpoint. Half full, one is made; full, no step begins until it is.
+                                       // Without a catalog the log begins with the job, and when it is full durability is kCheckpoint from there on
+  int max_recoveries = 20;             // kReplay: more of them within 10 minutes end the job with Internal
+  std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
   Placement placement = Placement::kRoundRobin;
 
   // InvalidArgument with every problem at once.
@@ -97,7 +110,7 @@ struct RunRequest {
 
 // What a coordinator is doing, for the live line and status pages.
 struct CoordinatorSnapshot {
-  enum class Phase : uint8_t { kAttaching, kChoosing, kLoading, kRunning, kEnding, kOver, kFailed };
+  enum class Phase : uint8_t { kAttaching, kChoosing, kLoading, kReplaying, kRunning, kEnding, kOver, kFailed };
   Phase phase = Phase::kAttaching;
   JobId job;
   Epoch epoch_id;
@@ -124,6 +137,8 @@ struct CoordinatorSnapshot {
   std::optional<CheckpointId> checkpoint;       // that is being made
   std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
   absl::Duration longest_hold;                  // of commits, while a checkpoint was cut
+  int64_t recoveries = 0;                       // how often the job went back to its last checkpoint
+  int64_t redo_log_entries = 0, redo_log_bytes = 0;
 };
 
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
@@ -219,6 +234,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     bool idle = false;
     std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
     int unacknowledged = 0;       // the most of any Steps stream
+    bool recovering = false;      // what has finished is not all there again
   };
   Inspection Inspect() const;
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
@@ -226,6 +242,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
  private:
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
+
+  static constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
+  static constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
 
   // ---- data ----
   // Another process registers as a task that we know: whether the known one still lives is being found out.
@@ -297,11 +316,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     State state = State::kQueued;
     int worker = -1;             // of the attempt in flight
     std::map<int, int> applied;  // StepFacts::applied
+    uint32_t forgiven = 0;       // attempts that a rewind has undone
+    bool replayed = false;       // it had finished before a rewind: nobody waits for it, it counts no second time
     bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
     absl::Status refusal;        // why the slots that it needs cannot be made
   };
   struct Iterator {
     MakeResource make;
+    std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
     LeaseBook book;        // leased ones
     int64_t users = 0;     // steps that are queued or open and name it
     bool dropped = false;  // goes when the last of them is closed
@@ -378,6 +400,17 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::vector<int> participants;
     StatusCallback done;
   };
+  // Back to the base and forward again, until all that had finished has been run again.
+  struct Recovery {
+    std::string why;
+    absl::Duration since;
+    EntryId next;                                                         // entries from here on are not begun
+    std::deque<std::shared_ptr<Step>> again;                              // replayed steps whose worker was lost
+    EntryId write;                                                        // that is being replayed; 0: none
+    int64_t steps_left = 0;                                               // finished ones from `next` on
+    std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
+    bool ending = false;                                                  // the job was
+  };
   struct DirectRead {
     PullPlan plan;
     std::map<int, PullRequest> requests;  // by ps; those not yet answered
@@ -400,6 +433,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void BeginLoading() DIVVY_REQUIRES(mu_);
   void FinishLoading() DIVVY_REQUIRES(mu_);
   void StartRunning() DIVVY_REQUIRES(mu_);
+  void LetWaitersGo() DIVVY_REQUIRES(mu_);
   void Tick();
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
   std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
@@ -407,6 +441,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
   void StoreEnd() DIVVY_REQUIRES(mu_);
+  static absl::Status Drained();
   void DrainIfQuiet() DIVVY_REQUIRES(mu_);
   void TellDrained() DIVVY_REQUIRES(mu_);
   void ShutDownTasks() DIVVY_REQUIRES(mu_);
@@ -429,12 +464,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
   void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
-  void PsLost(const Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
+  // Whether a ps is still what it was when a call was made of it, in the same epoch. An answer to a call of before says nothing.
+  bool Same(int ps, uint64_t tries) const DIVVY_REQUIRES(mu_) { return ps_[ps].tries == tries; }
+  void LaterAt(int ps, absl::Duration wait, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);  // if it is still the same
   std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
   uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
-  void OnSynced(int index, absl::StatusOr<SyncReply> reply);
+  void OnSynced(int index, uint64_t tries, absl::StatusOr<SyncReply> reply);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
   Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
 
@@ -476,7 +514,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
   void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
-  void Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
+  void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
+  void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
   void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) DIVVY_REQUIRES(mu_);
   void StoreError(absl::Status error) DIVVY_REQUIRES(mu_);
   void StartCancelling() DIVVY_REQUIRES(mu_);
@@ -507,7 +546,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnShards(int ps, uint64_t tries, absl::Status answer);
   void AfterShards() DIVVY_REQUIRES(mu_);
   void SendUndo(int ps) DIVVY_REQUIRES(mu_);
-  void OnUndone(int ps, absl::Status answer);
+  void OnUndone(int ps, uint64_t tries, absl::Status answer);
   void FinishLayoutJob() DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id,
                                                                    const Layout& layout) DIVVY_REQUIRES(mu_);
@@ -515,10 +554,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
+  void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
   void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
-  void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, absl::Status answer);
+  void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer);
+  void SendReads() DIVVY_REQUIRES(mu_);
   void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
-  void OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply);
+  void OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply);
 
   // ---- checkpoints.cc ----
   bool CheckpointIsDue() const DIVVY_REQUIRES(mu_);
@@ -539,6 +580,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void ReleaseWorkers() DIVVY_REQUIRES(mu_);
   void CommitCheckpoint() DIVVY_REQUIRES(mu_);
   void OnCommitted(CheckpointId id, const absl::Status& committed) DIVVY_REQUIRES(mu_);
+  void DropCheckpoint() DIVVY_REQUIRES(mu_);
   void GiveUpCheckpoint(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckCheckpoint(absl::Duration now) DIVVY_REQUIRES(mu_);
   bool HalfApplied() const DIVVY_REQUIRES(mu_);
@@ -550,6 +592,32 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
   void MakeDeclared() DIVVY_REQUIRES(mu_);
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
+
+  // ---- replay.cc ----
+  bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept(); }
+  bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning || phase_ == Phase::kReplaying; }
+  void Rewind(std::string why) DIVVY_REQUIRES(mu_);
+  absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
+  void DropSessions() DIVVY_REQUIRES(mu_);
+  void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
+  void CollectLoggedIterators() DIVVY_REQUIRES(mu_);
+  void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void BeginReplay() DIVVY_REQUIRES(mu_);
+  void PumpReplay() DIVVY_REQUIRES(mu_);
+  bool ReplayOne() DIVVY_REQUIRES(mu_);
+  void AdvanceReplay(EntryId begun) DIVVY_REQUIRES(mu_);
+  bool ReplayStep(const std::shared_ptr<Step>& step) DIVVY_REQUIRES(mu_);  // false: no worker has room for it
+  void ReplayWrite(const RedoLog::Entry& entry) DIVVY_REQUIRES(mu_);
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void FailReplay(const Step& step, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void FinishReplay() DIVVY_REQUIRES(mu_);
+  void LogOpen(const Step& step) DIVVY_REQUIRES(mu_);
+  void LogFinished(Step& step) DIVVY_REQUIRES(mu_);
+  void LogWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
+  void GiveUpFullLog() DIVVY_REQUIRES(mu_);
+  void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
+  void MoveBase(const JobState& committed) DIVVY_REQUIRES(mu_);
+  EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : EntryId(next_id_); }
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
@@ -659,7 +727,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
-  int given_up_ DIVVY_GUARDED_BY(mu_) = 0;         // checkpoints in a row, for no fault of a disk
+  int given_up_ DIVVY_GUARDED_BY(mu_) = 0;  // checkpoints in a row, for no fault of a disk
+  RedoLog log_ DIVVY_GUARDED_BY(mu_);       // of what came after last_checkpoint_
+  std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
+  std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
+  std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
+  int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
 
   bool keep_history_ = false;

@@ -43,7 +43,10 @@ class FakePs : public ParameterClient {
     if (refused.ok()) return Answer("Attach", std::move(done), reply);
     executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Answer("Load", std::move(done), LoadReply()); }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+    loaded = std::move(request);
+    Answer("Load", std::move(done), LoadReply());
+  }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     SnapshotReply reply;
     reply.done = request.wait;
@@ -82,6 +85,7 @@ class FakePs : public ParameterClient {
   std::map<EntryId, int> applied;               // id -> participants
   std::vector<SessionId> sessions;
   Horizon horizon;
+  LoadRequest loaded;
   std::vector<ShardSpec> created;
   std::vector<EntryId> commits;
 
@@ -338,7 +342,9 @@ TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) 
 }
 
 TEST_F(CoordinatorCoreTest, AHalfAppliedStepThatTouchesOtherPsWhenRunAgainEndsTheJob) {
-  Start(2, 1);
+  CoordinatorOptions options;
+  options.durability = Durability::kCheckpoint;
+  Start(2, 1, options);
   const auto result = Schedule("step");
   const EntryId id = workers_[0]->dispatched[0].step;
   ps_[0]->applied[id] = 2;  // the lost run told two participants; ps 1 has not got its part
@@ -712,7 +718,9 @@ TEST_F(RegisterTest, ASecondPsOfAnIndexThatAnswersIsRefused) {
 }
 
 TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
-  Start(1, 1);
+  CoordinatorOptions options;
+  options.durability = Durability::kCheckpoint;
+  Start(1, 1, options);
   ps_[0]->incarnation = 9;  // another life answers at its address
   EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
@@ -1108,12 +1116,309 @@ TEST_F(CoordinatorCoreTest, ArgumentsThatNoMessageCanCarryAreRefusedBeforeTheyAr
 }
 
 TEST_F(CoordinatorCoreTest, APsThatIsAskedToEndIsSaidAtOnce) {
-  Start(1, 1);
+  CoordinatorOptions options;
+  options.durability = Durability::kCheckpoint;
+  Start(1, 1, options);
   ps_[0]->draining = true;
   world_.RunFor(absl::Seconds(1.5));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) was asked to end"));
+}
+
+// ---- back and forward again ----
+
+class ReplayTest : public CheckpointTest {
+ protected:
+  void StartWith(CoordinatorOptions options, bool checkpoints = true) {
+    if (checkpoints) options.checkpoints = &catalog_;
+    CoordinatorCoreTest::Start(2, 1, options);
+    log_.clear();
+  }
+  void Start() { StartWith({}); }
+  std::shared_ptr<Outcome> Finished(const std::string& function) {
+    const auto result = Schedule(function);
+    workers_[0]->FinishNext();
+    world_.RunFor(absl::Milliseconds(20));
+    return result;
+  }
+  // Another life has registered at its address.
+  void LosePs(int index) {
+    RegisterRequest request;
+    request.job = JobName::kPs;
+    request.index = index;
+    request.incarnation = Incarnation(ps_[index]->incarnation += 1'000);
+    request.address = absl::StrCat("ps", index);
+    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Milliseconds(100));
+  }
+  std::vector<std::string> Dispatched() {
+    std::vector<std::string> functions;
+    for (const Dispatch& dispatch : workers_[0]->dispatched) functions.push_back(dispatch.function);
+    return functions;
+  }
+  absl::Status WhyOver() {
+    const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+    world_.RunFor(absl::Milliseconds(20));
+    return join->over ? join->status : absl::UnknownError("it is not over");
+  }
+};
+
+TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) {
+  Start();
+  Finished("a");
+  Schedule("b");
+  Schedule("c");
+  const EntryId first(workers_[0]->dispatched[0].step.value() - 1);
+  workers_[0]->Finish(workers_[0]->dispatched[1]);  // c before b
+  world_.RunFor(absl::Milliseconds(20));
+  LosePs(1);
+  ASSERT_THAT(Dispatched(), ElementsAre("a", "c"));
+  EXPECT_EQ(workers_[0]->dispatched[0].step, first);
+  EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 0);
+  EXPECT_EQ(workers_[0]->dispatched[1].ordinal, 2);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kReplaying);
+  workers_[0]->FinishNext();
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  ASSERT_THAT(Dispatched(), ElementsAre("b"));
+  EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
+  EXPECT_EQ(core_->step(), 2);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->step(), 3);
+  EXPECT_TRUE(WhyOver().ok());
+}
+
+TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun) {
+  Start();
+  ASSERT_TRUE(Create({"old", {2}})->status.ok());
+  Finished("a");
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  ASSERT_TRUE(Create({"new", {2}})->status.ok());
+  Finished("b");
+  ps_[0]->created.clear(), ps_[1]->created.clear();
+  LosePs(0);
+  for (const auto& ps : ps_) {
+    EXPECT_EQ(ps->loaded.from, LoadRequest::From::kCheckpoint);
+    EXPECT_EQ(ps->loaded.checkpoint, (CheckpointId{Epoch(1), 1}));
+    EXPECT_EQ(ps->attached.epoch, Epoch(2));
+  }
+  ASSERT_EQ(ps_[0]->loaded.shards.size(), 1u);
+  EXPECT_EQ(ps_[0]->loaded.shards[0].name, "old");
+  ASSERT_EQ(ps_[1]->created.size(), 1u);
+  EXPECT_EQ(ps_[1]->created[0].name, "new");
+  EXPECT_THAT(Dispatched(), ElementsAre("b"));
+  EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
+}
+
+TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
+  Start();
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  StagedWrite write;
+  write.variable = "table";
+  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  Finished("before");
+  ASSERT_TRUE(Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); }));
+  world_.RunFor(absl::Milliseconds(20));
+  Finished("after");
+  ASSERT_EQ(ps_[0]->commits.size(), 1u);
+  LosePs(0);
+  EXPECT_THAT(Dispatched(), ElementsAre("before"));
+  EXPECT_EQ(ps_[0]->commits.size(), 1u);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_EQ(ps_[0]->commits.size(), 2u);
+  EXPECT_EQ(ps_[0]->commits[0], ps_[0]->commits[1]);
+  EXPECT_THAT(Dispatched(), ElementsAre("after"));
+}
+
+TEST_F(ReplayTest, JoinReadsAndWritesWaitUntilAllIsThereAgain) {
+  Start();
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  Finished("a");
+  LosePs(0);
+  log_.clear();
+  StagedWrite write;
+  write.variable = "table";
+  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  const auto joined = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  core_->Read({{"table", std::nullopt}}, [](const absl::StatusOr<std::vector<Tensor>>&) {});
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_FALSE(written->over || joined->over);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 0);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(written->over && joined->over);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 1);
+}
+
+TEST_F(ReplayTest, AFurtherLossOnTheWayBeginsItAgain) {
+  Start();
+  Finished("a");
+  Finished("b");
+  LosePs(0);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  LosePs(1);
+  EXPECT_THAT(Dispatched(), ElementsAre("a", "b"));
+  EXPECT_EQ(core_->Snapshot().epoch_id, Epoch(3));
+  workers_[0]->FinishNext();
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_EQ(core_->step(), 2);
+}
+
+TEST_F(ReplayTest, AStepThatFailedIsNotRunAgainAndItsErrorStaysRaised) {
+  Start();
+  Schedule("fails");
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("no"));
+  world_.RunFor(absl::Milliseconds(20));
+  LosePs(0);
+  EXPECT_THAT(Dispatched(), ElementsAre());
+  EXPECT_EQ(WhyOver().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(WhyOver().ok());
+}
+
+TEST_F(ReplayTest, AHalfAppliedStepThatFailsWhenRunAgainIsTakenBack) {
+  Start();
+  const auto result = Schedule("step");
+  const EntryId id = workers_[0]->dispatched[0].step;
+  ps_[0]->applied[id] = 2;
+  workers_[0]->silent = true;
+  world_.RunFor(absl::Seconds(7));
+  workers_[0]->silent = false;
+  world_.RunFor(absl::Seconds(10));
+  ASSERT_THAT(Dispatched(), ElementsAre("step"));
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("no"));
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(result->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(core_->Snapshot().epoch_id, Epoch(2));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_EQ(WhyOver().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ReplayTest, AStepThatHadFinishedAndNowFailsEndsTheJobWithTheRuleItBreaks) {
+  CoordinatorOptions options;
+  options.max_step_attempts = 2;
+  StartWith(options);
+  Finished("reads_a_clock");
+  LosePs(0);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ASSERT_THAT(Dispatched(), ElementsAre("reads_a_clock"));
+    workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("it is too late"));
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  const absl::Status over = WhyOver();
+  EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(over.message()), HasSubstr("it is too late"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("A step must depend on its args, inputs, variables and seed() alone"));
+}
+
+TEST_F(ReplayTest, ABaseThatCannotBeReadIsDataLossAndWorthAnotherStart) {
+  Start();
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ps_[0]->refuses["Load"] = MakeError(Reason::kCheckpointCorrupt, "ckpt-1-1 is damaged");
+  LosePs(1);
+  EXPECT_EQ(WhyOver().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("ckpt-1-1 is damaged"));
+  EXPECT_EQ(ExitCodeOf(WhyOver()), 138);
+}
+
+TEST_F(ReplayTest, MoreRecoveriesThanAllowedWithinTenMinutesEndTheJob) {
+  CoordinatorOptions options;
+  options.max_recoveries = 2;
+  StartWith(options);
+  LosePs(0);
+  world_.RunFor(absl::Minutes(11));
+  LosePs(0);
+  LosePs(0);
+  EXPECT_TRUE(WhyOver().ok()) << "two within 10 minutes";
+  LosePs(0);
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries (2)"));
+  EXPECT_EQ(ExitCodeOf(WhyOver()), 70);
+}
+
+TEST_F(ReplayTest, AHalfFullLogWantsACheckpointAndAFullOneNoStepUntilItIsThere) {
+  CoordinatorOptions options;
+  options.redo_log_bytes = 1'500;  // some four steps
+  StartWith(options);
+  ps_[0]->refuses["Snapshot, written"] = absl::UnavailableError("slow");
+  for (int i = 0; i < 4; ++i) Finished("step");
+  EXPECT_TRUE(core_->Snapshot().checkpoint.has_value()) << "nobody asked for it, and none is made by time";
+  while (core_->Snapshot().redo_log_bytes < options.redo_log_bytes) Finished("step");
+  const int64_t finished = core_->step();
+  Schedule("waits");
+  EXPECT_THAT(Dispatched(), ElementsAre());
+  ps_[0]->refuses.clear();
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_THAT(Dispatched(), ElementsAre("waits"));
+  EXPECT_GE(core_->durable_steps(), 1);
+  EXPECT_EQ(core_->step(), finished);
+}
+
+TEST_F(ReplayTest, AFullLogThatNoCheckpointEmptiesEndsTheJobInTheEnd) {
+  CoordinatorOptions options;
+  options.redo_log_bytes = 300;
+  options.checkpoint_stall_timeout = absl::Seconds(30);
+  StartWith(options);
+  ps_[0]->refuses["Snapshot, written"] = MakeError(Reason::kDisk, "no space");
+  Finished("step");
+  world_.RunFor(absl::Seconds(20));
+  Schedule("waits");
+  EXPECT_THAT(Dispatched(), ElementsAre());
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("the redo log has been full for"));
+  EXPECT_EQ(ExitCodeOf(WhyOver()), 74);
+}
+
+TEST_F(ReplayTest, WithoutCheckpointsTheLogFromTheStartIsTheBaseUntilItIsFull) {
+  CoordinatorOptions options;
+  options.redo_log_bytes = 1'500;
+  StartWith(options, /*checkpoints=*/false);
+  Finished("a");
+  LosePs(0);
+  EXPECT_EQ(ps_[0]->loaded.from, LoadRequest::From::kEmpty);
+  ASSERT_THAT(Dispatched(), ElementsAre("a"));
+  workers_[0]->FinishNext();
+  for (int i = 0; i < 10; ++i) Finished("step");
+  EXPECT_EQ(core_->step(), 11) << "it goes on";
+  LosePs(0);
+  EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost);
+}
+
+TEST_F(ReplayTest, ACoordinatorThatIsAskedToEndOnTheWayEndsAtOnce) {
+  Start();
+  Finished("a");
+  LosePs(0);
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(ReasonOf(WhyOver()), Reason::kJobOver);
+}
+
+TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
+  Start();
+  Finished("a");
+  ps_[1]->refuses[""] = MakeError(Reason::kWrongIncarnation, "another life");  // each Sync: also the last
+  ps_[1]->incarnation = 9;
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(5));
+  ps_[1]->refuses.clear();
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_FALSE(ended->over);
+  ASSERT_THAT(Dispatched(), ElementsAre("a"));
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(5));
+  ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
+  EXPECT_EQ(catalog_.states.back().finished_steps, 1);
 }
 
 }  // namespace

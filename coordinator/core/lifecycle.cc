@@ -27,6 +27,8 @@ absl::Status CoordinatorOptions::Validate() const {
   if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
   if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
   if (id_block < 2) problems.push_back(absl::StrCat("id_block is ", id_block, ", wanted at least 2"));
+  if (redo_log_bytes < 1) problems.push_back(absl::StrCat("--redo_log_bytes is ", redo_log_bytes, ", wanted at least 1"));
+  if (max_recoveries < 0) problems.push_back(absl::StrCat("--max_recoveries is ", max_recoveries, ", wanted at least 0"));
   if (keep_checkpoints < 2) problems.push_back(absl::StrCat("--keep is ", keep_checkpoints, ", wanted at least 2: the newest may turn out to be damaged"));
   if (max_step_attempts < 1) problems.push_back(absl::StrCat("max_step_attempts is ", max_step_attempts, ", wanted at least 1"));
   const std::pair<const char*, absl::Duration> timeouts[] = {
@@ -109,7 +111,9 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       began_(clock.Elapsed()),
       layout_(Layout::Empty()),
       found_(std::move(found)),
-      next_checkpoint_(began_ + options_.checkpoint_every) {
+      next_checkpoint_(began_ + options_.checkpoint_every),
+      log_(options_.redo_log_bytes) {
+  if (options_.durability == Durability::kCheckpoint) log_.GiveUp();
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += options_.id_block;
   durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
@@ -133,16 +137,19 @@ void CoordinatorCore::BeginEpoch() {
     if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
     core.epoch_durable_ = true;
     for (Ps& ps : core.ps_) core.AttachPs(ps.index);
-    for (const auto& [index, address] : core.options_.worker_addresses) core.KnownWorker(index, address);
+    for (const auto& [index, address] : core.options_.worker_addresses) {
+      if (core.workers_.count(index) == 0) core.KnownWorker(index, address);
+    }
   });
 }
 
-// Somebody has obeyed a later epoch than ours, and nothing has been done in ours yet.
+// Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours yet; or ours is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
   row_.epoch = std::max(row_.epoch, above).next();
   next_resource_ = (row_.epoch.value() << 32) + 1;
   for (Ps& ps : ps_) {
-    ps.attached = ps.ready = false;
+    ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
+    ps.acked_seq = 0;
     ++ps.tries;  // an answer of the former epoch is void
   }
   BeginEpoch();
@@ -219,7 +226,7 @@ void CoordinatorCore::BeginChoosing() {
 void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
   chosen_ = true;
-  if (!restored_) {
+  if (!last_checkpoint_) {
     made_.clear();
     for (const Declared& declared : declared_) {
       for (const auto& [ps, shards] : declared.shards) made_[ps].insert(made_[ps].end(), shards.begin(), shards.end());
@@ -235,27 +242,29 @@ void CoordinatorCore::FinishLoading() {
 }
 
 void CoordinatorCore::StartRunning() {
-  if (phase_ != Phase::kLoading) return;
+  if (phase_ != Phase::kLoading || layout_work_) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
+  if (recovery_) return BeginReplay();
   phase_ = Phase::kRunning;
   next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   WantSync();
   for (auto& [index, worker] : workers_) AttachWorker(worker);
-  for (StatusCallback& done : when_running_) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
-  when_running_.clear();
   for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
-  for (const auto& read : open_reads_) {
-    for (const auto& [ps, request] : read->requests) SendRead(read, ps);
-  }
-  StartNextLayoutJob();
+  LetWaitersGo();
   Pump();
+}
+
+void CoordinatorCore::LetWaitersGo() {
+  for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  SendReads();
+  StartNextLayoutJob();
 }
 
 void CoordinatorCore::WhenRunning(StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (!job_error_.ok()) {
     outbox_.Add([done, error = job_error_] { done(error); });
-  } else if (BeforeRunning() && phase_ != Phase::kChoosing) {
+  } else if (recovery_ || (BeforeRunning() && phase_ != Phase::kChoosing)) {
     when_running_.push_back(std::move(done));
   } else {
     outbox_.Add([done] { done(absl::OkStatus()); });
@@ -301,9 +310,10 @@ void CoordinatorCore::Tick() {
   if (abandoned_ || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : ps_) CheckPs(ps, now);
-  if (phase_ == Phase::kRunning || phase_ == Phase::kEnding) WantSync();
+  if (MayAttachWorkers() || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
   CheckCheckpoint(now);
+  CheckLog(now);
   WatchProgress(now);
   Pump();
   ScheduleTick();
@@ -378,7 +388,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   }
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
-  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset();
+  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset(), recovery_.reset();
   in_flight_ = 0;
   TellDrained();
 }
@@ -388,13 +398,18 @@ void CoordinatorCore::Drain(std::function<void()> done) {
   draining_ = true;
   drained_.push_back(std::move(done));
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return TellDrained();
+  if (recovery_) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
   DrainIfQuiet();
+}
+
+absl::Status CoordinatorCore::Drained() {
+  return MakeError(Reason::kJobOver, "the coordinator was asked to end: what was in flight has been finished, what was queued has not been begun");
 }
 
 void CoordinatorCore::DrainIfQuiet() {
   if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
   if (WantsLastCheckpoint()) return MaybeCheckpoint();
-  FailJob(MakeError(Reason::kJobOver, "the coordinator was asked to end: what was in flight has been finished, what was queued has not been begun"));
+  FailJob(Drained());
 }
 
 void CoordinatorCore::TellDrained() {
@@ -411,7 +426,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
     ending_done_ = std::move(done);
     return StoreEnd();
   }
-  if (BeforeRunning()) {
+  if (BeforeRunning() || recovery_) {
     return when_running_.push_back([self = shared_from_this(), exit_code, done = std::move(done)](const absl::Status& running) {
       if (!running.ok()) return done(running);
       self->EndJob(exit_code, done);
@@ -526,6 +541,7 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
       waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
     }
   }
+  if (recovery_) waits.push_back({absl::StrCat(recovery_->steps_left, " steps are to be run again, for ", recovery_->why), now - recovery_->since});
   std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });
   return waits;
 }
@@ -576,6 +592,9 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   if (checkpoint_) snapshot.checkpoint = checkpoint_->id;
   if (found_) snapshot.newest_found = found_->checkpoint;
   snapshot.longest_hold = longest_hold_;
+  snapshot.recoveries = recoveries_;
+  snapshot.redo_log_entries = log_.size();
+  snapshot.redo_log_bytes = log_.bytes();
   return snapshot;
 }
 
@@ -584,6 +603,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   Inspection inspection = history_;
   for (const auto& [id, step] : open_steps_) inspection.open.push_back(id);
   for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
+  inspection.recovering = recovery_.has_value();
   inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && layout_jobs_.empty();
   for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_) {

@@ -42,8 +42,11 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   Ps& ps = ps_[index];
   if (ps.attached || ps.tries != attempt || phase_ != Phase::kAttaching) return;
   const Reason reason = ReasonOf(reply.status());
-  // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell.
-  if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) return RestartEpoch(DetailOf(reply.status()).epoch);
+  // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
+  // epoch there is no doubt: the other has taken over.
+  if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
+    return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(DetailOf(reply.status()).epoch);
+  }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
@@ -65,9 +68,9 @@ void CoordinatorCore::LoadPs(int index) {
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
   request.horizon = MakeHorizon();
-  if (restored_) {
+  if (last_checkpoint_) {
     request.from = LoadRequest::From::kCheckpoint;
-    request.checkpoint = *restored_;
+    request.checkpoint = *last_checkpoint_;
     request.job_seed = options_.job_seed;
     if (const auto shards = loaded_.find(index); shards != loaded_.end()) request.shards = shards->second;
   }
@@ -84,6 +87,8 @@ void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::Status
   Ps& ps = ps_[index];
   if (phase_ != Phase::kLoading || ps.tries != attempt || ps.ready) return;  // of a former life or epoch
   if (!reply.ok()) {
+    const Reason reason = ReasonOf(reply.status());
+    if (recovery_ && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
     if (FallBack(reply.status())) return;
     if (const auto wait = OnPsFailure(ps, reply.status())) {
       Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
@@ -142,7 +147,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
   }
 }
 
-// The process we knew is no more. Before anything stood on it, its successor takes its place.
+// The process we knew is no more. While nothing stands on it, its successor takes its place.
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
   if (phase_ == Phase::kLoading && layout_work_) {  // MakeDeclared begins anew
@@ -179,8 +184,14 @@ void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
   ps.last_error = std::string(why);
 }
 
-void CoordinatorCore::PsLost(const Ps& ps, absl::string_view how) {
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat("ps ", ps.index, " (", ps.address, ") ", how, ": the variables it held are gone", RemedyOfLoss())));
+void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
+  if (phase_ == Phase::kEnding && ending_seq_ == 0) return;  // all there was has been confirmed, and the end is being stored
+  const std::string lost = absl::StrCat(ps.Text(), " ", how, ": the variables it held are gone");
+  if (!Replays()) return FailJob(MakeError(Reason::kPsLost, lost + RemedyOfLoss()));
+  if (ps.claim) Dial(ps, ps.claim->address);
+  ps.claim.reset();
+  ps.incarnation = Incarnation();
+  Rewind(lost);
 }
 
 std::string CoordinatorCore::RemedyOfLoss() const {
@@ -193,7 +204,7 @@ std::string CoordinatorCore::RemedyOfLoss() const {
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
   if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
   const std::string silence = absl::StrCat("did not answer for ", absl::ToInt64Seconds(now - *ps.silent_since), " s (", ps.last_error, ")");
-  if (!BeforeRunning()) return PsLost(ps, silence);
+  if (!BeforeRunning() || recovery_) return FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, RemedyOfLoss())));
   FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, ". Start it, or give it longer with --ps_timeout")));
 }
 
@@ -214,8 +225,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   request.fence = FenceFor(ps.incarnation);
   request.seq = ++sync_seq_;
   request.horizon = MakeHorizon();
-  ids_at_sync_[request.seq] = next_id_;
-  ids_synced_ = next_id_;
+  ids_at_sync_[request.seq] = ids_synced_ = request.horizon.next.value();
   for (const auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kDialing) request.sessions.push_back(worker.session);
   }
@@ -223,26 +233,32 @@ void CoordinatorCore::SendSync(Ps& ps) {
   for (const FenceWait& fence : fences_) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }
-  outbox_.Add([self = shared_from_this(), index = ps.index, client = ps.client, request = std::move(request)] {
-    client->Sync(request, [weak = self->weak_from_this(), index](absl::StatusOr<SyncReply> reply) {
-      if (const auto self = weak.lock()) self->OnSynced(index, std::move(reply));
+  outbox_.Add([self = shared_from_this(), index = ps.index, tries = ps.tries, client = ps.client, request = std::move(request)] {
+    client->Sync(request, [weak = self->weak_from_this(), index, tries](absl::StatusOr<SyncReply> reply) {
+      if (const auto self = weak.lock()) self->OnSynced(index, tries, std::move(reply));
     });
   });
 }
 
-void CoordinatorCore::OnSynced(int index, absl::StatusOr<SyncReply> reply) {
+void CoordinatorCore::LaterAt(int ps, absl::Duration wait, std::function<void(CoordinatorCore&)> body) {
+  Later(wait, [ps, tries = ps_[ps].tries, body = std::move(body)](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.Same(ps, tries)) body(core);
+  });
+}
+
+void CoordinatorCore::OnSynced(int index, uint64_t tries, absl::StatusOr<SyncReply> reply) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_) return;
+  if (abandoned_ || !Same(index, tries)) return;
   Ps& ps = ps_[index];
   ps.sync_outstanding = false;
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps, reply.status())) {
-      Later(*wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendSync(core.ps_[index]); });
+      LaterAt(index, *wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendSync(core.ps_[index]); });
     }
     return;
   }
   OnPsAnswer(ps);
-  if (reply->draining && phase_ == Phase::kRunning) return PsLost(ps, "was asked to end");
+  if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
   NoteFences(ps, *reply);
   const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
@@ -262,12 +278,14 @@ bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
 
 Horizon CoordinatorCore::MakeHorizon() const {
   Horizon horizon;
-  horizon.next = EntryId(next_id_);
-  horizon.finished_steps = static_cast<uint64_t>(finished_steps_);
+  horizon.next = NextToBegin();
+  horizon.finished_steps = static_cast<uint64_t>(finished_steps_ - (recovery_ ? recovery_->steps_left : 0));
   for (const auto& [id, step] : open_steps_) {
-    if (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight)) horizon.open.push_back(id);
+    if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
   }
-  for (const auto& [id, write] : open_writes_) horizon.open.push_back(id);
+  for (const auto& [id, write] : open_writes_) {
+    if (id < horizon.next) horizon.open.push_back(id);
+  }
   std::sort(horizon.open.begin(), horizon.open.end());
   return horizon;
 }

@@ -12,29 +12,40 @@ bool SameParticipants(const std::map<int, int>& applied, const std::vector<int>&
   });
 }
 
-StepVerdict RequeueOrGiveUp(const StepFacts& facts) {
-  if (facts.attempt < facts.max_attempts) return StepVerdict::kRequeue;
-  return facts.applied.empty() ? StepVerdict::kGiveUp : StepVerdict::kJobLost;
+StepJudgement RequeueOrGiveUp(const StepFacts& facts) {
+  if (facts.attempt < facts.max_attempts) return {StepVerdict::kRequeue};
+  return {StepVerdict::kGiveUp, !facts.applied.empty()};
+}
+
+StepJudgement JudgeReplay(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants) {
+  if (outcome == StepOutcome::kOk && SameParticipants(facts.applied, participants)) return {StepVerdict::kFinish};
+  StepJudgement judgement = RequeueOrGiveUp(facts);
+  const bool may_run_again = outcome == StepOutcome::kSystem || outcome == StepOutcome::kCancelled;
+  judgement.rewind = !may_run_again && (!facts.applied.empty() || !participants.empty());
+  return judgement;
 }
 
 }  // namespace
 
-StepVerdict JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants) {
+StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants) {
+  if (facts.replayed) return JudgeReplay(facts, outcome, participants);
   const bool dirty = !facts.applied.empty();
   switch (outcome) {
-    case StepOutcome::kOk: return SameParticipants(facts.applied, participants) ? StepVerdict::kFinish : StepVerdict::kJobLost;
-    case StepOutcome::kFailed: return dirty || !participants.empty() ? StepVerdict::kJobLost : StepVerdict::kFail;
-    case StepOutcome::kEndOfData: return dirty ? StepVerdict::kJobLost : StepVerdict::kEndOfData;
+    case StepOutcome::kOk:
+      if (SameParticipants(facts.applied, participants)) return {StepVerdict::kFinish};
+      return {StepVerdict::kRequeue, true};
+    case StepOutcome::kFailed: return {StepVerdict::kFail, dirty || !participants.empty()};
+    case StepOutcome::kEndOfData: return {StepVerdict::kEndOfData, dirty};
     case StepOutcome::kCancelled:
-      if (dirty) return StepVerdict::kRequeue;
+      if (dirty) return {StepVerdict::kRequeue};
       [[fallthrough]];  // without a batch that is cancelled, the attempt ran past its deadline
-    case StepOutcome::kSystem: return facts.cancelling && !dirty ? StepVerdict::kCancel : RequeueOrGiveUp(facts);
+    case StepOutcome::kSystem: return facts.cancelling && !dirty ? StepJudgement{StepVerdict::kCancel} : RequeueOrGiveUp(facts);
   }
-  return StepVerdict::kFail;
+  return {StepVerdict::kFail};
 }
 
-StepVerdict JudgeLoss(const StepFacts& facts) {
-  if (facts.cancelling && facts.applied.empty()) return StepVerdict::kCancel;
+StepJudgement JudgeLoss(const StepFacts& facts) {
+  if (!facts.replayed && facts.cancelling && facts.applied.empty()) return {StepVerdict::kCancel};
   return RequeueOrGiveUp(facts);
 }
 

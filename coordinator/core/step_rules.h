@@ -17,7 +17,13 @@ enum class StepVerdict : uint8_t {
   kCancel,     // closed without a trace: its batch is being cancelled
   kRequeue,    // to the head of the queue: run again under the same id
   kGiveUp,     // its attempts are used up
-  kJobLost,    // some ps applied writes that no run will complete: the state must go back to a checkpoint
+};
+
+struct StepJudgement {
+  StepVerdict verdict = StepVerdict::kFail;
+  // Some ps applied writes of the step that no run will complete as they are: the state must go back to one without them.
+  bool rewind = false;
+  friend bool operator==(const StepJudgement& a, const StepJudgement& b) { return a.verdict == b.verdict && a.rewind == b.rewind; }
 };
 
 // What the coordinator knows of a step besides the report.
@@ -25,13 +31,14 @@ struct StepFacts {
   uint32_t attempt = 1, max_attempts = 10;
   bool cancelling = false;     // its batch is being cancelled, or has an error and will be
   std::map<int, int> applied;  // by a lost run: ps -> number of participants that run told. Not empty: the step is dirty
+  bool replayed = false;       // it had finished before a rewind: it cannot fail or be cancelled any more, but its attempts may be used up
 };
 
 // An attempt reported. `participants`: the ps it committed to.
-StepVerdict JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants);
+StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants);
 
 // An attempt was lost with its worker, which is fenced on every ps; `facts.applied` has what they answered.
-StepVerdict JudgeLoss(const StepFacts& facts);
+StepJudgement JudgeLoss(const StepFacts& facts);
 
 }  // namespace divvy
 

@@ -7,52 +7,72 @@ namespace {
 
 using Applied = std::map<int, int>;
 
+StepJudgement Plain(StepVerdict verdict) { return {verdict}; }
+StepJudgement WithRewind(StepVerdict verdict) { return {verdict, true}; }
+
 StepFacts Facts(Applied applied, uint32_t attempt = 1, bool cancelling = false) { return {attempt, /*max_attempts=*/3, cancelling, std::move(applied)}; }
 
 TEST(StepRulesTest, ACleanReportEndsTheStep) {
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {0, 1}), StepVerdict::kFinish);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {}), StepVerdict::kFinish);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {}), StepVerdict::kFail);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kEndOfData, {}), StepVerdict::kEndOfData);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), StepVerdict::kRequeue) << "it ran past its deadline";
-  EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kCancelled, {}), StepVerdict::kGiveUp);
-  EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}), StepVerdict::kCancel);
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {}), Plain(StepVerdict::kFinish));
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {}), Plain(StepVerdict::kFail));
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kEndOfData, {}), Plain(StepVerdict::kEndOfData));
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue)) << "it ran past its deadline";
+  EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kCancelled, {}), Plain(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}), Plain(StepVerdict::kCancel));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepFinishesIfItsRerunTouchesTheSamePs) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0, 1}), StepVerdict::kFinish);
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}, {1, 2}}, 2), StepOutcome::kOk, {0, 1}), StepVerdict::kFinish);
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}, {1, 2}}, 2), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
 }
 
-TEST(StepRulesTest, AHalfAppliedStepWhoseRerunTouchesOtherPsLosesTheJob) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}), StepVerdict::kJobLost);     // fewer than the lost run told
-  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}), StepVerdict::kJobLost);  // more
+TEST(StepRulesTest, AHalfAppliedStepWhoseRerunTouchesOtherPsIsTakenBackAndRunAgain) {
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}), WithRewind(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}), WithRewind(StepVerdict::kRequeue));     // fewer than the lost run told
+  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}), WithRewind(StepVerdict::kRequeue));  // more
 }
 
-TEST(StepRulesTest, AHalfAppliedStepThatCannotBeCompletedLosesTheJob) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kFailed, {}), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), StepVerdict::kJobLost);  // refused by one ps after another applied it
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}), StepVerdict::kJobLost);
+TEST(StepRulesTest, AHalfAppliedStepThatCannotBeCompletedIsTakenBack) {
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kFailed, {}), WithRewind(StepVerdict::kFail));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}), WithRewind(StepVerdict::kEndOfData));
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), WithRewind(StepVerdict::kFail));  // refused by one ps after another applied it
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}), WithRewind(StepVerdict::kGiveUp));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepIsNotCancelledButCarriedThrough) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2, true), StepOutcome::kCancelled, {}), StepVerdict::kRequeue);
-  EXPECT_EQ(JudgeLoss(Facts({{0, 2}}, 1, true)), StepVerdict::kRequeue);
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2, true), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeLoss(Facts({{0, 2}}, 1, true)), Plain(StepVerdict::kRequeue));
 }
 
 TEST(StepRulesTest, ASystemFailureRunsAgainUntilTheAttemptsAreUsedUp) {
-  EXPECT_EQ(JudgeReport(Facts({}, 2), StepOutcome::kSystem, {}), StepVerdict::kRequeue);
-  EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kSystem, {}), StepVerdict::kGiveUp);
-  EXPECT_EQ(JudgeReport(Facts({}, 1, true), StepOutcome::kSystem, {}), StepVerdict::kCancel);
+  EXPECT_EQ(JudgeReport(Facts({}, 2), StepOutcome::kSystem, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kSystem, {}), Plain(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeReport(Facts({}, 1, true), StepOutcome::kSystem, {}), Plain(StepVerdict::kCancel));
 }
 
 TEST(StepRulesTest, ALostWorkerCostsAnAttempt) {
-  EXPECT_EQ(JudgeLoss(Facts({}, 2)), StepVerdict::kRequeue);
-  EXPECT_EQ(JudgeLoss(Facts({}, 3)), StepVerdict::kGiveUp);
-  EXPECT_EQ(JudgeLoss(Facts({{1, 2}}, 3)), StepVerdict::kJobLost);
-  EXPECT_EQ(JudgeLoss(Facts({}, 1, true)), StepVerdict::kCancel);
+  EXPECT_EQ(JudgeLoss(Facts({}, 2)), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeLoss(Facts({}, 3)), Plain(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeLoss(Facts({{1, 2}}, 3)), WithRewind(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeLoss(Facts({}, 1, true)), Plain(StepVerdict::kCancel));
+}
+
+StepFacts Replayed(Applied applied, uint32_t attempt = 1) { return {attempt, /*max_attempts=*/3, /*cancelling=*/true, std::move(applied), /*replayed=*/true}; }
+
+TEST(StepRulesTest, AReplayedStepIsNeitherCancelledNorFailedBeforeItsAttemptsAreUsedUp) {
+  EXPECT_EQ(JudgeReport(Replayed({}), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
+  EXPECT_EQ(JudgeReport(Replayed({}), StepOutcome::kFailed, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({}), StepOutcome::kEndOfData, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({}), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({}, 3), StepOutcome::kFailed, {}), Plain(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeLoss(Replayed({})), Plain(StepVerdict::kRequeue));
+}
+
+TEST(StepRulesTest, AReplayedStepThatIsHalfAppliedAndGoesAnotherWayIsTakenBack) {
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kOk, {1, 2}), WithRewind(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kFailed, {}), WithRewind(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kSystem, {}), Plain(StepVerdict::kRequeue));
 }
 
 }  // namespace

@@ -3,15 +3,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/breakable.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
 namespace {
-
-constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
-constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
 
 void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
   args.MapLeaves([&iterators](const Nest& leaf) -> absl::StatusOr<Nest> {
@@ -128,7 +126,7 @@ void CoordinatorCore::SetLearningRateScale(double scale) {
   learning_rate_scale_ = scale;
 }
 
-bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_.empty() && in_flight_ == 0; }
+bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_.empty() && in_flight_ == 0 && !recovery_; }
 
 // ---- iterators and runs ----
 
@@ -160,7 +158,7 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
   const auto found = iterators_.find(iterator);
   if (found == iterators_.end()) return;
   found->second.dropped = true;
-  if (found->second.users > 0) return;
+  if (found->second.users > 0 || recovery_) return;  // steps that are run again may name it
   if (found->second.book.exhausted()) {
     KnownSize* known = FindKnownSize(found->second.make);
     if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{found->second.make.source, found->second.make.args});
@@ -261,6 +259,7 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
 // ---- dispatch ----
 
 void CoordinatorCore::Pump() {
+  if (phase_ == Phase::kReplaying) return PumpReplay();
   if (phase_ != Phase::kRunning) return;
   if (draining_) return DrainIfQuiet();
   MaybeRaise();
@@ -294,7 +293,8 @@ void CoordinatorCore::AdmitSchedules() {
   }
 }
 
-bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_; }
+// Where values are being brought to a variable that is made, no checkpoint could be cut that makes room in the log: what brings them is let in.
+bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && (!log_.full() || expected_values_ > 0); }
 
 EntryId CoordinatorCore::GiveId() {
   if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
@@ -329,7 +329,7 @@ bool CoordinatorCore::HasNoDataLeft(const Step& step) const {
 
 // A step that would be run again is cancelled also where an error waits for the call that raises it: that call would cancel it first of all.
 StepFacts CoordinatorCore::FactsOf(const Step& step) const {
-  return {step.attempt, static_cast<uint32_t>(options_.max_step_attempts), cancelling_ || !error_.ok(), step.applied};
+  return {step.attempt - step.forgiven, static_cast<uint32_t>(options_.max_step_attempts), cancelling_ || !error_.ok(), step.applied, step.replayed};
 }
 
 // Positions for each leased iterator among the step's arguments. False: the data has ended.
@@ -372,6 +372,7 @@ bool CoordinatorCore::DispatchOne() {
     if (!step->request.read_only) step->ordinal = next_ordinal_++;
     step->learning_rate_scale = learning_rate_scale_;
     open_steps_.emplace(step->id, step);
+    LogOpen(*step);
   }
   SendStep(step, *worker);
   return true;
@@ -409,7 +410,7 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
   if (report.outcome == StepOutcome::kEndOfData) {
-    for (const InputLease& lease : step->leases) {
+    for (const InputLease& lease : step->replayed ? std::vector<InputLease>() : step->leases) {
       const auto iterator = iterators_.find(lease.iterator);
       if (iterator != iterators_.end()) iterator->second.book.SetEnd(lease.first);
     }
@@ -419,20 +420,36 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
   }
-  const StepVerdict verdict = JudgeReport(FactsOf(*step), report.outcome, report.participants);
-  if (verdict == StepVerdict::kFinish && keep_history_) {
+  StepJudgement judgement = JudgeReport(FactsOf(*step), report.outcome, report.participants);
+  if (judgement.rewind && report.outcome == StepOutcome::kOk && !RuleHolds(Rule::kRewindWhenReRunDiffers)) judgement = {StepVerdict::kFinish};
+  if (judgement.verdict == StepVerdict::kFinish && keep_history_) {
     history_.finished[step->id] = report.participants;
-    for (const InputLease& lease : step->leases) history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
+    for (const InputLease& lease : step->replayed ? std::vector<InputLease>() : step->leases) {
+      history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
+    }
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
-  Settle(step, verdict, std::move(report.value), At(report.error, absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
+  Settle(step, judgement, std::move(report.value), At(report.error, absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
   Pump();
 }
 
-void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) {
+void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) {
+  std::string why;
+  if (judgement.rewind) {
+    why = absl::StrCat("step ", step->request.function, " (", step->id.value(),
+                       ") was half applied when its worker was lost, and running it again did not complete it (",
+                       error.ok() ? "it touched other parameter servers" : error.message(), ")");
+    if (!Replays()) return FailJob(MakeError(Reason::kPsLost, why + RemedyOfLoss()));
+  }
+  step->replayed ? SettleReplayed(step, judgement.verdict, error) : SettleAs(step, judgement.verdict, std::move(value), std::move(error));
+  if (judgement.rewind) Rewind(std::move(why));
+}
+
+void CoordinatorCore::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) {
   switch (verdict) {
     case StepVerdict::kFinish:
       ++(step->request.read_only ? finished_reads_ : finished_steps_);
+      LogFinished(*step);
       if (step->run != nullptr) ++step->run->finished_in_pass;
       return Close(step, std::move(value));
     case StepVerdict::kEndOfData: return Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
@@ -453,10 +470,6 @@ void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, StepVerdict verd
       }
       [[fallthrough]];
     case StepVerdict::kFail: StoreError(error); return Close(step, error);
-    case StepVerdict::kJobLost:
-      return FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step->request.function, " (", step->id.value(),
-                                                             ") was half applied when its worker was lost, and ", "running it again did not complete it (",
-                                                             error.ok() ? "it touched other parameter servers" : error.message(), ")", RemedyOfLoss())));
   }
 }
 
@@ -464,6 +477,7 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   step->state = Step::State::kClosed;
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
+  if (!result.ok()) log_.Forget(step->id);
   UseIterators(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;
@@ -507,7 +521,7 @@ void CoordinatorCore::StartCancelling() {
   for (auto& [index, worker] : workers_) {
     CancelSteps cancel;
     for (const auto& step : worker.in_flight) {
-      if (step->applied.empty()) cancel.steps.push_back(step->id);
+      if (step->applied.empty() && !step->replayed) cancel.steps.push_back(step->id);
     }
     if (!cancel.steps.empty()) Send(worker, std::move(cancel));
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/breakable.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/shard_specs.h"
 #include "partitioners/div.h"
@@ -133,7 +134,7 @@ void CoordinatorCore::ChangeLayout(LayoutJob job) {
 
 // One at a time, and none while a checkpoint is cut.
 void CoordinatorCore::StartNextLayoutJob() {
-  if (!layout_jobs_.empty() && !layout_work_ && phase_ == Phase::kRunning && !Holding()) StartLayoutJob();
+  if (!layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !Holding()) StartLayoutJob();
 }
 
 void CoordinatorCore::StartLayoutJob() {
@@ -168,15 +169,14 @@ void CoordinatorCore::SendShards(int ps) {
 
 void CoordinatorCore::OnShards(int ps, uint64_t tries, absl::Status answer) {
   CoreLock lock(mu_, outbox_);
-  if (ps_[ps].tries != tries) return;  // of a former life
-  if (abandoned_ || !layout_work_ || layout_work_->undoing) return;
+  if (abandoned_ || !Same(ps, tries) || !layout_work_ || layout_work_->undoing) return;
   if (answer.ok() || ReasonOf(answer) == Reason::kMemoryLimit || ReasonOf(answer) == Reason::kInvalid) {
     OnPsAnswer(ps_[ps]);
     if (!answer.ok() && layout_work_->refusal.ok()) layout_work_->refusal = std::move(answer);
     layout_work_->waiting.erase(ps);
     if (layout_work_->waiting.empty()) AfterShards();
   } else if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-    Later(*wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendShards(ps); });
+    LaterAt(ps, *wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendShards(ps); });
   }
 }
 
@@ -195,19 +195,19 @@ void CoordinatorCore::SendUndo(int ps) {
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
   for (const ShardSpec& shard : layout_work_->change.shards.at(ps)) request.shards.push_back(shard.key);
-  outbox_.Add([self = shared_from_this(), ps, client = ps_[ps].client, request = std::move(request)] {
-    client->DeleteShards(request, [weak = self->weak_from_this(), ps](absl::StatusOr<LayoutReply> reply) {
-      if (const auto self = weak.lock()) self->OnUndone(ps, reply.status());
+  outbox_.Add([self = shared_from_this(), ps, tries = ps_[ps].tries, client = ps_[ps].client, request = std::move(request)] {
+    client->DeleteShards(request, [weak = self->weak_from_this(), ps, tries](absl::StatusOr<LayoutReply> reply) {
+      if (const auto self = weak.lock()) self->OnUndone(ps, tries, reply.status());
     });
   });
 }
 
-void CoordinatorCore::OnUndone(int ps, absl::Status answer) {
+void CoordinatorCore::OnUndone(int ps, uint64_t tries, absl::Status answer) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !layout_work_ || !layout_work_->undoing) return;
+  if (abandoned_ || !Same(ps, tries) || !layout_work_ || !layout_work_->undoing) return;
   if (!answer.ok()) {
     if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-      Later(*wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendUndo(ps); });
+      LaterAt(ps, *wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendUndo(ps); });
     }
     return;
   }
@@ -223,6 +223,7 @@ void CoordinatorCore::FinishLayoutJob() {
   if (work.refusal.ok() && work.next != layout_) {
     if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.placed_in_turn;
     layout_ = work.next;
+    log_.AddShards(layout_->version(), work.change.shards);
     SendToAll(LayoutUpdate{layout_});
   }
   if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });
@@ -256,6 +257,11 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
 void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {
   write->id = GiveId();
   open_writes_.emplace(write->id, write);
+  LogWrite(*write);
+  SendCommits(write);
+}
+
+void CoordinatorCore::SendCommits(const std::shared_ptr<DirectWrite>& write) {
   for (auto& [ps, commit] : write->commits) {
     commit.entry = write->id;
     commit.attempt = 1;
@@ -269,19 +275,19 @@ void CoordinatorCore::SendWrite(const std::shared_ptr<DirectWrite>& write, int p
   const auto commit = write->commits.find(ps);
   if (commit == write->commits.end() || phase_ == Phase::kFailed) return;
   commit->second.fence = FenceFor(ps_[ps].incarnation);
-  outbox_.Add([self = shared_from_this(), write, ps, client = ps_[ps].client, request = commit->second] {
-    client->Commit(request, [weak = self->weak_from_this(), write, ps](absl::StatusOr<CommitReply> reply) {
-      if (const auto self = weak.lock()) self->OnWritten(write, ps, reply.status());
+  outbox_.Add([self = shared_from_this(), write, ps, tries = ps_[ps].tries, client = ps_[ps].client, request = commit->second] {
+    client->Commit(request, [weak = self->weak_from_this(), write, ps, tries](absl::StatusOr<CommitReply> reply) {
+      if (const auto self = weak.lock()) self->OnWritten(write, ps, tries, reply.status());
     });
   });
 }
 
-void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, absl::Status answer) {
+void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || open_writes_.count(write->id) == 0) return;
+  if (abandoned_ || !Same(ps, tries) || open_writes_.count(write->id) == 0) return;
   if (!answer.ok()) {
     if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-      Later(*wait, [write, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendWrite(write, ps); });
+      LaterAt(ps, *wait, [write, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendWrite(write, ps); });
     }
     return;
   }
@@ -289,8 +295,9 @@ void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int p
   write->commits.erase(ps);
   if (!write->commits.empty()) return;
   open_writes_.erase(write->id);
+  if (recovery_ && recovery_->write == write->id) recovery_->write = EntryId();
   if (keep_history_) history_.finished[write->id] = write->participants;
-  outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  if (write->done) outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
   MaybeCut();
   Pump();
 }
@@ -312,27 +319,33 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   for (const auto& [ps, parts] : read->plan.parts()) read->requests[ps].parts = parts;
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
-  if (BeforeRunning()) return;  // StartRunning sends it
+  if (BeforeRunning() || (recovery_ && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
+}
+
+void CoordinatorCore::SendReads() {
+  for (const auto& read : open_reads_) {
+    for (const auto& [ps, request] : read->requests) SendRead(read, ps);
+  }
 }
 
 void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) {
   const auto request = read->requests.find(ps);
   if (request == read->requests.end() || phase_ == Phase::kFailed) return;
   request->second.fence = FenceFor(ps_[ps].incarnation);
-  outbox_.Add([self = shared_from_this(), read, ps, client = ps_[ps].client, request = request->second] {
-    client->Pull(request, [weak = self->weak_from_this(), read, ps](absl::StatusOr<PullReply> reply) {
-      if (const auto self = weak.lock()) self->OnRead(read, ps, std::move(reply));
+  outbox_.Add([self = shared_from_this(), read, ps, tries = ps_[ps].tries, client = ps_[ps].client, request = request->second] {
+    client->Pull(request, [weak = self->weak_from_this(), read, ps, tries](absl::StatusOr<PullReply> reply) {
+      if (const auto self = weak.lock()) self->OnRead(read, ps, tries, std::move(reply));
     });
   });
 }
 
-void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, absl::StatusOr<PullReply> reply) {
+void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply) {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;  // answered, or the job has failed
+  if (abandoned_ || !Same(ps, tries) || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;  // answered, or the job has failed
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps_[ps], reply.status())) {
-      Later(*wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
+      LaterAt(ps, *wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
     }
     return;
   }

@@ -79,7 +79,7 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
 // ---- joining ----
 
 void CoordinatorCore::AttachWorker(Worker& worker) {
-  if (phase_ != Phase::kRunning || worker.attaching || worker.state != Worker::State::kDialing) return;
+  if (!MayAttachWorkers() || worker.attaching || worker.state != Worker::State::kDialing) return;
   worker.attaching = true;
   worker.leaving = false;
   const uint64_t attempt = ++worker.tries;
@@ -127,7 +127,7 @@ bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
 void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
   CoreLock lock(mu_, outbox_);
   Worker& worker = workers_[index];
-  if (abandoned_ || phase_ != Phase::kRunning || worker.tries != attempt) return;
+  if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
   worker.last_error = std::string(reply.status().message());
   if (!reply.ok()) {
@@ -150,6 +150,9 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
   Send(worker, LayoutUpdate{layout_});                // it may have moved on since the Attach was sent
   for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
+  if (recovery_) {
+    for (const auto& [id, make] : recovery_->iterators) Send(worker, *make);
+  }
   OpenSteps(worker);
 }
 

@@ -12,6 +12,7 @@ const char* PhaseText(CoordinatorSnapshot::Phase phase) {
     case CoordinatorSnapshot::Phase::kAttaching: return "attaching";
     case CoordinatorSnapshot::Phase::kChoosing: return "choosing";
     case CoordinatorSnapshot::Phase::kLoading: return "loading";
+    case CoordinatorSnapshot::Phase::kReplaying: return "replaying";
     case CoordinatorSnapshot::Phase::kRunning: return "running";
     case CoordinatorSnapshot::Phase::kEnding: return "ending";
     case CoordinatorSnapshot::Phase::kOver: return "over";

@@ -167,6 +167,7 @@ class CoordinatorTest : public ::testing::Test {
     setup.options.num_ps = ps;
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
+    setup.limits.durability = durability_;
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
@@ -177,6 +178,7 @@ class CoordinatorTest : public ::testing::Test {
   int64_t Counter() { return *coordinator().strategy().FindVariable("counter")->Read()->scalar<int64_t>(); }
 
   std::unique_ptr<EmbeddedCluster> cluster_;
+  Durability durability_ = Durability::kReplay;
 };
 
 TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
@@ -376,7 +378,19 @@ TEST_F(CoordinatorTest, AWorkerThatComesBackTakesStepsAgain) {
   EXPECT_EQ(Counter(), 60);
 }
 
+TEST_F(CoordinatorTest, ParameterServersThatAreLostAgainAndAgainCostNoElementOfAPass) {
+  Start(2, 2);
+  for (int pass = 0; pass < 3; ++pass) {
+    ASSERT_TRUE(cluster_->RestartPs(pass % 2).ok());  // found out when the pass has begun
+    const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(1'000));
+    ASSERT_TRUE(metrics.ok()) << metrics.status();
+    EXPECT_EQ(metrics->at("x").count(), 1'000);
+    EXPECT_EQ(Counter(), 499'500 * (pass + 1)) << "each element is in the variables once";
+  }
+}
+
 TEST_F(CoordinatorTest, ALostParameterServerIsUnavailableByName) {
+  durability_ = Durability::kCheckpoint;
   Start(2, 1);
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
   ASSERT_TRUE(cluster_->RestartPs(1).ok());

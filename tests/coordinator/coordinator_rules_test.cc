@@ -218,7 +218,52 @@ void ExpectPsLost(const absl::Status& status, int index) {
   EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("ps ", index)));
 }
 
+TEST_F(CoordinatorRulesTest, ALostParameterServerCostsTimeAndNothingElse) {
+  Start(2, 2);
+  for (int loss = 0; loss < 3; ++loss) {
+    ScheduleMany(10, kAdd, Arg(1));
+    ASSERT_TRUE(Join().ok());
+    ScheduleMany(10, kAdd, Arg(1));
+    cluster_->KillPs(loss % 2);
+    cluster_->StartPs(loss % 2);
+    ASSERT_TRUE(Join().ok());
+    EXPECT_EQ(Counter(), 20 * (loss + 1));
+  }
+  EXPECT_GE(cluster_->coordinator().Snapshot().recoveries, 3);
+  EXPECT_EQ(cluster_->coordinator().step(), 60);
+}
+
+TEST_F(CoordinatorRulesTest, AStepThatRunsWhenAParameterServerIsLostIsRunAgainAndCountsOnce) {
+  Start(2, 1);
+  gate().Close();
+  const auto result = Schedule(kAddAtGate, {Arg(1)});
+  AwaitAtGate(1);
+  cluster_->KillPs(1);
+  cluster_->StartPs(1);
+  ASSERT_TRUE(cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().recoveries == 1; }));
+  gate().Open();
+  ASSERT_TRUE(Join().ok());
+  EXPECT_TRUE(Await(result).ok());
+  EXPECT_EQ(Counter(), 1);
+}
+
+TEST_F(CoordinatorRulesTest, ALogThatIsFullWithoutCheckpointsMakesTheNextLossTheEnd) {
+  options_.limits.redo_log_bytes = 1'000;
+  KeptLog log;
+  Start(1, 1);
+  ScheduleMany(10, kAdd, Arg(1));
+  ASSERT_TRUE(Join().ok());
+  EXPECT_THAT(log.text(), HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
+  cluster_->KillPs(0);
+  cluster_->StartPs(0);
+  Schedule(kAdd, {Arg(1)});
+  ExpectPsLost(Join(), 0);
+}
+
+// At durability `checkpoint`, to the end of this part.
+
 TEST_F(CoordinatorRulesTest, ALostParameterServerWakesAJoinThatWaits) {
+  options_.limits.durability = Durability::kCheckpoint;
   Start(2, 1);
   gate().Close();
   const auto result = Schedule(kAddAtGate, {Arg(1)});
@@ -231,6 +276,7 @@ TEST_F(CoordinatorRulesTest, ALostParameterServerWakesAJoinThatWaits) {
 }
 
 TEST_F(CoordinatorRulesTest, ALostParameterServerIsRaisedByEveryCall) {
+  options_.limits.durability = Durability::kCheckpoint;
   Start(2, 1);
   ASSERT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
   cluster_->KillPs(1);
@@ -244,6 +290,7 @@ TEST_F(CoordinatorRulesTest, ALostParameterServerIsRaisedByEveryCall) {
 }
 
 TEST_F(CoordinatorRulesTest, ALostParameterServerIsToldAlsoWhileAWorkerIsAway) {
+  options_.limits.durability = Durability::kCheckpoint;
   Start(2, 2);
   gate().Close();
   ScheduleMany(4, kAddAtGate, Arg(1));
@@ -265,6 +312,7 @@ TEST_F(CoordinatorRulesTest, APsThatStaysAwayIsLostAfterItsTimeout) {
 }
 
 TEST_F(CoordinatorRulesTest, APsThatComesBackEmptyIsALossAndNoVariableIsMissing) {
+  options_.limits.durability = Durability::kCheckpoint;
   Start(1, 2);
   ASSERT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
   cluster_->KillPs(0);

@@ -130,8 +130,35 @@ TEST_F(CountingTest, CutDelayedAndHalfOpenConnectionsCostNothingButTime) {
 
 // ---- (e) parameter servers
 
+// Killed while steps run, again and again: the coordinator stays, and the program itself checks that every counter is exact.
+TEST_F(CountingTest, ParameterServersThatAreKilledCostTimeAndNothingElse) {
+  Make(2, 2, /*proxied=*/false, {"--checkpoint_dir=" + TemporaryPath("checkpoints_replayed"), "--checkpoint_every=300ms"});
+  StartAll();
+  for (int kill = 0; kill < 6; ++kill) {
+    CountOn(2);
+    Kill(PsTask(kill % 2));
+    Start(PsTask(kill % 2));
+  }
+  CountOn(2);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("steps are run again"));
+  Finish();
+}
+
+TEST_F(CountingTest, WithoutCheckpointsAllThatWasDoneIsRunAgain) {
+  Make(2, 2, /*proxied=*/false);
+  StartAll();
+  CountOn(2);
+  Kill(PsTask(0));
+  Kill(PsTask(1));
+  Start(PsTask(0));
+  Start(PsTask(1));
+  CountOn(2);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("go back to the beginning"));
+  Finish();
+}
+
 TEST_F(CountingTest, APsThatComesBackEmptyIsToldWithinFiveSeconds) {
-  Make(2, 1, /*proxied=*/false);
+  Make(2, 1, /*proxied=*/false, {"--durability=checkpoint"});
   StartAll();
   CountOn(1);
   Kill(PsTask(1));
@@ -156,7 +183,8 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
 // Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts once.
 TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewestCheckpoint) {
   const std::string directory = TemporaryPath("checkpoints");
-  Make(2, 2, /*proxied=*/false, {"--state_dir=" + TemporaryPath("state_lost"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms"});
+  Make(2, 2, /*proxied=*/false,
+       {"--state_dir=" + TemporaryPath("state_lost"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms", "--durability=checkpoint"});
   StartAll();
   const auto await_checkpoint = [&] {
     const auto there = [&] { return FileSystem::Real().Stat(directory + "/checkpoint").ok(); };

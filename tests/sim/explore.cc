@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   using namespace divvy;
   absl::ParseCommandLine(argc, argv);
   const absl::Duration began = Clock::Real().Elapsed(), length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
-  int64_t checkpoints = 0, restores = 0, power = 0;
+  int64_t checkpoints = 0, restores = 0, power = 0, rewinds = 0;
   int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0;
   uint64_t seed = absl::GetFlag(FLAGS_from);
   const uint64_t end = seed + absl::GetFlag(FLAGS_seeds);
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     const sim::SimResult result = sim::RunSimulation(config);
     for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
     steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,
-        events += result.events, checkpoints += result.checkpoints, restores += result.restores, power += result.power_losses;
+        events += result.events, checkpoints += result.checkpoints, restores += result.restores, power += result.power_losses, rewinds += result.rewinds;
     if (result.violation.ok()) continue;
     std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu\n", static_cast<unsigned long long>(seed),
                 result.violation.ToString().c_str(), static_cast<unsigned long long>(seed));
@@ -36,10 +36,10 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "%llu seeds, no violation: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
-      "%lld checkpoints, %lld restores, %lld times without power; %s\n",
+      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds; %s\n",
       static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), static_cast<long long>(events), static_cast<long long>(steps),
       static_cast<long long>(reruns), static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
-      static_cast<long long>(checkpoints), static_cast<long long>(restores), static_cast<long long>(power),
+      static_cast<long long>(checkpoints), static_cast<long long>(restores), static_cast<long long>(power), static_cast<long long>(rewinds),
       absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
   return 0;
 }

@@ -39,6 +39,15 @@ SimConfig WithCheckpoints(uint64_t seed) {
   return config;
 }
 
+// Parameter servers that come back empty, as often as can be.
+SimConfig WithRewinds(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.kill_ps = config.restart_ps = config.replay = true;
+  config.changing_steps = config.failing_steps = false;
+  config.redo_log_bytes = 256 << 20;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough) {
   SetRuleBroken(rule, true);
@@ -66,6 +75,10 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     const SimResult result = RunSimulation(WithCheckpoints(seed));
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of checkpoints: " << result.violation;
   }
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const SimResult result = RunSimulation(WithRewinds(seed));
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
+  }
 }
 
 TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
@@ -74,6 +87,8 @@ TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) { EXPECT_NE(Fi
 TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u); }
 TEST(MutationTest, AWorkerThatCommitsWhileACheckpointIsCutIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHoldBeforeSnapshot, WithCheckpoints), 0u); }
 TEST(MutationTest, AWorkerThatSaysItIsHeldWhileItCommitsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHeldWhenNothingCommits, WithCheckpoints), 0u); }
+TEST(MutationTest, AStepHalfOfWhichIsOfAnotherRunIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kRewindWhenReRunDiffers), 0u); }
+TEST(MutationTest, AProgramThatReadsBeforeAllIsThereAgainIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kReadsWaitForReplay, WithRewinds), 0u); }
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }

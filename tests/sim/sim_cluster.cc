@@ -212,7 +212,8 @@ class Cluster : public SimSite {
   bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
-  int killed_ps_index_ = -1;
+  std::set<int> killed_ps_;
+  int64_t recoveries_ = 0;  // of this life of the coordinator, as far as counted
   std::optional<int64_t> pass_elements_;
 };
 
@@ -293,7 +294,9 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
   options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
   options.id_block = config_.id_block;
-  options.max_step_attempts = 1000;  // loss after loss is no error here
+  options.max_step_attempts = options.max_recoveries = 1000;  // loss after loss is no error here
+  options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
+  options.redo_log_bytes = config_.redo_log_bytes;
   if (config_.checkpoints) {
     chief_->checkpoint_catalog = *OpenBundleCatalog(disk_, kCheckpoints);
     options.checkpoints = chief_->checkpoint_catalog.get();
@@ -318,6 +321,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   core_->KeepHistory();
   chief_->node->core = core_;
   chief_down_ = chief_draining_ = calls_ = false;
+  recoveries_ = 0;
   BeginModel();
   created_ = rounds_done_ = 0;
   passes_before_ = 0;
@@ -399,7 +403,9 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
-  const bool of_the_past = process.worker->Inspect().epoch != core_->Snapshot().epoch_id;  // the model is of this life's program
+  // The model is of this life's program, and what is run again after a rewind reads what there was then.
+  const CoordinatorSnapshot chief = core_->Snapshot();
+  const bool of_the_past = process.worker->Inspect().epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
@@ -484,8 +490,8 @@ bool Cluster::IsExpected(const absl::Status& error) const {
   if (IsUnsureCommit(error)) return true;
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
-      return (ps_killed_ && absl::StrContains(error.message(), absl::StrCat("ps ", killed_ps_index_))) || had_duplicate_ ||
-             (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
+      return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
+             had_duplicate_ || (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
              (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
@@ -818,9 +824,11 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
 }
 
 void Cluster::FaultOfPs(absl::Duration while_away) {
+  const int index = static_cast<int>(random_.Below(config_.num_ps));
+  Process* const ps = ps_[index];
+  if (!ps->node->executor->alive()) return;
   ps_killed_ = true;
-  killed_ps_index_ = static_cast<int>(random_.Below(config_.num_ps));
-  Process* const ps = ps_[killed_ps_index_];
+  killed_ps_.insert(index);
   if (config_.drain && random_.Chance(0.4)) {
     Trace(absl::StrCat("fault: SIGTERM to ", ps->node->address));
     ps->node->executor->Post([ps] { ps->ps->Drain(); });
@@ -832,9 +840,13 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
     network_.Kill(ps->node->address);
   }
   if (!config_.restart_ps) return;
-  world_.PostAfter(while_away, [this, ps, index = killed_ps_index_] {
+  world_.PostAfter(while_away, [this, ps, index] {
     if (ps->node->executor->alive()) network_.Kill(ps->node->address);
     if (!over_) StartPs(index);
+  });
+  if (!config_.replay || faults_stopped_ || !random_.Chance(0.3)) return;
+  world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))), [this] {
+    if (!over_ && !faults_stopped_) FaultOfPs(absl::Milliseconds(300));  // while the job goes back, or forward again
   });
 }
 
@@ -934,7 +946,8 @@ void Cluster::Fault() {
   } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
     FaultOfWorker(index, *worker, kind, while_away);
   }
-  if (config_.kill_ps && !ps_killed_ && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
+  const bool again = config_.replay && config_.restart_ps;
+  if (config_.kill_ps && (!ps_killed_ || again) && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
   if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
@@ -992,6 +1005,9 @@ void Cluster::CheckAlways() {
     newest_ = last;
     ++result_.checkpoints;
   }
+  const CoordinatorSnapshot seen = core_->Snapshot();
+  if (seen.redo_log_bytes > config_.redo_log_bytes + 10'000) Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
+  result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
   if (chief_down_) return;
@@ -1014,7 +1030,7 @@ bool Cluster::FindServingPs(int index) {
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  if (!truth.open.empty()) return;  // a direct write of another round is under way
+  if (!truth.open.empty() || truth.recovering) return;  // a direct write of another round is under way, or the state is not there again
   for (int i = 0; i < config_.num_ps; ++i) {
     if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
   }
@@ -1142,6 +1158,9 @@ SimConfig ConfigOf(uint64_t seed) {
   config.restore = random.Chance(0.8);
   config.disk_faults = random.Chance(0.3);
   config.power_loss = config.kill_coordinator && random.Chance(0.3);
+  config.replay = random.Chance(0.8);
+  if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
+  if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
   return config;
 }
 

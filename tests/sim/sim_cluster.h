@@ -3,7 +3,7 @@
 // What is checked (protocol section 17; X7 and X16 as far as a job without checkpoints has them):
 //   X1   no ps applies an id twice                             X2   at rest: each finished entry applied once at each participant, no other id anywhere,
 //   X5   at most one attempt of an id can be applied                and every variable holds exactly the sum of what finished
-//   X7   what ps and streams remember is bounded               X8   a step that failed or was cancelled is in no ps once the next call has raised
+//   X7   what ps, streams and redo log remember is bounded     X8   a step that failed or was cancelled is in no ps once the next call has raised
 //   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen)
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
 //   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
@@ -34,7 +34,9 @@ struct SimConfig {
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
-  bool kill_ps = false, restart_ps = false;       // ends the coordinator with Unavailable
+  bool kill_ps = false, restart_ps = false;  // without `replay` it ends the coordinator with Unavailable
+  bool replay = true;                        // durability `replay`: with restart_ps parameter servers are killed again and again
+  int64_t redo_log_bytes = 256 << 20;
   bool kill_coordinator = false;                  // it is started again, as after every end that is worth another start
   bool zombie_coordinator = false;                // now and then the killed one lives on beside its successor
   bool lose_store = false;                        // now and then its successor finds an empty state directory
@@ -63,6 +65,7 @@ struct SimResult {
   int64_t waits = 0;                 // how often a ps said that a commit waits for memory
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
+  int64_t rewinds = 0;
   bool job_lost = false;  // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace

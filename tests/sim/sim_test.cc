@@ -56,6 +56,7 @@ TEST(SimPsLossTest, ALostParameterServerEndsTheJobWithUnavailableThatNamesIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SimConfig config = ConfigOf(seed);
     config.kill_ps = true;
+    config.replay = false;
     config.fault_rate = 0.05;
     config.rounds = 8;
     const SimResult result = RunSimulation(config);  // checks the error itself
@@ -153,7 +154,64 @@ TEST(SimMemoryTest, ACommitThatWaitsForMemoryLongerThanASilenceKeepsItsPlaceAndI
 TEST(SimPsLossTest, APsThatComesBackEmptyEndsTheCoordinatorAndTheNextOneBeginsAnew) {
   SimConfig config = Calm(1);
   config.kill_ps = config.restart_ps = config.kill_coordinator = config.drain = true;
+  config.replay = false;
   EXPECT_GT(RunAll(config, 20).coordinators, 25);
+}
+
+// Servers come back empty, again and again, and the coordinator stays.
+SimConfig Losing(uint64_t seed) {
+  SimConfig config = Calm(seed);
+  config.kill_ps = config.restart_ps = true;
+  config.fault_rate = 0.1;
+  return config;
+}
+
+int64_t ExpectRewinds(SimConfig config, int at_least) {
+  int64_t rewinds = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    config.seed = seed;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    EXPECT_FALSE(result.job_lost) << "seed " << seed;
+    rewinds += result.rewinds;
+  }
+  EXPECT_GE(rewinds, at_least);
+  return rewinds;
+}
+
+TEST(SimReplayTest, ALostParameterServerCostsNothingThatHasFinished) { ExpectRewinds(Losing(1), 20); }
+
+TEST(SimReplayTest, ItGoesBackToTheNewestCheckpointOnly) {
+  SimConfig config = Losing(1);
+  config.checkpoints = true;
+  ExpectRewinds(config, 20);
+}
+
+TEST(SimReplayTest, WorkersMayDieOnTheWay) {
+  SimConfig config = Losing(1);
+  config.checkpoints = config.kill_workers = config.pause_workers = config.replace_workers = config.failing_steps = true;
+  ExpectRewinds(config, 20);
+}
+
+TEST(SimReplayTest, AnyProcessMayDieOnTheWay) {
+  SimConfig config = Losing(1);
+  config.checkpoints = config.kill_workers = config.kill_coordinator = config.restore = config.drain = true;
+  ExpectRewinds(config, 10);
+}
+
+TEST(SimReplayTest, AHalfAppliedStepWhoseReRunTouchesOtherServersIsTakenBack) {
+  SimConfig config = Calm(1);
+  config.changing_steps = config.kill_workers = true;
+  config.num_ps = 3;
+  config.fault_rate = 0.2;
+  ExpectRewinds(config, 1);
+}
+
+TEST(SimReplayTest, AFullLogWaitsForTheCheckpointThatMakesRoom) {
+  SimConfig config = Losing(1);
+  config.checkpoints = true;
+  config.redo_log_bytes = 10'000;
+  ExpectRewinds(config, 20);
 }
 
 // Every task has the directory, and the program asks for what is there.

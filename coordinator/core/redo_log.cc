@@ -1,0 +1,106 @@
+#include "coordinator/core/redo_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace divvy {
+namespace {
+
+constexpr int64_t kEntryBytes = 320;  // of the entry itself, its step, and their places in memory
+constexpr int64_t kShardBytes = 200;
+
+int64_t BytesOf(const RedoLog::Write& write) {
+  int64_t bytes = kEntryBytes;
+  for (const auto& [ps, parts] : write.parts) {
+    for (const CommitPart& part : parts) bytes += static_cast<int64_t>(sizeof(part)) + part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t RedoLog::BytesOf(const std::string& function, const Nest& args, size_t inputs) {
+  return kEntryBytes + static_cast<int64_t>(function.size() + inputs * sizeof(InputLease)) + args.size_bytes();
+}
+
+void RedoLog::OpenStep(EntryId id, int64_t bytes) {
+  if (!kept_) return;
+  bytes_ += bytes;
+  entries_.push_back({id, bytes, false, nullptr, nullptr});
+}
+
+void RedoLog::AddWrite(EntryId id, Write write) {
+  if (!kept_) return;
+  const int64_t bytes = divvy::BytesOf(write);
+  bytes_ += bytes;
+  entries_.push_back({id, bytes, false, nullptr, std::make_shared<const Write>(std::move(write))});
+}
+
+RedoLog::Entry* RedoLog::Find(EntryId id) {
+  const auto found = std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
+  return found != entries_.end() && found->id == id && !found->gone ? &*found : nullptr;
+}
+
+void RedoLog::FinishStep(EntryId id, Step step) {
+  Entry* const entry = Find(id);
+  if (entry == nullptr) return;
+  entry->step = std::make_shared<const Step>(std::move(step));
+  ++finished_steps_;
+}
+
+void RedoLog::Forget(EntryId id) {
+  Entry* const entry = Find(id);
+  if (entry == nullptr) return;
+  bytes_ -= entry->bytes;
+  entry->gone = true;
+  while (!entries_.empty() && entries_.front().gone) entries_.pop_front();
+}
+
+void RedoLog::AddShards(uint64_t version, const std::map<int, std::vector<ShardSpec>>& shards) {
+  if (!kept_) return;
+  int64_t count = 0;
+  for (const auto& [ps, specs] : shards) count += static_cast<int64_t>(specs.size());
+  shards_.push_back({version, shards, count * kShardBytes});
+  bytes_ += count * kShardBytes;
+}
+
+std::deque<RedoLog::Entry> RedoLog::MoveBase(const Horizon& cut, uint64_t layout_version) {
+  while (!shards_.empty() && shards_.front().version <= layout_version) {
+    bytes_ -= shards_.front().bytes;
+    shards_.pop_front();
+  }
+  std::deque<Entry> covered = std::exchange(entries_, {});
+  for (Entry& entry : covered) {
+    if (entry.gone) continue;
+    if (!cut.IsClosed(entry.id)) {
+      entries_.push_back(std::move(entry));
+      continue;
+    }
+    bytes_ -= entry.bytes;
+    finished_steps_ -= entry.step != nullptr;
+  }
+  return covered;
+}
+
+const RedoLog::Entry* RedoLog::Next(EntryId id) const {
+  auto found = std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
+  found = std::find_if(found, entries_.end(), [](const Entry& entry) { return !entry.gone && (entry.step != nullptr || entry.write != nullptr); });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::map<int, std::vector<ShardSpec>> RedoLog::Shards() const {
+  std::map<int, std::vector<ShardSpec>> all;
+  for (const MadeShards& made : shards_) {
+    for (const auto& [ps, specs] : made.shards) all[ps].insert(all[ps].end(), specs.begin(), specs.end());
+  }
+  return all;
+}
+
+std::deque<RedoLog::Entry> RedoLog::GiveUp() {
+  kept_ = false;
+  shards_.clear();
+  bytes_ = finished_steps_ = 0;
+  return std::exchange(entries_, {});
+}
+
+}  // namespace divvy

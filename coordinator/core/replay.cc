@@ -1,0 +1,309 @@
+// Back to the last cut and forward again: what becomes of a job that has lost a parameter server, or whose state holds half a step that no run can complete.
+//
+//   1. the next epoch: sessions and what they were doing are dropped, so is a checkpoint under way. Nothing of the old epoch is applied any more
+//   2. ATTACHING   all servers answer in the new epoch
+//   3. LOADING     all of them load the base: the newest committed checkpoint, or nothing. What was made since is made again
+//   4. REPLAYING   the redo log is run, in the order of its ids: steps beside each other, each write alone. What the program saw finished is not told again
+//   5. RUNNING     steps that had not finished go first; what waited (reads, writes, Join) goes on
+//
+// All servers go back, not only the lost one: so there is one cut and one way to recover, and nothing is assumed of step functions but that they depend on
+// their args, inputs, variables and seed() alone.
+//
+// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor takes its place.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/log.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/refusals.h"
+#include "coordinator/core/shard_specs.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kRecoveriesWithin = absl::Minutes(10);
+
+}  // namespace
+
+// ---- back ----
+
+void CoordinatorCore::Rewind(std::string why) {
+  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  if (draining_) return FailJob(Drained());  // what was in flight cannot be finished in time
+  if (const absl::Status may = MayRewind(why); !may.ok()) return FailJob(may);
+  Recovery recovery;
+  recovery.why = std::move(why);
+  recovery.since = recovery_ ? recovery_->since : clock_.Elapsed();
+  recovery.ending = phase_ == Phase::kEnding || (recovery_ && recovery_->ending);
+  recovery_ = std::move(recovery);
+  phase_ = Phase::kAttaching;
+  if (checkpoint_) DropCheckpoint();
+  layout_work_.reset();  // its job begins anew
+  DropSessions();
+  RequeueOpenSteps();
+  CollectLoggedIterators();
+  const RedoLog::Entry* const first = log_.Next(EntryId());
+  recovery_->next = first != nullptr ? first->id : EntryId(next_id_);
+  recovery_->steps_left = log_.finished_steps();
+  ids_at_sync_.clear();
+  ids_acked_ = ids_synced_ = recovery_->next.value();
+  outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ", last_checkpoint_ ? last_checkpoint_->name() : "the beginning",
+                                   ", and ", recovery_->steps_left, " steps are run again")] { DIVVY_LOG(WARNING) << text; });
+  RestartEpoch(row_.epoch);
+}
+
+absl::Status CoordinatorCore::MayRewind(absl::string_view why) {
+  const absl::Duration now = clock_.Elapsed();
+  while (!rewinds_.empty() && now - rewinds_.front() > kRecoveriesWithin) rewinds_.pop_front();
+  rewinds_.push_back(now);
+  ++recoveries_;
+  if (static_cast<int64_t>(rewinds_.size()) <= options_.max_recoveries) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the job had to go back to its last checkpoint ", rewinds_.size(),
+                                          " times within 10 minutes, more than --max_recoveries (", options_.max_recoveries, ") allows; the last time because ",
+                                          why, ". The logs of the parameter servers say why they end: look for a memory limit first"));
+}
+
+// Each worker is given another session in the new epoch; what it was doing in this one can no longer be applied.
+void CoordinatorCore::DropSessions() {
+  fences_.clear();
+  in_flight_ = 0;
+  for (auto& [index, worker] : workers_) {
+    if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
+    worker.connection_number = 0;
+    worker.stream = nullptr;
+    worker.state = Worker::State::kDialing;
+    worker.in_flight.clear();
+    worker.run_time = absl::ZeroDuration();
+    worker.broken_since.reset();
+    worker.claim.reset();
+    worker.last_heard = clock_.Elapsed();
+    worker.attaching = false;
+    ++worker.tries;  // an answer of the former epoch is void
+    for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(index);
+  }
+}
+
+// The new state has no trace of them, whatever some ps had applied. They wait until the log is run through.
+void CoordinatorCore::RequeueOpenSteps() {
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const auto& step) { return step->id != EntryId(); }), queue_.end());
+  for (auto open = open_steps_.begin(); open != open_steps_.end();) {
+    Step& step = *open->second;
+    if (step.replayed) {
+      step.state = Step::State::kClosed;
+      open = open_steps_.erase(open);
+      continue;
+    }
+    step.state = Step::State::kQueued;
+    step.worker = -1;
+    step.applied.clear();
+    step.forgiven = step.attempt;
+    ++open;
+  }
+}
+
+// Passes may be over whose steps are run again: their data is opened once more.
+void CoordinatorCore::CollectLoggedIterators() {
+  for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
+    if (entry->step == nullptr) continue;
+    for (const auto& make : entry->step->iterators) {
+      if (iterators_.count(make->iterator) == 0) recovery_->iterators.emplace(make->iterator, make);
+    }
+  }
+}
+
+// The base cannot be read any more, and an older checkpoint is of no use: what was done between the two is in no log.
+void CoordinatorCore::FailBase(const absl::Status& error) {
+  const absl::Status lost = MakeError(Reason::kPsLost, "");
+  absl::Status told =
+      absl::DataLossError(absl::StrCat(error.message(), ". The job cannot go on from ", last_checkpoint_->name(), " after it lost a parameter server (",
+                                       recovery_->why, "). Start the program again: it goes on from an older checkpoint, if it calls RestoreLatest"));
+  lost.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  FailJob(std::move(told));
+}
+
+// ---- and forward ----
+
+void CoordinatorCore::BeginReplay() {
+  phase_ = Phase::kReplaying;
+  WantSync();
+  for (auto& [index, worker] : workers_) {
+    if (!worker.leaving) AttachWorker(worker);
+  }
+  StartNextLayoutJob();
+  if (!RuleHolds(Rule::kReadsWaitForReplay)) SendReads();
+  PumpReplay();
+}
+
+void CoordinatorCore::PumpReplay() {
+  while (phase_ == Phase::kReplaying && ReplayOne()) {
+  }
+  if (phase_ != Phase::kReplaying || in_flight_ > 0 || !recovery_->again.empty() || recovery_->write != EntryId()) return;
+  if (log_.Next(recovery_->next) == nullptr) FinishReplay();
+}
+
+// Begins the next entry. False: something has to happen first.
+bool CoordinatorCore::ReplayOne() {
+  Recovery& recovery = *recovery_;
+  if (!recovery.again.empty()) {
+    if (!ReplayStep(recovery.again.front())) return false;
+    recovery.again.pop_front();
+    return true;
+  }
+  const RedoLog::Entry* const entry = log_.Next(recovery.next);
+  if (entry == nullptr || recovery.write != EntryId() || entry->id.value() - ids_acked_ >= kMaxIdsAhead) return false;
+  if (entry->write != nullptr) {
+    if (in_flight_ > 0) return false;
+    ReplayWrite(*entry);
+    AdvanceReplay(entry->id);
+    return false;
+  }
+  auto step = std::make_shared<Step>();
+  step->request = {entry->step->function, entry->step->args, /*read_only=*/false};
+  step->id = entry->id;
+  step->ordinal = entry->step->ordinal;
+  step->leases = entry->step->inputs;
+  step->learning_rate_scale = entry->step->learning_rate_scale;
+  step->replayed = true;
+  for (const auto& make : entry->step->iterators) step->iterators.push_back(make->iterator);
+  if (!ReplayStep(step)) return false;
+  open_steps_.emplace(step->id, step);
+  --recovery.steps_left;
+  AdvanceReplay(step->id);
+  return true;
+}
+
+// The entry has been begun.
+void CoordinatorCore::AdvanceReplay(EntryId begun) {
+  const RedoLog::Entry* const next = log_.Next(EntryId(begun.value() + 1));
+  recovery_->next = next != nullptr ? next->id : EntryId(next_id_);
+  if (recovery_->next.value() - ids_synced_ >= kSyncAfterIds) WantSync();
+}
+
+bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
+  Worker* const worker = PickWorker(*step);
+  if (worker != nullptr) {
+    SendStep(step, *worker);
+    return true;
+  }
+  if (HasNoDataLeft(*step)) FailReplay(*step, EndOfData("its data has ended"));
+  return false;
+}
+
+// One that the program still waits for is answered at last; the others have been.
+void CoordinatorCore::ReplayWrite(const RedoLog::Entry& entry) {
+  std::shared_ptr<DirectWrite>& write = open_writes_[entry.id];
+  if (write == nullptr) write = std::make_shared<DirectWrite>();
+  recovery_->write = write->id = entry.id;
+  write->participants.clear();
+  for (const auto& [ps, parts] : entry.write->parts) {
+    write->participants.push_back(ps);
+    write->commits[ps].parts = parts;
+  }
+  SendCommits(write);
+}
+
+void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) {
+  if (verdict == StepVerdict::kRequeue) {
+    step->state = Step::State::kQueued;
+    step->worker = -1;
+    recovery_->again.push_front(step);
+    return;
+  }
+  step->state = Step::State::kClosed;
+  open_steps_.erase(step->id);
+  last_progress_ = clock_.Elapsed();
+  if (verdict != StepVerdict::kFinish) FailReplay(*step, error);
+}
+
+void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
+  FailJob(absl::FailedPreconditionError(absl::StrCat(
+      "step ", step.request.function, " (", step.id.value(), ") had finished, and failed when it was run again after a parameter server was lost: ",
+      error.message(), ". A step must depend on its args, inputs, variables and seed() alone, or the job run with --durability=checkpoint")));
+}
+
+void CoordinatorCore::FinishReplay() {
+  const Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  phase_ = Phase::kRunning;
+  outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " after the loss")] {
+    DIVVY_LOG(INFO) << text;
+  });
+  for (const auto& [id, make] : recovery.iterators) SendToAll(DropResource{id});
+  std::vector<ResourceId> dropped;
+  for (const auto& [id, iterator] : iterators_) {
+    if (iterator.dropped) dropped.push_back(id);
+  }
+  for (const ResourceId id : dropped) DropIteratorLocked(id);
+  for (auto open = open_steps_.rbegin(); open != open_steps_.rend(); ++open) queue_.push_front(open->second);
+  if (std::exchange(cancelling_, false)) StartCancelling();
+  WantSync();
+  LetWaitersGo();
+  if (recovery.ending) {
+    phase_ = Phase::kEnding;
+    ending_seq_ = WantSync();
+  }
+  Pump();
+}
+
+// ---- the log ----
+
+void CoordinatorCore::LogOpen(const Step& step) {
+  if (step.request.read_only) return;
+  log_.OpenStep(step.id, RedoLog::BytesOf(step.request.function, step.request.args, step.leases.size()));
+  GiveUpFullLog();
+}
+
+// REQUIRES: nobody needs the step's args any more.
+void CoordinatorCore::LogFinished(Step& step) {
+  if (step.request.read_only || !log_.kept()) return;
+  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale};
+  for (const ResourceId id : step.iterators) {
+    const auto found = iterators_.find(id);
+    if (found == iterators_.end()) continue;
+    Iterator& iterator = found->second;
+    if (iterator.logged == nullptr) iterator.logged = std::make_shared<const MakeResource>(iterator.make);
+    logged.iterators.push_back(iterator.logged);
+  }
+  log_.FinishStep(step.id, std::move(logged));
+}
+
+void CoordinatorCore::LogWrite(const DirectWrite& write) {
+  if (!log_.kept()) return;
+  RedoLog::Write logged;
+  for (const auto& [ps, commit] : write.commits) logged.parts[ps] = commit.parts;
+  log_.AddWrite(write.id, std::move(logged));
+  GiveUpFullLog();
+}
+
+// Where no checkpoint can ever make room.
+void CoordinatorCore::GiveUpFullLog() {
+  if (!log_.full() || options_.checkpoints != nullptr) return;
+  outbox_.Add([gone = log_.GiveUp(), bytes = options_.redo_log_bytes] {
+    DIVVY_LOG(WARNING) << "the redo log is full (--redo_log_bytes=" << bytes
+                       << "), and without --checkpoint_dir nothing can make room in it: from here on a lost parameter server ends the job";
+  });
+}
+
+void CoordinatorCore::CheckLog(absl::Duration now) {
+  if (!log_.full() || phase_ != Phase::kRunning) return log_full_since_.reset();
+  if (!log_full_since_) log_full_since_ = now;
+  if (now - *log_full_since_ <= options_.checkpoint_stall_timeout) return;
+  FailJob(
+      MakeError(Reason::kDisk, absl::StrCat("the redo log has been full for ", absl::FormatDuration(now - *log_full_since_), " (", log_.size(), " entries, ",
+                                            log_.bytes(), " bytes; --redo_log_bytes), and no checkpoint could be made meanwhile: the log says why")));
+}
+
+// A checkpoint has been committed: it is the base, and the log what came after its cut.
+void CoordinatorCore::MoveBase(const JobState& committed) {
+  durable_steps_ = committed.finished_steps;
+  last_checkpoint_ = committed.checkpoint;
+  loaded_.clear();
+  made_.clear();
+  for (const auto& [id, variable] : committed.layout->variables()) {
+    for (const auto& [ps, shards] : ShardSpecsOf(variable, Zeros())) loaded_[ps].insert(loaded_[ps].end(), shards.begin(), shards.end());
+  }
+  outbox_.Add([covered = log_.MoveBase(committed.cut, committed.layout->version())] {});  // freed without the lock
+}
+
+}  // namespace divvy
