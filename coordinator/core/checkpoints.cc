@@ -95,7 +95,7 @@ bool CoordinatorCore::HalfApplied() const {
 
 // After a checkpoint that was given up.
 absl::Duration CoordinatorCore::Pause() const {
-  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_;
+  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || log_.full();
   return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
 }
 

@@ -229,7 +229,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // For the simulation: ids in flight or queued with an id (what may still be applied), and those finished with their participants.
   struct Inspection {
     std::vector<EntryId> open;
-    std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to
+    std::map<EntryId, std::vector<int>> finished;  // steps and direct writes, with the ps they committed to; after a rewind: of those since the base
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
     std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
@@ -601,6 +601,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void DropSessions() DIVVY_REQUIRES(mu_);
   void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
   void CollectLoggedIterators() DIVVY_REQUIRES(mu_);
+  void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);
   void PumpReplay() DIVVY_REQUIRES(mu_);

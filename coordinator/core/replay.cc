@@ -11,6 +11,7 @@
 //
 // A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor takes its place.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,7 @@ void CoordinatorCore::Rewind(std::string why) {
   DropSessions();
   RequeueOpenSteps();
   CollectLoggedIterators();
+  ForgetCoveredHistory();
   const RedoLog::Entry* const first = log_.Next(EntryId());
   recovery_->next = first != nullptr ? first->id : EntryId(next_id_);
   recovery_->steps_left = log_.finished_steps();
@@ -110,6 +112,14 @@ void CoordinatorCore::CollectLoggedIterators() {
     for (const auto& make : entry->step->iterators) {
       if (iterators_.count(make->iterator) == 0) recovery_->iterators.emplace(make->iterator, make);
     }
+  }
+}
+
+// Servers that load the base do not know by whom its values were made.
+void CoordinatorCore::ForgetCoveredHistory() {
+  for (auto finished = history_.finished.begin(); finished != history_.finished.end();) {
+    const RedoLog::Entry* const entry = log_.Next(finished->first);
+    finished = entry != nullptr && entry->id == finished->first ? std::next(finished) : history_.finished.erase(finished);
   }
 }
 

@@ -256,8 +256,9 @@ TEST_F(CoordinatorRulesTest, ALogThatIsFullWithoutCheckpointsMakesTheNextLossThe
   EXPECT_THAT(log.text(), HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
   cluster_->KillPs(0);
   cluster_->StartPs(0);
-  Schedule(kAdd, {Arg(1)});
-  ExpectPsLost(Join(), 0);
+  absl::Status raised;
+  ASSERT_TRUE(cluster_->WaitUntil([&] { return !(raised = TrySchedule(kAdd, {Arg(1)})).ok(); }));
+  ExpectPsLost(raised, 0);
 }
 
 // At durability `checkpoint`, to the end of this part.
