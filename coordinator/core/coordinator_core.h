@@ -324,10 +324,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   struct Iterator {
     MakeResource make;
     std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
-    LeaseBook book;        // leased ones
-    int64_t users = 0;     // steps that are queued or open and name it
-    bool dropped = false;  // goes when the last of them is closed
-    bool trains = false;   // a training step has read of it: where it stands is in every cut
+    LeaseBook book;                                   // leased ones
+    int64_t users = 0;                                // steps that are queued or open and name it
+    bool dropped = false;                             // goes when the last of them is closed
+    bool trains = false;                              // a training step has read of it: where it stands is in every cut
   };
   struct KnownSize {
     std::string source;
@@ -690,9 +690,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);   // of each source, begun
+  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);    // of each source, begun
   std::vector<DataPass> unfinished_passes_ DIVVY_GUARDED_BY(mu_);  // that came with the checkpoint, and nobody has gone on with
-  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);     // of data whose last pass was read to its end
+  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);       // of data whose last pass was read to its end
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;

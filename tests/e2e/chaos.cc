@@ -63,6 +63,7 @@ class Chaos {
     }
     if (options_.records > 0) cluster.flags.push_back(absl::StrCat("--records=", options_.records));
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
+    cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
     RETURN_IF_ERROR(cluster_->StartAll());
     counted_at_ = Now();
