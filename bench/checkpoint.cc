@@ -1,8 +1,8 @@
 // bazel run //bench:checkpoint [-- --mb=1024 --rounds=5 --rows=16 --format=json DIRECTORY]
 //
 // Checkpoints of one large variable over two parameter servers of this process, in DIRECTORY (default: the working directory; what is made is removed):
-//   writing    SaveCheckpoint, beside writing as many bytes to two files at once and syncing them
-//   restoring  RestoreLatest, beside reading two files of as many bytes at once; both from the disk, not from the operating system's cache
+//   writing    SaveCheckpoint, beside writing as many bytes to two new files at once and syncing them; of either the last two are kept
+//   restoring  RestoreLatest, beside reading two files of as many bytes at once into new memory; both from the disk, not from the operating system's cache
 //   training   steps while checkpoints are written, beside the same steps while none is; and for how long commits were held while it was cut
 // A step adds to a dense variable of 1 MB and to --rows rows of the large one: each row touched for the first time costs a copy of its block.
 #include <fcntl.h>
@@ -133,8 +133,9 @@ class Bench {
  private:
   std::vector<std::string> Files() const { return FileSystem::Real().ListDirectory(directory_).value(); }
   std::string Path(const std::string& name) const { return absl::StrCat(directory_, "/", name); }
-  std::string Plain(int i) const { return Path(absl::StrCat("plain", i)); }
+  std::string Plain(int set, int i) const { return Path(absl::StrCat("plain", set, "_", i)); }
   absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartCluster() const;
+  void PrepareToWrite();
   void WritePlain();
   void ReadPlain();
   void LeaveTheCache() const;
@@ -148,6 +149,7 @@ class Bench {
   ThreadPoolExecutor executor_;
   std::string halves_[kServers];
   int64_t seed_ = 1;
+  int plain_ = 0;  // the newest set of plain files
 };
 
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Bench::StartCluster() const {
@@ -161,19 +163,27 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Bench::StartCluster() const {
   return cluster;
 }
 
+// As a checkpoint's: files of new names, and an older set goes.
+void Bench::PrepareToWrite() {
+  ++plain_;
+  for (int i = 0; i < kServers && plain_ > 2; ++i) DIVVY_CHECK(FileSystem::Real().Remove(Plain(plain_ - 2, i)).ok());
+}
+
 void Bench::WritePlain() {
   AtOnce(executor_, kServers, [this](int i) {
-    const auto file = FileSystem::Real().OpenForWrite(Plain(i), WriteMode::kReplace);
+    const auto file = FileSystem::Real().OpenForWrite(Plain(plain_, i), WriteMode::kCreateNew);
     DIVVY_CHECK(file.ok() && (*file)->Append(halves_[i]).ok() && (*file)->Sync().ok() && (*file)->Close().ok());
   });
 }
 
 void Bench::ReadPlain() {
   AtOnce(executor_, kServers, [this](int i) {
-    const auto file = FileSystem::Real().OpenSequential(Plain(i));
+    const auto file = FileSystem::Real().OpenSequential(Plain(plain_, i));
     DIVVY_CHECK(file.ok());
-    for (size_t at = 0; at < halves_[i].size();) {
-      const auto got = (*file)->Read(absl::MakeSpan(&halves_[i][at], std::min<size_t>(halves_[i].size() - at, 1 << 20)));
+    const size_t size = halves_[i].size();
+    const std::unique_ptr<char[]> into(new char[size]);
+    for (size_t at = 0; at < size;) {
+      const auto got = (*file)->Read(absl::MakeSpan(&into[at], std::min<size_t>(size - at, 1 << 20)));
       DIVVY_CHECK(got.ok() && *got > 0);
       at += *got;
     }
@@ -199,7 +209,7 @@ void Bench::Show(const Comparison& comparison, const Unit& unit, const Processor
 void Bench::MeasureWriting(Coordinator& coordinator) {
   Processor figure, ceiling;
   const Contender save{"writing", figure.Metered([&] { DIVVY_CHECK(coordinator.SaveCheckpoint().ok()); })};
-  const Contender plain{"two files, written and synced", ceiling.Metered([this] { WritePlain(); })};
+  const Contender plain{"two files, written and synced", ceiling.Metered([this] { WritePlain(); }), [this] { PrepareToWrite(); }};
   Show(Compare(save, plain, Bytes(), absl::GetFlag(FLAGS_rounds)), {"MB/s", 1e6}, figure, ceiling);
 }
 
