@@ -14,10 +14,11 @@ class Part : public CheckpointPart {
  public:
   explicit Part(std::unique_ptr<BundleDataWriter> writer) : writer_(std::move(writer)) {}
 
-  absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) override {
+  absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, const GivePieces& pieces) override {
     if (rows == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const BundleSlice slice,
-                     writer_->Append(shard.name, shard.dtype, shard.full_shape, first_row, first_row + rows, absl::string_view(bytes.data(), bytes.size())));
+    RETURN_IF_ERROR(writer_->Start(shard.name, shard.dtype, shard.full_shape, first_row, first_row + rows));
+    RETURN_IF_ERROR(pieces([this](absl::Span<const char> piece) { return writer_->Add(absl::string_view(piece.data(), piece.size())); }));
+    ASSIGN_OR_RETURN(const BundleSlice slice, writer_->End());
     slices_.push_back({slice.tensor, slice.dtype, slice.shape, slice.begin_row, rows, slice.offset, slice.size_bytes, slice.masked_crc32c});
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 #define DIVVY_PS_SERVER_CORE_CHECKPOINT_FILES_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +15,17 @@
 
 namespace divvy {
 
+// Hands bytes to `take`, piece by piece and in order; each piece is there until `take` returns. Returns take's first error, or its own.
+using TakePiece = std::function<absl::Status(absl::Span<const char> piece)>;
+using GivePieces = std::function<absl::Status(const TakePiece& take)>;
+
 // One data file of a checkpoint. Blocks; one thread at a time. After an error the file is worth nothing: every later call gives that error again.
 class CheckpointPart {
  public:
   virtual ~CheckpointPart() = default;
-  // Adds rows [first_row, first_row + rows) of a tensor, in host byte order. REQUIRES: bytes are as many as the rows have.
-  virtual absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) = 0;
+  // Adds rows [first_row, first_row + rows) of a tensor, in host byte order. The pieces are small, so that they pass through the processor's cache.
+  // REQUIRES: they have as many bytes as the rows.
+  virtual absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, const GivePieces& pieces) = 0;
   // Returns when all of it is on the disk and its name too.
   virtual absl::StatusOr<std::vector<SavedSlice>> Finish() = 0;
 };

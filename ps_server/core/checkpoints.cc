@@ -89,7 +89,7 @@ void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run
   } else {
     run->over = true;
     AnswerSnapshot(*run);
-    outbox_.Add([frozen = std::exchange(run->frozen, nullptr), buffer = std::move(run->buffer)] {});  // freed outside the lock
+    outbox_.Add([frozen = std::exchange(run->frozen, nullptr)] {});  // freed outside the lock
   }
   StartNext();  // commits may have waited for the memory of copies
 }
@@ -100,9 +100,8 @@ absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files)
   }
   if (next < frozen->slices().size()) {
     const ShardSlice& slice = frozen->slices()[next++];
-    buffer.resize(static_cast<size_t>(slice.bytes()));
-    RETURN_IF_ERROR(frozen->Read(slice, absl::MakeSpan(buffer)));
-    RETURN_IF_ERROR(part->Append(slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, buffer));
+    const auto pieces = [&](const TakePiece& take) { return frozen->Read(slice, take); };
+    RETURN_IF_ERROR(part->Append(slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, pieces));
     written_bytes += slice.bytes();
   }
   if (next < frozen->slices().size()) return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -59,29 +60,37 @@ void FrozenShards::Keep(Frozen& frozen, int64_t block) {
   kept_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-absl::Status FrozenShards::Read(const ShardSlice& slice, absl::Span<char> out) {
+absl::Status FrozenShards::Read(const ShardSlice& slice, const TakePiece& take) {
   Frozen& frozen = frozen_.at(slice.shard.get());
   const Blocks& blocks = slice.shard->blocks();
+  int64_t largest = 0;
+  for (int64_t block = slice.first_block; block < slice.end_block; ++block) largest = std::max(largest, BytesOf(*slice.shard, block));
+  const std::unique_ptr<char[]> live(new (std::nothrow) char[static_cast<size_t>(largest)]);
+  if (live == nullptr) return absl::ResourceExhaustedError(absl::StrCat(ShardText(slice.shard->spec()), ": no memory to read ", largest, " bytes"));
   for (int64_t block = slice.first_block; block < slice.end_block; ++block) {
-    MutexLock lock(blocks.lock(block));
-    RETURN_IF_ERROR(ReadBlock(frozen, block, out.data() + (blocks.first_row(block) - slice.first_row) * slice.shard->row_bytes()));
+    std::unique_ptr<char[]> kept;
+    {
+      MutexLock lock(blocks.lock(block));
+      ASSIGN_OR_RETURN(kept, TakeBlock(frozen, block, live.get()));
+    }
+    RETURN_IF_ERROR(take(absl::MakeConstSpan(kept == nullptr ? live.get() : kept.get(), static_cast<size_t>(BytesOf(*slice.shard, block)))));
   }
   return absl::OkStatus();
 }
 
-absl::Status FrozenShards::ReadBlock(Frozen& frozen, int64_t block, char* out) {
+// The copy that was kept, or null: the block is copied to `live`.
+absl::StatusOr<std::unique_ptr<char[]>> FrozenShards::TakeBlock(Frozen& frozen, int64_t block, char* live) {
   Block& kept = frozen.blocks[static_cast<size_t>(block)];
   const int64_t bytes = BytesOf(*frozen.shard, block);
-  if (kept.state == Block::State::kLost) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(ShardText(frozen.shard->spec()), ": no memory for ", bytes, " bytes that a commit changed while the checkpoint was written"));
+  switch (std::exchange(kept.state, Block::State::kRead)) {
+    case Block::State::kLost:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ShardText(frozen.shard->spec()), ": no memory for ", bytes, " bytes that a commit changed while the checkpoint was written"));
+    case Block::State::kKept: kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed); return std::move(kept.copy);
+    default: break;
   }
-  const bool copied = kept.state == Block::State::kKept;
-  if (bytes > 0) std::memcpy(out, copied ? kept.copy.get() : frozen.shard->row(frozen.shard->blocks().first_row(block)), static_cast<size_t>(bytes));
-  kept.state = Block::State::kRead;
-  if (copied) kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  kept.copy.reset();
-  return absl::OkStatus();
+  if (bytes > 0) std::memcpy(live, frozen.shard->row(frozen.shard->blocks().first_row(block)), static_cast<size_t>(bytes));
+  return std::unique_ptr<char[]>();
 }
 
 }  // namespace divvy

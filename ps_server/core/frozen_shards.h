@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/shard.h"
 
 namespace divvy {
@@ -39,9 +40,9 @@ class FrozenShards {
 
   // SlicesOf the shards.
   const std::vector<ShardSlice>& slices() const { return slices_; }
-  // Copies the slice as it was at that moment to `out`. ResourceExhausted: a block was changed, and there was no memory to keep what it held.
-  // REQUIRES: each slice is read once; out.size() == slice.bytes().
-  absl::Status Read(const ShardSlice& slice, absl::Span<char> out);
+  // Gives the slice as it was at that moment, block by block. ResourceExhausted: a block was changed, and there was no memory to keep what it held; or there is
+  // none to read a block. Else the first error of `take`. REQUIRES: each slice is read once.
+  absl::Status Read(const ShardSlice& slice, const TakePiece& take);
 
   int64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
 
@@ -55,7 +56,7 @@ class FrozenShards {
     std::vector<Block> blocks;
   };
   void Keep(Frozen& frozen, int64_t block);
-  absl::Status ReadBlock(Frozen& frozen, int64_t block, char* out);
+  absl::StatusOr<std::unique_ptr<char[]>> TakeBlock(Frozen& frozen, int64_t block, char* live);
 
   std::map<const Shard*, Frozen> frozen_;                    // the map itself never changes after the constructor, nor does the next one
   std::map<const Blocks*, std::vector<Frozen*>> by_blocks_;  // a variable and its slots

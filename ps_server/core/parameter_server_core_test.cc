@@ -1071,15 +1071,18 @@ class FakeFiles : public CheckpointFiles {
   class Part : public CheckpointPart {
    public:
     Part(Checkpoint& to, FakeFiles& files) : to_(to), files_(files) {}
-    absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, absl::Span<const char> bytes) override {
+    absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, const GivePieces& pieces) override {
       if (files_.while_appending) std::exchange(files_.while_appending, nullptr)();
       if (!files_.append_error.ok()) return files_.append_error;
       Tensor& tensor = to_[shard.name];
       tensor.row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
       tensor.bytes.resize(static_cast<size_t>(shard.full_shape.rows() * tensor.row_bytes));
-      std::copy(bytes.begin(), bytes.end(), tensor.bytes.begin() + first_row * tensor.row_bytes);
-      slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0, bytes.size(), 0});
-      return absl::OkStatus();
+      auto at = tensor.bytes.begin() + first_row * tensor.row_bytes;
+      slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0, static_cast<uint64_t>(rows * tensor.row_bytes), 0});
+      return pieces([&at](absl::Span<const char> piece) {
+        at = std::copy(piece.begin(), piece.end(), at);
+        return absl::OkStatus();
+      });
     }
     absl::StatusOr<std::vector<SavedSlice>> Finish() override { return slices_; }
 

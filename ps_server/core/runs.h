@@ -62,7 +62,6 @@ struct ParameterServerCore::SnapshotRun {
   std::shared_ptr<FrozenShards> frozen;
   std::unique_ptr<CheckpointPart> part;  // null before the first slice, and once the file is finished
   size_t next = 0;
-  std::vector<char> buffer;
   int64_t written_bytes = 0;
   std::vector<SavedSlice> slices;
   // Under the lock.
