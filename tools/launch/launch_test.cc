@@ -201,6 +201,7 @@ TEST(LoopbackPortTest, NoTwoAreTheSame) {
 
 class LaunchTest : public ::testing::Test {
  protected:
+  LaunchTest() { setenv("TMPDIR", std::getenv("TEST_TMPDIR"), 1); }  // a launcher that is killed leaves its directory
   void Launch(std::vector<std::string> flags, std::vector<std::string> actions, ChildOutput output = ChildOutput::kPipe) {
     std::vector<std::string> command = {"tools/launch/launch_for_test"};
     command.insert(command.end(), flags.begin(), flags.end());
