@@ -11,8 +11,8 @@
 
 namespace divvy {
 
-// Both sides of a directory in which there is nothing but one checkpoint, without the optimizers' slots, and to which nothing is added: a job that trains there
-// is not disturbed. REQUIRES: `files` outlives what it is given to.
+// Both sides of a directory in which there is nothing but one checkpoint, without the optimizers' slots and the passes over data that were under way, and to
+// which nothing is added: a job that trains there is not disturbed. REQUIRES: `files` outlives what it is given to.
 std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files, const std::string& directory);
 std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files, const std::string& directory, CheckpointId checkpoint);
 

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
@@ -140,6 +141,7 @@ void CoordinatorCore::HoldWorkers() {
 void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
   if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || checkpoint_->id.serial != number) return;
   checkpoint_->waiting.erase(worker.index);
+  HitFailpoint(Failpoint::kHoldBeforeAllHeld);
   MaybeCut();
 }
 
@@ -230,6 +232,7 @@ void CoordinatorCore::OnSnapshot(int index, CheckpointId id, bool waited, const 
 void CoordinatorCore::OnMarked(int index) {
   checkpoint_->waiting.erase(index);
   if (!checkpoint_->waiting.empty()) return;
+  HitFailpoint(Failpoint::kMarkedBeforeRelease);
   checkpoint_->stage = CheckpointRun::Stage::kWriting;
   checkpoint_->parts.resize(ps_.size());
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
@@ -243,6 +246,7 @@ void CoordinatorCore::Collect(CheckpointId below) {
   if (std::exchange(collecting_, true)) return;
   outbox_.Add([self = shared_from_this(), base = last_checkpoint_.value_or(CheckpointId()), below] {
     self->executor_.PostBlocking("checkpoint", [self, base, below] {
+      HitFailpoint(Failpoint::kCollectBegun);
       const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, base, below);
       if (!collected.ok()) DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
       self->Guarded([](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.collecting_ = false; })();
@@ -273,6 +277,7 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // the job has failed meanwhile
   if (absl::IsAborted(committed)) return FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
   if (!committed.ok()) return GiveUpCheckpoint(MakeError(Reason::kDisk, committed.message()));
+  HitFailpoint(Failpoint::kIndexRenamedBeforeStored);
   MoveBase(checkpoint_->state);
   const uint64_t checkpoint_bytes = checkpoint_->bytes;
   for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), id] { done(id); });

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -133,7 +134,9 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
 void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   epoch_durable_ = false;
+  HitFailpoint(Failpoint::kEpochBeforeStored);
   PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    HitFailpoint(Failpoint::kEpochStored);
     if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
     core.epoch_durable_ = true;
     for (Ps& ps : core.ps_) core.AttachPs(ps.index);
@@ -279,6 +282,7 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
   if (!over_) {
     if (absl::Status refused = Admit(request); !refused.ok()) reply = std::move(refused);
   }
+  HitFailpoint(Failpoint::kRegisterBeforeReply);
   outbox_.Add([done = std::move(done), reply = std::move(reply)] { done(reply); });
 }
 

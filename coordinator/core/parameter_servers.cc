@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "cluster/prelude.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
@@ -97,6 +98,7 @@ void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::Status
   }
   OnPsAnswer(ps);
   if (reply->loading) return LoadPs(index);
+  HitFailpoint(Failpoint::kLoadBetweenServers);
   ps.ready = true;
   if (std::all_of(ps_.begin(), ps_.end(), [](const Ps& each) { return each.ready; })) MakeDeclared();
 }

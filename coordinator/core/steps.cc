@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
@@ -302,6 +303,7 @@ EntryId CoordinatorCore::GiveId() {
     id_block_wanted_ = true;
     row_.id_block_end += options_.id_block;
     PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      HitFailpoint(Failpoint::kIdBlockStored);
       core.durable_id_end_ = end;
       core.id_block_wanted_ = false;
       core.Pump();
@@ -396,6 +398,7 @@ void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker
   dispatch.inputs = step->leases;
   dispatch.learning_rate_scale = step->learning_rate_scale;
   Send(worker, std::move(dispatch));
+  if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
 
 // ---- reports ----

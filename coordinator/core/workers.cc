@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
@@ -146,6 +147,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
   worker.ended.clear();
+  HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
   Send(worker, LayoutUpdate{layout_});                // it may have moved on since the Attach was sent
@@ -209,6 +211,7 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
   Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     Worker& worker = core.workers_[index];
+    HitFailpoint(Failpoint::kStepsReconnect);
     if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
   });
 }
@@ -328,6 +331,7 @@ void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {
 }
 
 void CoordinatorCore::FinishFence(const FenceWait& fence) {
+  HitFailpoint(Failpoint::kFencedBeforeRequeue);
   // The last goes first to the head of the queue, so that they stand there in their order of dispatch.
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) {
     if ((*step)->state != Step::State::kFencing) continue;

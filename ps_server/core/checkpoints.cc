@@ -6,6 +6,7 @@
 //
 // Each task ends when its run is no longer the current one: another epoch has begun, or another checkpoint was asked for.
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
 
@@ -53,8 +54,10 @@ absl::Status ParameterServerCore::CheckSnapshot(const SnapshotRequest& request) 
 }
 
 void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
+  HitFailpoint(Failpoint::kSnapshotBeforeMark);
   DropSnapshot();
   snapshot_ = std::make_shared<SnapshotRun>(request, *shards_, options_.slice_bytes);
+  HitFailpoint(Failpoint::kSnapshotMarked);
   WriteSlice(snapshot_);
 }
 
@@ -103,9 +106,12 @@ absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files)
     const auto pieces = [&](const TakePiece& take) { return frozen->Read(slice, take); };
     RETURN_IF_ERROR(part->Append(slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, pieces));
     written_bytes += slice.bytes();
+    HitFailpoint(Failpoint::kSnapshotMidData);
   }
   if (next < frozen->slices().size()) return absl::OkStatus();
+  HitFailpoint(Failpoint::kSnapshotBeforeSync);
   ASSIGN_OR_RETURN(slices, part->Finish());
+  HitFailpoint(Failpoint::kSnapshotSynced);
   part = nullptr;
   return absl::OkStatus();
 }
@@ -171,9 +177,11 @@ bool ParameterServerCore::IsCurrent(const std::shared_ptr<LoadRun>& run) {
 absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
   if (values == nullptr) {
     ASSIGN_OR_RETURN(values, files.Open(request.checkpoint));
+    HitFailpoint(Failpoint::kLoadIndexRead);
   }
   if (next == slices.size()) return absl::OkStatus();
   const ShardSlice& slice = slices[next++];
+  HitFailpoint(Failpoint::kLoadMidData);
   Shard& shard = *shards.fresh.at(slice.shard->spec().key);
   read_bytes += slice.bytes();
   return values->Read(shard.spec(), shard.spec().first_row + slice.first_row, absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
@@ -187,6 +195,7 @@ void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run, const
   creating_bytes_ -= run->shards.bytes;
   loading_ = nullptr;
   if (status.ok()) {
+    HitFailpoint(Failpoint::kLoadBeforeReady);
     Install(run->shards);
     BecomeReady(run->request);
     return AnswerLoading(*run, absl::OkStatus());

@@ -5,6 +5,7 @@
 //   running   6. block tasks       end  7. versions, APPLIED, answer; same-id requests that came meanwhile go through 3 again; next in the queues
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
 
@@ -65,11 +66,13 @@ bool ParameterServerCore::MeetsItself(const std::shared_ptr<CommitRun>& run) {
 void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   absl::Status status = CheckAdmissible(run->request);
   if (!status.ok()) return Answer(run->done, std::move(status));
+  HitFailpoint(Failpoint::kPushBeforeDedupe);
   if (MeetsItself(run)) return;
   status = CheckPlan(*run);
   if (!status.ok()) return Answer(run->done, std::move(status));
   const CommitRequest& request = run->request;
   applied_.Begin({request.entry, request.participants, request.kind});
+  HitFailpoint(Failpoint::kPushBegun);
   for (ShardKey key : run->plan->queues()) queues_[key].push_back(run);
   ++queued_;
   candidates_.push_back(run);
@@ -105,7 +108,11 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
     if (snapshot_ != nullptr && !snapshot_->over) run->frozen = snapshot_->frozen;
     outbox_.Add([this, run] {
       RunUnits(
-          executor_, weak_from_this(), run->plan->units(), [run](int64_t unit) { run->plan->Apply(unit, run->frozen.get()); },
+          executor_, weak_from_this(), run->plan->units(),
+          [run](int64_t unit) {
+            run->plan->Apply(unit, run->frozen.get());
+            HitFailpoint(Failpoint::kPushMidApply);
+          },
           [this, run] { FinishCommit(run); });
     });
     return;
@@ -149,11 +156,14 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   run->state = CommitRun::State::kSettled;
   outbox_.Add([frozen = std::move(run->frozen)] {});  // perhaps the last handle: freed outside the lock
   running_.erase(run);
+  HitFailpoint(Failpoint::kPushBlocksDone);
   CountApplied(*run);
   applied_.Finish(entry);
+  HitFailpoint(Failpoint::kPushBeforeReply);
   CommitReply reply{false, applied_seq_, {}};
   for (const auto& shard : run->plan->part_shards()) reply.versions.push_back(shard->version);
   Answer(run->done, std::move(reply));
+  if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kPushAfterReply); });
   SettleDuplicates(entry);
   LeaveQueues(*run);
   StartNext();

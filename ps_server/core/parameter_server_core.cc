@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/exit_codes.h"
+#include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
@@ -129,6 +130,7 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   coordinator_ = fence.coordinator;
   sessions_.clear();
   sync_seq_ = 0;
+  HitFailpoint(Failpoint::kAttachEpochTaken);
   DropSnapshot();
   DropLoading();
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
@@ -211,6 +213,7 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
     horizon_ = request.horizon;
     sessions_ = {request.sessions.begin(), request.sessions.end()};
   }
+  HitFailpoint(Failpoint::kSyncBeforeWait);
   held_.push_back(HeldSync{std::move(request), std::move(done)});
   AnswerHeld();
 }
@@ -234,6 +237,7 @@ void ParameterServerCore::AnswerHeld() {
       else
         Answer(attach->done, status);
     } else if (const auto* sync = std::get_if<HeldSync>(&call)) {
+      HitFailpoint(Failpoint::kSyncAfterWait);
       const absl::Status status = CheckCall(sync->request.fence, state_ == PsState::kReady);
       if (status.ok())
         Answer(sync->done, SyncReplyNow(sync->request));

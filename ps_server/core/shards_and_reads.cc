@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "ps_server/core/runs.h"
 
@@ -182,11 +183,17 @@ void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> do
     const Reason reason = ReasonOf(plan.status());
     return Answer(done, reason == Reason::kNone ? plan.status() : Refusal(reason, plan.status().message()));
   }
+  HitFailpoint(Failpoint::kPullBegun);
   auto run = std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
   for (const ReadPlan::Part& part : run->plan.parts()) run->at_start.push_back({part.shard->version, BeingWritten(part.asked.shard)});
   outbox_.Add([this, run] {
     RunUnits(
-        executor_, weak_from_this(), run->plan.units(), [run](int64_t unit) { run->plan.Read(unit); }, [this, run] { FinishRead(*run); });
+        executor_, weak_from_this(), run->plan.units(),
+        [run](int64_t unit) {
+          run->plan.Read(unit);
+          HitFailpoint(Failpoint::kPullMidRead);
+        },
+        [this, run] { FinishRead(*run); });
   });
 }
 

@@ -19,6 +19,7 @@
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/sim_clients.h"
+#include "tests/sim/sim_files.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_store.h"
 #include "worker/core/testing/scripted_step_runner.h"
@@ -52,6 +53,7 @@ struct Process {
   std::shared_ptr<ParameterServerCore> ps;
   std::shared_ptr<WorkerCore> worker;
   std::unique_ptr<SimStore> store;
+  std::unique_ptr<ProcessFiles> files;
   std::unique_ptr<CheckpointFiles> checkpoint_files;
   std::unique_ptr<CheckpointCatalog> checkpoint_catalog;
   std::shared_ptr<CoordinatorCore> chief;
@@ -60,13 +62,16 @@ struct Process {
   std::optional<int> exit_code;
 };
 
-class Cluster : public SimSite {
+class Cluster : public SimSite, public FailpointObserver {
  public:
   explicit Cluster(const SimConfig& config)
       : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)) {}
 
+  ~Cluster() override { SetFailpointObserver(nullptr); }
+
   SimResult Run();
 
+  void OnFailpoint(Failpoint point) override;
   absl::Duration PayloadTime() override { return network_.PayloadDelay() + config_.payload_time; }
   void OnWaits() override { ++result_.waits; }
   void OnSnapshot(const Node& from, CheckpointId checkpoint) override;
@@ -109,7 +114,7 @@ class Cluster : public SimSite {
   template <typename Body>
   auto Mine(Body body) {
     return [this, life = life_, body](auto&&... args) {
-      if (life == life_ && !over_) body(std::forward<decltype(args)>(args)...);
+      if (life == life_ && !over_ && chief_->node->executor->alive()) body(std::forward<decltype(args)>(args)...);
     };
   }
   void Next() {
@@ -133,6 +138,7 @@ class Cluster : public SimSite {
   bool IsExpected(const absl::Status& error) const;
   bool EndsTheJob(const absl::Status& error) const;
   bool IsUnsureCommit(const absl::Status& error) const;
+  bool IsStoreFault(const absl::Status& error) const;
 
   // faults and checks
   void MaybeFault();
@@ -147,6 +153,7 @@ class Cluster : public SimSite {
   void FaultOfDisk();
   void DrainWorker(Process& worker);
   void StartDuplicate();
+  void FinishKill(Process& process);
   // The coordinator's process is gone, or goes on unseen as a zombie: another is started.
   void ReplaceCoordinator(absl::Duration after, bool zombie);
   void RestartTasks();
@@ -189,7 +196,7 @@ class Cluster : public SimSite {
     std::string program_state;  // that it told
     struct Pass {
       std::string source;
-      int64_t epoch = 0;  // of the coordinator, before it
+      int64_t epoch = 0;                                 // of the coordinator, before it
       std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program
     };
     std::optional<Pass> pass;  // under way
@@ -231,7 +238,8 @@ void Cluster::StartPs(int index, const std::string& address) {
   options.record_history = true;
   options.max_commit_bytes = config_.commit_buffer_bytes;
   if (config_.checkpoints) {
-    process->checkpoint_files = MakeBundleFiles(disk_, kCheckpoints);
+    process->files = std::make_unique<ProcessFiles>(disk_, process->node->executor, ProcessFiles::Of::kPs);
+    process->checkpoint_files = MakeBundleFiles(*process->files, kCheckpoints);
     options.checkpoint_files = process->checkpoint_files.get();
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
@@ -298,7 +306,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
   options.redo_log_bytes = config_.redo_log_bytes;
   if (config_.checkpoints) {
-    chief_->checkpoint_catalog = *OpenBundleCatalog(disk_, kCheckpoints);
+    chief_->files = std::make_unique<ProcessFiles>(disk_, chief_->node->executor, ProcessFiles::Of::kCoordinator);
+    chief_->checkpoint_catalog = *OpenBundleCatalog(*chief_->files, kCheckpoints);
     options.checkpoints = chief_->checkpoint_catalog.get();
     options.checkpoint_every = absl::Milliseconds(700);
     options.keep_checkpoints = 2;
@@ -411,6 +420,7 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
     moves.push_back(
         script::Compute{[this, tag, variable, floor = model_.values[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+          HitFailpoint(Failpoint::kStepPulled);
           if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
           const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
           for (size_t i = 0; i < values.size(); ++i) {
@@ -479,15 +489,19 @@ bool Cluster::IsUnsureCommit(const absl::Status& error) const {
   return config_.disk_faults && absl::IsUnavailable(error) && absl::StrContains(error.message(), "nobody knows");
 }
 
+bool Cluster::IsStoreFault(const absl::Status& error) const {
+  return config_.store_faults && absl::IsResourceExhausted(error) && absl::StrContains(error.message(), "the store's disk");
+}
+
 // The errors that no later call of this coordinator survives.
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   const Reason reason = ReasonOf(error);
-  return IsUnsureCommit(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator ||
+  return IsUnsureCommit(error) || IsStoreFault(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator ||
          reason == Reason::kWrongJob || reason == Reason::kJobOver;
 }
 
 bool Cluster::IsExpected(const absl::Status& error) const {
-  if (IsUnsureCommit(error)) return true;
+  if (IsUnsureCommit(error) || IsStoreFault(error)) return true;
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
       return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
@@ -951,7 +965,38 @@ void Cluster::Fault() {
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
   if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
+  if (config_.store_faults && random_.Chance(0.1) && !chief_down_) {
+    Trace("fault: the store's disk fails");
+    chief_->store->Break();
+  }
   if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
+}
+
+// A process comes to a named moment, within its own task or within a call of the program, which is the coordinator's.
+void Cluster::OnFailpoint(Failpoint point) {
+  const int64_t hit = ++result_.hits[static_cast<size_t>(point)];
+  if (config_.kill_at != point || config_.kill_at_hit != hit || faults_stopped_ || over_) return;
+  const auto runs = [](const std::unique_ptr<Process>& process) { return process->node->executor->running(); };
+  const auto running = std::find_if(processes_.begin(), processes_.end(), runs);
+  Process* const victim = running == processes_.end() ? chief_ : running->get();
+  Trace(absl::StrCat("fault: kills ", victim->node->address, " at ", FailpointName(point)));
+  ++result_.killed_at_points;
+  victim->node->executor->Kill();  // nothing leaves it any more; its connections break when the task is over
+  world_.Post([this, victim] { FinishKill(*victim); });
+}
+
+void Cluster::FinishKill(Process& process) {
+  network_.Kill(process.node->address);
+  if (process.worker != nullptr) return OnWorkerExit(process);
+  if (process.ps == nullptr) {
+    if (&process == chief_ && !chief_down_) return ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+    return process.chief->Abandon();  // a zombie
+  }
+  ps_killed_ = true;
+  killed_ps_.insert(process.index);
+  world_.PostAfter(absl::Seconds(1), [this, index = process.index] {
+    if (!over_ && !ps_[index]->node->executor->alive()) StartPs(index);
+  });
 }
 
 void Cluster::MaybeFault() {
@@ -1076,11 +1121,13 @@ void Cluster::CheckPass(int64_t elements, bool complete) {
   }
   const bool some_may_be_skipped = !complete || (config_.failing_steps && !model_.pass->visited.empty());  // by a step that failed in an earlier life
   for (int64_t p = 0; p < elements; ++p) {
-    if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0)) Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
+    if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
+      Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
   }
 }
 
 SimResult Cluster::Run() {
+  SetFailpointObserver(this);
   pass_elements_ = static_cast<int64_t>(random_.Below(120));
   for (int i = 0; i < config_.num_variables; ++i) {
     shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)), 1 + static_cast<int64_t>(random_.Below(3))});

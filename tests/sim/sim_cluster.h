@@ -15,12 +15,15 @@
 #ifndef DIVVY_TESTS_SIM_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_SIM_CLUSTER_H_
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/failpoint.h"
 
 namespace divvy::sim {
 
@@ -31,6 +34,7 @@ struct SimConfig {
   bool checkpoints = false;                                              // every task has the directory, and one is made every few seconds
   bool restore = false;                                                  // the program calls RestoreLatest
   bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
+  bool store_faults = false;                                             // now and then the coordinator's store refuses a change, and all behind it
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
@@ -51,6 +55,9 @@ struct SimConfig {
   bool changing_steps = false;                    // a re-run fails, or touches other ps: may end the job
   absl::Duration fault_time = absl::Seconds(30);  // then they stop
   bool trace = false;
+  // Ends the process that comes to this point for the kill_at_hit-th time; only in the build that has failpoints (base/failpoint.h).
+  std::optional<Failpoint> kill_at;
+  int64_t kill_at_hit = 1;
 };
 
 // The configuration that the explorer runs for a seed.
@@ -66,6 +73,8 @@ struct SimResult {
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t rewinds = 0;
+  std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
+  int64_t killed_at_points = 0;
   bool job_lost = false;  // ended with Unavailable, as it had to
   absl::Duration virtual_time;
   std::vector<std::string> trace;  // with SimConfig::trace

@@ -10,7 +10,9 @@ void NodeExecutor::RunTask(const std::shared_ptr<State>& state, Task task) {
   if (state->paused) {
     state->kept.push_back(std::move(task));
   } else {
+    state->running = true;
     task();
+    state->running = false;
   }
 }
 
@@ -49,6 +51,12 @@ void Network::Kill(const std::string& address) {
 std::shared_ptr<Node> Network::Find(const std::string& address) const {
   const auto found = nodes_.find(address);
   return found == nodes_.end() ? nullptr : found->second;
+}
+
+// Killed within the very task that sends.
+bool Network::DiedSpeaking(const std::string& from) const {
+  const std::shared_ptr<Node> node = Find(from);
+  return node != nullptr && !node->executor->alive();
 }
 
 void Network::WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard, std::function<void()> give_up) {

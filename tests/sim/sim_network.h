@@ -19,7 +19,8 @@
 
 namespace divvy::sim {
 
-// The executor of one process life. What it was given is dropped once it is killed and kept for later while it is paused (SIGSTOP).
+// The executor of one process life. What it was given is dropped once it is killed (and what a task that kills its own process says after that, too) and kept
+// for later while it is paused (SIGSTOP).
 class NodeExecutor : public Executor {
  public:
   explicit NodeExecutor(Executor& world) : world_(world), state_(std::make_shared<State>()) {}
@@ -32,10 +33,11 @@ class NodeExecutor : public Executor {
   void Resume();
   bool alive() const { return state_->alive; }
   bool paused() const { return state_->paused; }
+  bool running() const { return state_->running; }  // a task of it
 
  private:
   struct State {
-    bool alive = true, paused = false;
+    bool alive = true, paused = false, running = false;
     std::deque<Task> kept;
   };
   static void RunTask(const std::shared_ptr<State>& state, Task task);
@@ -96,7 +98,8 @@ class Network {
 
  private:
   friend class Wire;
-  bool CutOff(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) > 0; }
+  bool CutOff(const std::string& from, const std::string& to) const { return cuts_.count({from, to}) > 0 || DiedSpeaking(from); }
+  bool DiedSpeaking(const std::string& from) const;
   // Runs `give_up` when a whole `silence` has passed in which nothing was heard.
   void WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard, std::function<void()> give_up);
   absl::Duration Delay();

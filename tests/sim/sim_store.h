@@ -7,21 +7,24 @@
 #include <functional>
 #include <memory>
 
-#include "base/executor.h"
 #include "base/random.h"
 #include "coordinator/core/store.h"
+#include "tests/sim/sim_network.h"
 
 namespace divvy::sim {
 
-// Not thread-safe, as the simulation is not. REQUIRES: the executor drops a killed process' tasks.
+// Not thread-safe, as the simulation is not.
 class SimStore : public Store {
  public:
-  SimStore(Executor& executor, uint64_t seed, StoredJob stored);
+  SimStore(NodeExecutor& executor, uint64_t seed, StoredJob stored);
 
   absl::StatusOr<StoredJob> Load() override { return state_->durable; }
   void Put(StoreChange change, std::function<void(absl::Status)> done) override;
   void Close() override {}
   absl::Status Scrub() override { return absl::OkStatus(); }
+
+  // Its disk fails: the change that is being written, or the next one, and all that follow are refused. That one is durable, or not.
+  void Break() { state_->broken = true; }
 
   // What another process finds if this one dies now: what was done, and the first few of the changes that were on their way.
   StoredJob LeftBehind() const;
@@ -32,10 +35,11 @@ class SimStore : public Store {
     std::function<void(absl::Status)> done;
   };
   struct State {
-    Executor& executor;
+    NodeExecutor& executor;
     Random random;
     StoredJob durable;
-    std::deque<Write> writes;  // the first is being written
+    std::deque<Write> writes;              // the first is being written
+    bool broken = false, refused = false;  // it fails; it has
   };
   static void StartWriting(const std::shared_ptr<State>& state);
 

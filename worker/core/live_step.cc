@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/failpoint.h"
 #include "base/random.h"
 #include "cluster/error.h"
 #include "cluster/transfer_plan.h"
@@ -81,6 +82,7 @@ void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId s
   CoreLock lock(mu_, outbox_);
   LiveStep* const live = Live(session, step);
   if (live == nullptr || live->state != WorkerSnapshot::Step::kRunning) return;
+  HitFailpoint(Failpoint::kStepComputed);
   live->record = std::move(record);
   if (live->cancelled || shutdown_code_) {
     ReportLive(StepOutcome::kCancelled, absl::OkStatus());
@@ -149,7 +151,7 @@ void WorkerCore::BeginCommit() {
     if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(large));
   }
   live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;
-  if (live.state == WorkerSnapshot::Step::kHeld) return;
+  if (live.state == WorkerSnapshot::Step::kHeld) return HitFailpoint(Failpoint::kStepHeld);
   for (auto& [ps, part] : parts) {
     CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
                           static_cast<int>(parts.size()), std::move(part)};
@@ -182,7 +184,10 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
   Commit& commit = live->commits.at(ps);
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
-    case PsAnswer::kRefused: commit.answer = reply.status(); break;
+    case PsAnswer::kRefused:
+      commit.answer = reply.status();
+      HitFailpoint(Failpoint::kStepFirstCommitDone);
+      break;
     case PsAnswer::kSessionOver: SessionOver(reply.status()); break;
     case PsAnswer::kSendAgain:
       outbox_.Add([this, weak = weak_from_this(), session, step, ps, wait = WaitBefore(reply.status(), commit.backoff)] {
@@ -215,6 +220,7 @@ void WorkerCore::EndCommitIfAnswered() {
     if (!commit.answer) return;
     refusal.Update(*commit.answer);
   }
+  HitFailpoint(Failpoint::kStepCommittedBeforeReport);
   const StepOutcome outcome = refusal.ok() ? StepOutcome::kOk : StepOutcome::kFailed;
   ReportLive(outcome, std::move(refusal));
 }
