@@ -78,7 +78,7 @@ int64_t CoordinatorCore::durable_steps() const {
 // ---- 1 ----
 
 bool CoordinatorCore::CheckpointIsDue() const {
-  if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint()) return true;
+  if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint() || ResizeIsQuiet()) return true;
   if (phase_ != Phase::kRunning) return false;
   return log_.half_full() || (options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_);
 }
@@ -158,6 +158,7 @@ void CoordinatorCore::MaybeCut() {
   checkpoint_->state = StateNow();
   checkpoint_->saves = std::exchange(saves_wanted_, {});  // those that are asked for later want another
   checkpoint_->is_final = phase_ == Phase::kEnding;
+  checkpoint_->is_for_resize = ResizeIsQuiet();
   checkpoint_->is_last = draining_ && in_flight_ == 0;
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
   for (const Ps& ps : ps_) SendSnapshot(ps.index);
@@ -283,13 +284,14 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), id] { done(id); });
   if (checkpoint_->is_final) final_wanted_ = false;
   last_saved_ |= checkpoint_->is_last;
-  checkpoint_.reset();
+  const CheckpointRun run = *std::exchange(checkpoint_, std::nullopt);
   next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   StoreChange change;
   change.put_checkpoints = {{id, CheckpointRow::State::kCommitted, durable_steps_, checkpoint_bytes}};
   PutThen(std::move(change), [](CoordinatorCore&) {});
   given_up_ = 0;
   Collect(id);
+  if (run.is_for_resize && ResizeIsQuiet()) return ChangeServers(run.state);
   if (phase_ == Phase::kEnding) FinishEnding();
   Pump();
 }
@@ -357,7 +359,7 @@ void CoordinatorCore::ChooseEmpty() {
 }
 
 void CoordinatorCore::ChooseCheckpoint() {
-  if (const absl::Status fits = RestoreLayout(); !fits.ok()) {
+  if (const absl::Status fits = Relayout(*found_, declared_); !fits.ok()) {
     if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
     for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), fits] { done(fits); });
     return;
@@ -400,9 +402,19 @@ bool HasSlot(const VariableLayout& variable, const std::string& name) {
 
 }  // namespace
 
+// A layout does not tell who wanted a variable cut so. Where the job's own partitioner would have, it is asked again; else it keeps its number of shards.
+VariableSpec CoordinatorCore::AsItWasCut(const VariableLayout& saved, const Layout& layout) const {
+  int num_ps = 1;
+  for (const auto& [id, variable] : layout.variables()) num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));
+  const Partitioner own = options_.partitioner ? options_.partitioner(num_ps) : Partitioner();
+  VariableSpec spec = saved.spec;
+  if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards()) spec.partitioner = FixedShardsPartitioner{saved.num_shards()};
+  return spec;
+}
+
 // The layout of the checkpoint's variables and of those that the program has declared, each cut and placed for the servers that there are now. What the
 // checkpoint holds is loaded; the rest is made.
-absl::Status CoordinatorCore::RestoreLayout() {
+absl::Status CoordinatorCore::Relayout(const JobState& saved_state, const std::vector<Declared>& declared_variables) {
   next_placement_ = 0;
   std::shared_ptr<const Layout> layout = Layout::Empty();
   std::set<std::string> unclaimed;
@@ -411,9 +423,9 @@ absl::Status CoordinatorCore::RestoreLayout() {
   const auto add = [&](const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) DIVVY_REQUIRES(mu_) -> absl::Status {
     ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(spec, with, id, *layout));
     VariableLayout variable = std::move(change->variable);
-    const VariableLayout* const saved = found_->layout->Find(spec.name);
+    const VariableLayout* const saved = saved_state.layout->Find(spec.name);
     if (saved != nullptr) {
-      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, found_->checkpoint));
+      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, saved_state.checkpoint));
       AddSavedSlots(*saved, variable);
     }
     for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
@@ -426,11 +438,11 @@ absl::Status CoordinatorCore::RestoreLayout() {
     layout = layout->With(std::move(variable));
     return absl::OkStatus();
   };
-  for (const Declared& declared : declared_) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
-  for (const auto& [id, saved] : found_->layout->variables()) {
+  for (const Declared& declared : declared_variables) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
+  for (const auto& [id, saved] : saved_state.layout->variables()) {
     if (layout->Find(saved.spec.name) != nullptr) continue;
     const bool taken = layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
-    RETURN_IF_ERROR(add(saved.spec, std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
+    RETURN_IF_ERROR(add(AsItWasCut(saved, *saved_state.layout), std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
     unclaimed.insert(saved.spec.name);
   }
   layout_ = std::move(layout);

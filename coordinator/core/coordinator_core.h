@@ -12,7 +12,7 @@
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
 // (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes, direct reads and writes), checkpoints.cc
-// (the cut, and the state that an epoch begins with), replay.cc (back to the last cut, and forward again).
+// (the cut, and the state that an epoch begins with), replay.cc (back to the last cut, and forward again), resize.cc (another number of servers).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -215,6 +215,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // REQUIRES: joined. The program makes no further calls.
   void EndJob(int exit_code, StatusCallback done);
 
+  // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load it, cut and placed anew. Those that join are ps N, N+1, ...
+  // and are waited for until they have registered; of too many the last are told to end with 0. `done` when steps run again. The job's flags keep the number of
+  // its start: a coordinator that is started again is told by its own. FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
+  // InvalidArgument: no number of servers.
+  void Resize(int num_ps, StatusCallback done);
+
   // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later
   // one, gets Cancelled (Reason::kJobOver), and `done` is called: the process may exit (143). Workers and ps are told nothing: they wait for the next
   // coordinator. A job that is being ended is ended first.
@@ -386,6 +392,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     uint64_t bytes = 0;
     std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
     bool is_final = false, is_last = false;           // of a job that ends; of a process that does
+    bool is_for_resize = false;                       // nothing has begun since the cut, and nothing will
   };
   struct LayoutWork {
     LayoutJob::Change change;
@@ -410,6 +417,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     int64_t steps_left = 0;                                               // finished ones from `next` on
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
     bool ending = false;                                                  // the job was
+  };
+  // On the way to another number of servers.
+  struct Resizing {
+    int num_ps = 0;
+    StatusCallback done;
+    absl::Duration since;
+    std::map<int, std::string> joining;           // ps -> address; empty: it has not registered
+    std::vector<std::function<void()>> deferred;  // calls that must not meet the old layout any more
   };
   struct DirectRead {
     PullPlan plan;
@@ -466,7 +481,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
   // Whether a ps is still what it was when a call was made of it, in the same epoch. An answer to a call of before says nothing.
-  bool Same(int ps, uint64_t tries) const DIVVY_REQUIRES(mu_) { return ps_[ps].tries == tries; }
+  bool Same(int ps, uint64_t tries) const DIVVY_REQUIRES(mu_) { return ps < static_cast<int>(ps_.size()) && ps_[ps].tries == tries; }
   void LaterAt(int ps, absl::Duration wait, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);  // if it is still the same
   std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
@@ -587,7 +602,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void Collect(CheckpointId below) DIVVY_REQUIRES(mu_);
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
-  absl::Status RestoreLayout() DIVVY_REQUIRES(mu_);
+  absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
+  VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
   bool ClaimRestored(const VariableSpec& spec, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
   void MakeDeclared() DIVVY_REQUIRES(mu_);
@@ -597,6 +613,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept(); }
   bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning || phase_ == Phase::kReplaying; }
   void Rewind(std::string why) DIVVY_REQUIRES(mu_);
+  void GoBack(std::string why) DIVVY_REQUIRES(mu_);
   absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
   void DropSessions() DIVVY_REQUIRES(mu_);
   void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
@@ -619,6 +636,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
   void MoveBase(const JobState& committed) DIVVY_REQUIRES(mu_);
   EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : EntryId(next_id_); }
+
+  // ---- resize.cc ----
+  absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
+  std::optional<absl::Status> AdmitJoiningPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  bool ResizeWaits() const DIVVY_REQUIRES(mu_);
+  bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
+  void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
+  void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
+  void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
@@ -732,6 +758,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   RedoLog log_ DIVVY_GUARDED_BY(mu_);       // of what came after last_checkpoint_
   std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
   std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
+  std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed

@@ -301,7 +301,8 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
   if (!known_job || request.index < 0 || request.address.empty() || request.incarnation == Incarnation()) {
     return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
-  if (request.job == JobName::kPs && request.index >= static_cast<int>(ps_.size())) {
+  const bool is_joining = resizing_ && request.job == JobName::kPs && resizing_->joining.count(request.index) > 0;
+  if (request.job == JobName::kPs && request.index >= static_cast<int>(ps_.size()) && !is_joining) {
     return MakeError(Reason::kClusterMismatch,
                      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
@@ -318,6 +319,7 @@ void CoordinatorCore::Tick() {
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
   CheckCheckpoint(now);
   CheckLog(now);
+  CheckResize(now);
   WatchProgress(now);
   Pump();
   ScheduleTick();
@@ -379,6 +381,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
   fail(ending_done_);
   for (auto& done : restores_) fail(done);
+  CancelResize(job_error_);
   for (auto& done : saves_wanted_) fail(done);
   if (checkpoint_) {
     for (auto& done : checkpoint_->saves) fail(done);
@@ -400,6 +403,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
 void CoordinatorCore::Drain(std::function<void()> done) {
   CoreLock lock(mu_, outbox_);
   draining_ = true;
+  CancelResize(Drained());
   drained_.push_back(std::move(done));
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return TellDrained();
   if (recovery_) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
@@ -436,6 +440,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
       self->EndJob(exit_code, done);
     });
   }
+  CancelResize(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
   phase_ = Phase::kEnding;
   ending_since_ = clock_.Elapsed();
   final_wanted_ = options_.checkpoints != nullptr && exit_code == 0;

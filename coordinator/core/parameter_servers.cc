@@ -34,14 +34,12 @@ void CoordinatorCore::AttachPs(int index) {
 }
 
 void CoordinatorCore::AttachPsLater(int index, absl::Duration wait) {
-  Later(wait, [index, attempt = ps_[index].tries](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-    if (core.ps_[index].tries == attempt) core.AttachPs(index);
-  });
+  LaterAt(index, wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.AttachPs(index); });
 }
 
 void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) {
+  if (!Same(index, attempt) || ps_[index].attached || phase_ != Phase::kAttaching) return;
   Ps& ps = ps_[index];
-  if (ps.attached || ps.tries != attempt || phase_ != Phase::kAttaching) return;
   const Reason reason = ReasonOf(reply.status());
   // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
   // epoch there is no doubt: the other has taken over.
@@ -85,14 +83,14 @@ void CoordinatorCore::LoadPs(int index) {
 }
 
 void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) {
+  if (phase_ != Phase::kLoading || !Same(index, attempt) || ps_[index].ready) return;  // of a former life or epoch
   Ps& ps = ps_[index];
-  if (phase_ != Phase::kLoading || ps.tries != attempt || ps.ready) return;  // of a former life or epoch
   if (!reply.ok()) {
     const Reason reason = ReasonOf(reply.status());
     if (recovery_ && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
     if (FallBack(reply.status())) return;
     if (const auto wait = OnPsFailure(ps, reply.status())) {
-      Later(*wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
+      LaterAt(index, *wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
     }
     return;
   }
@@ -106,6 +104,7 @@ void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::Status
 // ---- who registers ----
 
 absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
+  if (const auto joining = AdmitJoiningPs(request)) return *joining;
   Ps& ps = ps_[request.index];
   if (!ps.attached) {
     // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
@@ -129,7 +128,8 @@ void CoordinatorCore::ProbePs(Ps& ps) {
       const auto self = weak.lock();
       if (self == nullptr) return;
       self->Guarded([index, target, answer = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        if (core.ps_[index].claim && core.ps_[index].incarnation == target) core.OnProbed(core.ps_[index], answer);
+        const bool there = index < static_cast<int>(core.ps_.size()) && core.ps_[index].incarnation == target;
+        if (there && core.ps_[index].claim) core.OnProbed(core.ps_[index], answer);
       })();
     });
   });
@@ -143,7 +143,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
   if (answer.ok() || reason != Reason::kNone) {
     ps.claim->answered = true;
   } else {
-    Later(absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    LaterAt(ps.index, absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
       if (core.ps_[index].claim && !core.ps_[index].claim->answered) core.ProbePs(core.ps_[index]);
     });
   }

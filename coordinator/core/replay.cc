@@ -34,6 +34,12 @@ void CoordinatorCore::Rewind(std::string why) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   if (draining_) return FailJob(Drained());  // what was in flight cannot be finished in time
   if (const absl::Status may = MayRewind(why); !may.ok()) return FailJob(may);
+  GoBack(std::move(why));
+  outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ", last_checkpoint_ ? last_checkpoint_->name() : "the beginning",
+                                   ", and ", recovery_->steps_left, " steps are run again")] { DIVVY_LOG(WARNING) << text; });
+}
+
+void CoordinatorCore::GoBack(std::string why) {
   Recovery recovery;
   recovery.why = std::move(why);
   recovery.since = recovery_ ? recovery_->since : clock_.Elapsed();
@@ -51,8 +57,6 @@ void CoordinatorCore::Rewind(std::string why) {
   recovery_->steps_left = log_.finished_steps();
   ids_at_sync_.clear();
   ids_acked_ = ids_synced_ = recovery_->next.value();
-  outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ", last_checkpoint_ ? last_checkpoint_->name() : "the beginning",
-                                   ", and ", recovery_->steps_left, " steps are run again")] { DIVVY_LOG(WARNING) << text; });
   RestartEpoch(row_.epoch);
 }
 
@@ -236,7 +240,7 @@ void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
 void CoordinatorCore::FinishReplay() {
   const Recovery recovery = *std::exchange(recovery_, std::nullopt);
   phase_ = Phase::kRunning;
-  outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " after the loss")] {
+  outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
   for (const auto& [id, make] : recovery.iterators) SendToAll(DropResource{id});

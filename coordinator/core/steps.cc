@@ -358,7 +358,7 @@ bool CoordinatorCore::DispatchOne() {
     Settle(step, JudgeReport(FactsOf(*step), StepOutcome::kEndOfData, {}), Nest(), absl::OkStatus());
     return true;
   }
-  if (worker == nullptr || (first && !MayGiveId())) return false;
+  if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits()))) return false;
   if (from_queue) queue_.pop_front();
   if (step->run != nullptr && first) {
     ++step->run->outstanding;

@@ -134,6 +134,7 @@ void CoordinatorCore::ChangeLayout(LayoutJob job) {
 
 // One at a time, and none while a checkpoint is cut.
 void CoordinatorCore::StartNextLayoutJob() {
+  if (ResizeWaits() && in_flight_ == 0) return;  // nobody needs it for a step that must end first
   if (!layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !Holding()) StartLayoutJob();
 }
 
@@ -236,6 +237,7 @@ void CoordinatorCore::FinishLayoutJob() {
 void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
+  if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->Write(writes, done); });
   absl::Status refused = job_error_;
   for (const StagedWrite& write : writes) {
     if (refused.ok()) refused = CheckWrite(*layout_, write);
@@ -307,6 +309,7 @@ void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int p
 void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
+  if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), reads, done] { self->Read(reads, done); });
   absl::Status refused = job_error_;
   for (const VariableRead& read : reads) {
     if (refused.ok()) refused = CheckRead(*layout_, read);

@@ -151,6 +151,8 @@ class Cluster : public SimSite, public FailpointObserver {
   void DrainCoordinator();
   void LosePower();
   void FaultOfDisk();
+  void FaultOfNumber();
+  void StopJoining();
   void DrainWorker(Process& worker);
   void StartDuplicate();
   void FinishKill(Process& process);
@@ -213,6 +215,8 @@ class Cluster : public SimSite, public FailpointObserver {
   bool asked_to_restore_ = false;       // by this life's program
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   size_t passes_before_ = 0;  // of this life, the one under way
+  int num_ps_ = config_.num_ps;  // of the job; a person may change it
+  bool is_resizing_ = false;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
   bool told_the_end_ = false;  // by EndJob, while the coordinator lived
@@ -297,7 +301,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.incarnation = Incarnation(random_.Next() | 1);
   options.job_seed = config_.seed;
   if (config_.named_job) options.job = JobId(4711);
-  for (int i = 0; i < config_.num_ps; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
+  StopJoining();
+  for (int i = 0; i < num_ps_; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
   options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
   options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
@@ -312,7 +317,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
     options.checkpoint_every = absl::Milliseconds(700);
     options.keep_checkpoints = 2;
   }
-  const int shards = 1 + static_cast<int>(random_.Below(config_.num_ps));  // another cut in each life
+  const int shards = 1 + static_cast<int>(random_.Below(num_ps_));  // another cut in each life
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
@@ -338,12 +343,35 @@ void Cluster::StartCoordinator(StoredJob stored) {
   Next();
 }
 
+// A person changes the number of parameter servers.
+void Cluster::FaultOfNumber() {
+  if (is_resizing_ || chief_down_ || chief_draining_) return;
+  const int wanted = 1 + static_cast<int>(random_.Below(4));
+  Trace(absl::StrCat("fault: ", num_ps_, " parameter servers become ", wanted));
+  is_resizing_ = true;
+  for (int i = num_ps_; i < wanted; ++i) StartPs(i);
+  core_->Resize(wanted, Mine([this, wanted](const absl::Status& status) {
+                  Trace(absl::StrCat("resized to ", wanted, ": ", status.ToString()));
+                  if (status.ok()) num_ps_ = wanted;
+                  result_.resizes += status.ok();
+                  StopJoining();
+                }));
+}
+
+// Who was to join, and is not of the job.
+void Cluster::StopJoining() {
+  is_resizing_ = false;
+  for (const auto& process : processes_) {
+    if (process->ps != nullptr && process->index >= num_ps_ && process->node->executor->alive()) network_.Kill(process->node->address);
+  }
+}
+
 void Cluster::OnExit(Process* process, int code) {
   process->exit_code = code;
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers));
+  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     network_.Kill(process->node->address);
@@ -371,7 +399,7 @@ void Cluster::OnPsExit(const Process& process) {
     if (other->ps != nullptr && other->index == index && other->node->executor->alive()) ps_[index] = other.get();
   }
   world_.PostAfter(absl::Seconds(2), [this, index, drained = process.exit_code == 143] {
-    if (!over_ && !drained && !ps_[index]->node->executor->alive()) StartPs(index);  // of a drained one FaultOfPs says what becomes
+    if (!over_ && !drained && index < num_ps_ && !ps_[index]->node->executor->alive()) StartPs(index);  // of a drained one FaultOfPs says what becomes
   });
 }
 
@@ -533,7 +561,7 @@ void Cluster::JobLost(const absl::Status& error) {
 
 // What a person does who reads of another job's tasks: starts all of them again.
 void Cluster::RestartTasks() {
-  for (int i = 0; i < config_.num_ps; ++i) {
+  for (int i = 0; i < num_ps_; ++i) {
     network_.Kill(ps_[i]->node->address);
     StartPs(i);
   }
@@ -824,7 +852,7 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
   } else if (kind < 60 && config_.drain) {
     DrainWorker(worker);
   } else if (kind < 85 && config_.cut_links) {
-    const std::string other = random_.Chance(0.5) ? chief_address() : PsAddressOf(static_cast<int>(random_.Below(config_.num_ps)));
+    const std::string other = random_.Chance(0.5) ? chief_address() : PsAddressOf(static_cast<int>(random_.Below(num_ps_)));
     const std::string from = random_.Chance(0.5) ? other : address, to = from == other ? address : other;
     const bool both = random_.Chance(0.5);
     Trace(absl::StrCat("fault: cuts ", from, both ? " <-> " : " -> ", to));
@@ -838,7 +866,7 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
 }
 
 void Cluster::FaultOfPs(absl::Duration while_away) {
-  const int index = static_cast<int>(random_.Below(config_.num_ps));
+  const int index = static_cast<int>(random_.Below(num_ps_));
   Process* const ps = ps_[index];
   if (!ps->node->executor->alive()) return;
   ps_killed_ = true;
@@ -856,7 +884,7 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
   if (!config_.restart_ps) return;
   world_.PostAfter(while_away, [this, ps, index] {
     if (ps->node->executor->alive()) network_.Kill(ps->node->address);
-    if (!over_) StartPs(index);
+    if (!over_ && index < num_ps_) StartPs(index);
   });
   if (!config_.replay || faults_stopped_ || !random_.Chance(0.3)) return;
   world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))), [this] {
@@ -880,7 +908,7 @@ void Cluster::FaultOfCoordinator(absl::Duration while_away) {
     chief->node->executor->Pause();
     world_.PostAfter(while_away, [chief] { chief->node->executor->Resume(); });
   } else if (zombie) {
-    for (int i = 0; i < config_.num_ps; ++i) CutForAWhile(chief_address(), PsAddressOf(i), while_away);
+    for (int i = 0; i < num_ps_; ++i) CutForAWhile(chief_address(), PsAddressOf(i), while_away);
   }
   ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(3'000))), zombie);
 }
@@ -910,7 +938,7 @@ void Cluster::LosePower() {
     if (process->node->executor->alive()) network_.Kill(process->node->address);
   }
   disk_.Crash();
-  for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
+  for (int i = 0; i < num_ps_; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
   ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(1'000))), /*zombie=*/false);
 }
@@ -942,7 +970,7 @@ void Cluster::StartDuplicate() {
     Trace(absl::StrCat("fault: starts worker ", index, " a second time"));
     StartWorker(index, ++newest_life_[index]);
   } else {
-    const int index = static_cast<int>(random_.Below(config_.num_ps));
+    const int index = static_cast<int>(random_.Below(num_ps_));
     Trace(absl::StrCat("fault: starts ps ", index, " a second time"));
     StartPs(index, absl::StrCat(PsAddressOf(index), "/second", ++duplicates_));
   }
@@ -954,7 +982,7 @@ void Cluster::Fault() {
   const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
   const uint64_t kind = random_.Below(100);
   if (kind >= 85 && kind < 90) {
-    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(config_.num_ps))), chief = chief_address();
+    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(num_ps_))), chief = chief_address();
     Trace(absl::StrCat("fault: cuts ", chief, " -> ", ps));
     CutForAWhile(chief, ps, while_away);
   } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
@@ -969,6 +997,7 @@ void Cluster::Fault() {
     Trace("fault: the store's disk fails");
     chief_->store->Break();
   }
+  if (config_.resize && random_.Chance(0.1)) FaultOfNumber();
   if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
 }
 
@@ -1076,11 +1105,13 @@ bool Cluster::FindServingPs(int index) {
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (!truth.open.empty() || truth.recovering) return;  // a direct write of another round is under way, or the state is not there again
-  for (int i = 0; i < config_.num_ps; ++i) {
+  const int serving = static_cast<int>(truth.ps.size());
+  for (int i = 0; i < serving; ++i) {
     if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
   }
   std::map<EntryId, std::set<int>> applied;
-  for (Process* ps : ps_) {
+  for (int i = 0; i < serving; ++i) {
+    Process* const ps = ps_[i];
     const std::map<EntryId, int> history = ps->ps->Inspect().history;
     for (const auto& [id, times] : history) applied[id].insert(ps->index);
   }
@@ -1092,7 +1123,8 @@ void Cluster::CheckAtRest() {
     applied.erase(id);
   }
   for (const auto& [id, where] : applied) Violation("X8", absl::StrCat("id ", id.value(), " did not finish but is applied on ps ", absl::StrJoin(where, " ")));
-  for (Process* ps : ps_) {
+  for (int i = 0; i < serving; ++i) {
+    Process* const ps = ps_[i];
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [key, shard] : seen.shards) {
       if (shard.value.dtype() != DType::kInt32) continue;  // the only int32 values are Adam's row counts
@@ -1141,7 +1173,7 @@ SimResult Cluster::Run() {
   rates.late = config_.late;
   network_.set_rates(rates);
   StartCoordinator({});
-  for (int i = 0; i < config_.num_ps; ++i) StartPs(i);
+  for (int i = 0; i < num_ps_; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
   world_.Post([this] { MaybeFault(); });
   while (result_.violation.ok() && !over_ && world_.RunOne()) {
@@ -1153,7 +1185,7 @@ SimResult Cluster::Run() {
   if (result_.violation.ok() && told_the_end_) {
     world_.RunFor(absl::Seconds(15));  // tasks that missed the Shutdown learn of the end when they register
     CheckAtRest();
-    for (int i = 0; i < config_.num_ps; ++i) {
+    for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
       FindServingPs(i);
       const Process* const ps = ps_[i];
       if (ps_killed_ && !ps->node->executor->alive()) continue;  // in the job's last moment
@@ -1208,6 +1240,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.replay = random.Chance(0.8);
   if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
   if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
+  config.resize = config.checkpoints && random.Chance(0.25);
   return config;
 }
 

@@ -33,6 +33,7 @@ struct SimConfig {
   double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;  // rates of each message
   bool checkpoints = false;                                              // every task has the directory, and one is made every few seconds
   bool restore = false;                                                  // the program calls RestoreLatest
+  bool resize = false;                                                   // a person changes the number of parameter servers (with checkpoints)
   bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
   bool store_faults = false;                                             // now and then the coordinator's store refuses a change, and all behind it
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
@@ -72,6 +73,7 @@ struct SimResult {
   int64_t waits = 0;                 // how often a ps said that a commit waits for memory
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
+  int64_t resizes = 0;
   int64_t rewinds = 0;
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
   int64_t killed_at_points = 0;

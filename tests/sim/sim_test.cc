@@ -234,6 +234,29 @@ void ExpectRestores(SimConfig config, int at_least) {
 
 TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) { ExpectRestores(Restoring(1), 20); }
 
+int64_t Resizes(SimConfig config) {
+  int64_t resizes = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    config.seed = seed;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    resizes += result.resizes;
+  }
+  return resizes;
+}
+
+TEST(SimResizeTest, AJobGoesOnWithAnotherNumberOfServersAndNothingIsLost) {
+  SimConfig config = Calm(1);
+  config.checkpoints = config.resize = true;
+  EXPECT_GE(Resizes(config), 30);
+}
+
+TEST(SimResizeTest, AnyProcessMayDieOnTheWay) {
+  SimConfig config = Losing(1);
+  config.checkpoints = config.resize = config.kill_workers = config.kill_coordinator = config.restore = true;
+  EXPECT_GE(Resizes(config), 20);
+}
+
 TEST(SimCheckpointTest, AJobWhoseServersAreKilledGoesOnFromTheNewestCut) {
   SimConfig config = Restoring(1);
   config.kill_ps = config.restart_ps = true;

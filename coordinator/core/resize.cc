@@ -1,0 +1,117 @@
+// Another number of parameter servers, while the job goes on.
+//
+//   1. GATHERING   those that are to join register; until all have, nothing changes
+//   2. QUIET       no step begins; those in flight end, and so do writes, reads and layout changes
+//   3. SAVING      a checkpoint: now it holds all there is, and the redo log is empty
+//   4. the servers that leave are told to end; a new epoch begins, in which the others, and those that join, load the checkpoint, each what is its by a new
+//      layout: a recovery with nothing to run again
+//
+// A server that is lost meanwhile, an error of a step, a checkpoint that fails: each is what it always is, and the resize goes on when it is over.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+namespace {
+
+constexpr int kMostServers = 65'535;
+
+absl::Status NotNow(absl::string_view why) { return absl::FailedPreconditionError(absl::StrCat("the number of parameter servers stays: ", why)); }
+
+}  // namespace
+
+void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (const absl::Status may = MayResize(num_ps); !may.ok()) return outbox_.Add([done = std::move(done), may] { done(may); });
+  if (num_ps == static_cast<int>(ps_.size())) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  resizing_.emplace();
+  resizing_->num_ps = num_ps;
+  resizing_->since = clock_.Elapsed();
+  resizing_->done = std::move(done);
+  for (int index = static_cast<int>(ps_.size()); index < num_ps; ++index) resizing_->joining[index] = "";
+  Pump();
+}
+
+absl::Status CoordinatorCore::MayResize(int num_ps) const {
+  if (!job_error_.ok()) return job_error_;
+  if (num_ps < 1 || num_ps > kMostServers) return absl::InvalidArgumentError(absl::StrCat("a job has 1 to ", kMostServers, " parameter servers, not ", num_ps));
+  if (options_.checkpoints == nullptr) return NotNow("they hand their variables on by a checkpoint, and this job has no --checkpoint_dir");
+  if (draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver) return NotNow("the job is about to end");
+  if (resizing_) return NotNow(absl::StrCat("the job is on its way to ", resizing_->num_ps, " of them already"));
+  return absl::OkStatus();
+}
+
+// A server beyond those there are. Nullopt: nobody waits for it.
+std::optional<absl::Status> CoordinatorCore::AdmitJoiningPs(const RegisterRequest& request) {
+  if (!resizing_) return std::nullopt;
+  const auto joining = resizing_->joining.find(request.index);
+  if (joining == resizing_->joining.end()) return std::nullopt;
+  joining->second = request.address;
+  Pump();
+  return absl::OkStatus();
+}
+
+// Whether what changes the servers' state has to wait. First values that a program brings are let through: a cut waits for them.
+bool CoordinatorCore::ResizeWaits() const {
+  if (!resizing_ || expected_values_ > 0 || phase_ != Phase::kRunning) return false;
+  for (const auto& [index, address] : resizing_->joining) {
+    if (address.empty()) return false;
+  }
+  return true;
+}
+
+bool CoordinatorCore::ResizeIsQuiet() const {
+  return ResizeWaits() && in_flight_ == 0 && open_steps_.empty() && open_writes_.empty() && waiting_writes_.empty() && open_reads_.empty() && !layout_work_;
+}
+
+void CoordinatorCore::CancelResize(const absl::Status& why) {
+  if (!resizing_) return;
+  Resizing resizing = *std::exchange(resizing_, std::nullopt);
+  outbox_.Add([done = std::move(resizing.done), why] { done(why); });
+  for (auto& again : resizing.deferred) outbox_.Add(std::move(again));
+}
+
+// Who does not come is not waited for without end.
+void CoordinatorCore::CheckResize(absl::Duration now) {
+  if (!resizing_ || now - resizing_->since <= options_.ps_timeout) return;
+  for (const auto& [index, address] : resizing_->joining) {
+    if (!address.empty()) continue;
+    return CancelResize(absl::UnavailableError(absl::StrCat("ps ", index, " has not registered for ", absl::FormatDuration(now - resizing_->since),
+                                                            " (--ps_timeout): start it, with --task_type=ps --task_index=", index,
+                                                            " and --coordinator_address, and ask again. Nothing has been changed")));
+  }
+}
+
+// The checkpoint that holds everything has been committed.
+void CoordinatorCore::ChangeServers(const JobState& saved) {
+  Resizing resizing = *std::exchange(resizing_, std::nullopt);
+  const std::string text = absl::StrCat("the job goes on with ", resizing.num_ps, " parameter servers instead of ", ps_.size());
+  for (size_t index = static_cast<size_t>(resizing.num_ps); index < ps_.size(); ++index) {
+    outbox_.Add([client = ps_[index].client, request = ShutdownRequest{FenceFor(ps_[index].incarnation), 0}] {
+      client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});  // one that does not hear it is refused when it registers
+    });
+  }
+  std::vector<Ps> before(ps_.begin(), ps_.end());
+  ps_.resize(static_cast<size_t>(resizing.num_ps));
+  for (const auto& [index, address] : resizing.joining) {
+    Ps& ps = ps_[index];
+    ps.index = index;
+    ps.tries = row_.epoch.value() << 20;  // no answer to one that had the number before is taken for its own
+    ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), index));
+    Dial(ps, address);
+  }
+  const std::set<std::string> unclaimed = unclaimed_;
+  const absl::Status placed = Relayout(saved, {});
+  unclaimed_ = unclaimed;
+  if (!placed.ok()) ps_ = std::move(before);
+  outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
+  when_running_.push_back([done = std::move(resizing.done), placed](const absl::Status& running) { done(running.ok() ? placed : running); });
+  for (auto& again : resizing.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
+  GoBack(text);
+}
+
+}  // namespace divvy
