@@ -21,6 +21,7 @@ class ForwardingCoordinator : public Base {
   int64_t epoch() const override { return coordinator_.epoch(); }
   int64_t step() const override { return coordinator_.step(); }
   absl::StatusOr<int64_t> RestoreLatest() override { return coordinator_.RestoreLatest(); }
+  absl::StatusOr<int64_t> RestoreUnlessBegun() override { return coordinator_.RestoreUnlessBegun(); }
   int64_t TakeRestoredEpochs(int64_t at_most) override { return coordinator_.TakeRestoredEpochs(at_most); }
   int64_t TakeRestoredSteps(int64_t at_most) override { return coordinator_.TakeRestoredSteps(at_most); }
   void SetProgramState(std::string bytes) override { coordinator_.SetProgramState(std::move(bytes)); }

@@ -39,7 +39,8 @@ class Catalog : public CheckpointCatalog {
     if (below && !(checkpoint_ < *below)) return std::optional<JobState>();
     ASSIGN_OR_RETURN(JobState state, ReadJobState(files_, directory_, checkpoint_));
     state.layout = WithoutSlots(*state.layout);
-    state.data.clear();  // who scores reads from the beginning
+    state.data.clear();  // who scores reads all of the data, and trains nothing
+    state.epochs = 0;
     return std::optional<JobState>(std::move(state));
   }
   absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override { return NoneIsMade(); }

@@ -1,6 +1,7 @@
 #include "rpc/admin_service.h"
 
 #include <memory>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "rpc/unary_handler.h"
@@ -25,9 +26,10 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   return reactor;
 }
 
-template <typename Request, typename Reply>
+// `call` is given the callback of what it asks for.
+template <typename Request, typename Reply, typename Call>
 grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::CallbackServerContext* context, const Request& request, Reply& reply,
-                                                std::function<void(ResultCallback<Reply>)> OperatorCalls::*call) {
+                                                const Call& call) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
   absl::Status checked = CheckUnaryCall(*context, name);
@@ -36,7 +38,7 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::Ca
     finisher->Finish(checked);
     return reactor;
   }
-  ((*calls_).*call)([finisher, &reply](const absl::StatusOr<Reply>& result) {
+  call([finisher, &reply](const absl::StatusOr<Reply>& result) {
     if (result.ok()) reply = *result;
     finisher->Finish(result.status());
   });
@@ -45,11 +47,16 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::Ca
 
 grpc::ServerUnaryReactor* AdminService::RequestCheckpoint(grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
                                                           v1::RequestCheckpointReply* reply) {
-  return Operate("Admin.RequestCheckpoint", context, *request, *reply, &OperatorCalls::save);
+  return Operate("Admin.RequestCheckpoint", context, *request, *reply, [this](ResultCallback<v1::RequestCheckpointReply> done) { calls_->save(std::move(done)); });
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) {
-  return Operate("Admin.Drain", context, *request, *reply, &OperatorCalls::drain);
+  return Operate("Admin.Drain", context, *request, *reply, [this](ResultCallback<v1::DrainReply> done) { calls_->drain(std::move(done)); });
+}
+
+grpc::ServerUnaryReactor* AdminService::Resize(grpc::CallbackServerContext* context, const v1::ResizeRequest* request, v1::ResizeReply* reply) {
+  const auto resize = [this, num_ps = request->num_ps()](ResultCallback<v1::ResizeReply> done) { calls_->resize(num_ps, std::move(done)); };
+  return Operate("Admin.Resize", context, *request, *reply, resize);
 }
 
 }  // namespace divvy

@@ -17,6 +17,7 @@ struct OperatorCalls {
   Incarnation incarnation;  // of the coordinator: a request that means another life does nothing
   std::function<void(ResultCallback<v1::RequestCheckpointReply>)> save;
   std::function<void(ResultCallback<v1::DrainReply>)> drain;
+  std::function<void(int num_ps, ResultCallback<v1::ResizeReply>)> resize;
 };
 
 // The service Admin. GetStatus answers what `status` returns, at once. The others are a coordinator's: refused with INVALID where there are no OperatorCalls,
@@ -32,11 +33,11 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* RequestCheckpoint(grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
                                               v1::RequestCheckpointReply* reply) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) override;
+  grpc::ServerUnaryReactor* Resize(grpc::CallbackServerContext* context, const v1::ResizeRequest* request, v1::ResizeReply* reply) override;
 
  private:
-  template <typename Request, typename Reply>
-  grpc::ServerUnaryReactor* Operate(absl::string_view name, grpc::CallbackServerContext* context, const Request& request, Reply& reply,
-                                    std::function<void(ResultCallback<Reply>)> OperatorCalls::*call);
+  template <typename Request, typename Reply, typename Call>
+  grpc::ServerUnaryReactor* Operate(absl::string_view name, grpc::CallbackServerContext* context, const Request& request, Reply& reply, const Call& call);
 
   const std::function<v1::TaskStatus()> status_;
   const std::optional<OperatorCalls> calls_;

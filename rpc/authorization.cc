@@ -35,6 +35,7 @@ constexpr Rule kRules[] = {
     {"admin", "Admin.GetStatus"},
     {"admin", "Admin.RequestCheckpoint"},
     {"admin", "Admin.Drain"},
+    {"admin", "Admin.Resize"},
 };
 
 bool Covers(absl::string_view rule, absl::string_view method) {

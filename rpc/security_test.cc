@@ -52,6 +52,7 @@ const std::vector<std::string>& Methods() {
       "Admin.GetStatus",
       "Admin.RequestCheckpoint",
       "Admin.Drain",
+      "Admin.Resize",
   };
   return *methods;
 }
@@ -71,7 +72,7 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
                                        "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
-  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain"}));
+  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain", "Admin.Resize"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {

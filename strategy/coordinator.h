@@ -181,9 +181,10 @@ class Coordinator {
   // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been restored), or one has been used. DataLoss: there are
   // checkpoints, and all are damaged.
   virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
-  // How much of what the program is about to run was behind it when RestoreLatest went on from a checkpoint: of the next `at_most` RunEpochs of training steps,
-  // of the next `at_most` training steps. Each is told once, so that a program that runs again from its beginning leaves out what it has done. A program counts
-  // in one of the two. Trainer asks; a loop over epoch() or step() need not.
+  // For Trainer: RestoreLatest, unless the program has asked itself, and so counts itself, or has begun already. What was restored so is told by the calls
+  // below: how much of the next `at_most` RunEpochs of training steps, or of the next `at_most` training steps, is behind the program. Each is told once, so
+  // that a program of Trainers that runs again from its beginning leaves out what it has done. Returns the steps restored.
+  virtual absl::StatusOr<int64_t> RestoreUnlessBegun() { return RestoreLatest(); }
   virtual int64_t TakeRestoredEpochs(int64_t at_most) { return 0; }
   virtual int64_t TakeRestoredSteps(int64_t at_most) { return 0; }
   // Bytes of the program's own that every checkpoint from now on holds. After RestoreLatest: those of the checkpoint.

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"checkpoint", "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX: PATH is a directory (its newest) or a checkpoint",
      CheckpointCommand},
     {"drain", "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved (TF_CONFIG, or --addr=HOST:PORT)", DrainCommand},
+    {"resize", "--ps=N: the job goes on with so many parameter servers; start those that join while it waits", ResizeCommand},
     {"config", "the cluster as each task would understand it, from TF_CONFIG and flags, with everything wrong with it", ConfigCommand},
     {"health", "--addr=HOST:PORT: for probes; flags and exit codes of grpc_health_probe", HealthCommand},
     {"certs", "--out=DIR: a development CA and a certificate for each task", CertsCommand},

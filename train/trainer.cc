@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,7 @@ absl::Status Trainer::Prepare() {
     RETURN_IF_ERROR(coordinator_.strategy().CreateVariable(spec));
   }
   if (restored_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t steps, coordinator_.RestoreLatest());
+  ASSIGN_OR_RETURN(const int64_t steps, coordinator_.RestoreUnlessBegun());
   restored_ = true;
   in_an_epoch_ = steps > 0;
   return absl::OkStatus();
@@ -65,7 +66,8 @@ absl::Status Trainer::Prepare() {
 
 Trainer::Behind Trainer::TakeWhatIsBehind(const FitOptions& options) {
   if (!options.steps_per_epoch) return {static_cast<int>(coordinator_.TakeRestoredEpochs(options.epochs)), 0};
-  const int64_t steps = coordinator_.TakeRestoredSteps(*options.steps_per_epoch * options.epochs);
+  const int64_t most = std::numeric_limits<int64_t>::max() / options.epochs;
+  const int64_t steps = coordinator_.TakeRestoredSteps(std::min(*options.steps_per_epoch, most) * options.epochs);
   return {static_cast<int>(steps / *options.steps_per_epoch), steps % *options.steps_per_epoch};
 }
 
@@ -110,6 +112,7 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
   RETURN_IF_ERROR(ValidateEpoch(options, run));
   run.epoch_ = ++epochs_;
+  if (trained.empty()) return absl::OkStatus();  // all of it was trained before the checkpoint: nobody has a figure of it
   return Tell(options, &Callback::OnEpochEnd, run);
 }
 

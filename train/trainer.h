@@ -45,7 +45,8 @@ class Trainer {
 
   // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate, which then goes on with
   // the newest checkpoint (Coordinator::RestoreLatest): epochs that it holds, and of the one in the middle of which it was made the elements that were read,
-  // are not trained again, nor validated. A program counts its training in epochs over the data or in steps_per_epoch, not in both. Returns the metrics of
+  // are not trained again, nor validated. A program whose Trainers restore so calls them as if it began, and counts in epochs over the data or in
+  // steps_per_epoch, not in both; one that has called RestoreLatest itself counts itself, and Fit trains all it is asked for. Returns the metrics of
   // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... A callback may end it early: then of the epoch so far.
   // Metrics count each step once, however often it was tried. Validation counts each record once, whatever the number of workers and replicas, where its source
   // is leased (the default).

@@ -27,6 +27,8 @@ v1::DataPass WritePass(const DataPass& pass) {
   return out;
 }
 
+constexpr int64_t kMaxPosition = int64_t{1} << 53;  // what is added to one does not overflow
+
 absl::Status ReadUnread(const v1::DataPass& pass, DataPass& out) {
   int64_t after = 0;
   for (const v1::PositionRange& range : pass.unread()) {
@@ -44,13 +46,13 @@ absl::StatusOr<DataPass> ReadPass(const v1::DataPass& pass) {
   out.source = pass.source();
   DIVVY_WIRE_READ(out.args, pass, args);
   out.seed = pass.seed();
-  RETURN_IF_ERROR(CheckNotNegative("finished", pass.finished()));
+  RETURN_IF_ERROR(CheckRange("finished", pass.finished(), 0, kMaxPosition));
   out.finished = pass.finished();
-  RETURN_IF_ERROR(CheckNotNegative("next", pass.next()));
+  RETURN_IF_ERROR(CheckRange("next", pass.next(), 0, kMaxPosition));
   out.next = pass.next();
   RETURN_IF_ERROR(ReadUnread(pass, out));
   if (pass.has_end()) {
-    RETURN_IF_ERROR(CheckNotNegative("end", pass.end()));
+    RETURN_IF_ERROR(CheckRange("end", pass.end(), 0, kMaxPosition));
     out.end = pass.end();
   }
   out.end_is_exact = pass.end_is_exact();

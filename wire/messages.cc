@@ -506,6 +506,7 @@ absl::StatusOr<Incarnation> TargetOf(const Request& request) {
 
 absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request) { return TargetOf(request); }
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request) { return TargetOf(request); }
+absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request) { return TargetOf(request); }
 
 v1::PsAddress ToProto(const PsAddress& address) {
   v1::PsAddress out;

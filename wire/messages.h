@@ -62,9 +62,10 @@ v1::ShutdownReply ToProto(const ShutdownReply& reply);
 absl::StatusOr<ShutdownReply> FromProto(const v1::ShutdownReply& reply);
 
 // ---- of an operator ----
-// The life of the coordinator that is meant; the requests hold nothing else.
+// The life of the coordinator that is meant; the requests hold nothing else but the number of a resize, which the coordinator checks.
 absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request);
+absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request);
 
 // ---- worker ----
 v1::PsAddress ToProto(const PsAddress& address);

@@ -351,11 +351,22 @@ absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
   RETURN_IF_ERROR(steps.status());
   RETURN_IF_ERROR(store_->BringInitialValues());
   MutexLock lock(mu_);
-  if (!std::exchange(restored_, true)) {
-    restored_epochs_ = core_->epoch();
-    restored_steps_ = *steps;
-  }
+  asked_to_restore_ = true;
   return steps;
+}
+
+absl::StatusOr<int64_t> BlockingCoordinator::RestoreUnlessBegun() {
+  {
+    MutexLock lock(mu_);
+    if (asked_to_restore_) return 0;
+  }
+  if (core_->HasBegunAnew()) return 0;
+  RETURN_IF_ERROR(RestoreLatest().status());
+  const CoordinatorCore::Restored restored = core_->restored();
+  MutexLock lock(mu_);
+  restored_epochs_ = restored.epochs;
+  restored_steps_ = restored.steps;
+  return restored.steps;
 }
 
 namespace {

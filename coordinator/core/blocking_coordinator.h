@@ -61,6 +61,7 @@ class BlockingCoordinator : public Coordinator {
   int64_t epoch() const override { return core_->epoch(); }
   int64_t step() const override { return core_->step(); }
   absl::StatusOr<int64_t> RestoreLatest() override;
+  absl::StatusOr<int64_t> RestoreUnlessBegun() override;
   int64_t TakeRestoredEpochs(int64_t at_most) override;
   int64_t TakeRestoredSteps(int64_t at_most) override;
   void SetProgramState(std::string bytes) override { core_->SetProgramState(std::move(bytes)); }
@@ -92,7 +93,7 @@ class BlockingCoordinator : public Coordinator {
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);
-  bool restored_ DIVVY_GUARDED_BY(mu_) = false;
+  bool asked_to_restore_ DIVVY_GUARDED_BY(mu_) = false;
   int64_t restored_epochs_ DIVVY_GUARDED_BY(mu_) = 0, restored_steps_ DIVVY_GUARDED_BY(mu_) = 0;  // that nobody has taken
 };
 

@@ -31,7 +31,7 @@ constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
 // ---- the program's calls ----
 
-void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done) {
+void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   absl::Status refused = job_error_;
@@ -39,6 +39,11 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done) {
     refused = absl::FailedPreconditionError("there is no directory for checkpoints: start every task with the same --checkpoint_dir");
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
+  if (asker == Asker::kOperator && BeforeRunning() && !recovery_) {
+    return when_running_.push_back([self = shared_from_this(), done = std::move(done)](const absl::Status& running) {
+      running.ok() ? self->SaveCheckpoint(done, Asker::kOperator) : done(running);
+    });
+  }
   saves_wanted_.push_back(std::move(done));
   ChooseEmpty();
   Pump();
@@ -57,6 +62,16 @@ std::string CoordinatorCore::program_state() const {
 bool CoordinatorCore::Choosing() const {
   MutexLock lock(mu_);
   return phase_ == Phase::kChoosing;
+}
+
+bool CoordinatorCore::HasBegunAnew() const {
+  MutexLock lock(mu_);
+  return chosen_ && !restored_;
+}
+
+CoordinatorCore::Restored CoordinatorCore::restored() const {
+  MutexLock lock(mu_);
+  return restored_ ? Restored{found_->epochs, found_->finished_steps} : Restored();
 }
 
 bool CoordinatorCore::WasRestored(const std::string& variable) const {
@@ -103,7 +118,7 @@ absl::Duration CoordinatorCore::Pause() const {
 // Whether every entry is, or can be made to be, applied everywhere or nowhere.
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
+  if (!fences_.empty() || layout_work_ || committing_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !HalfApplied();
 }
@@ -266,6 +281,7 @@ void CoordinatorCore::ReleaseWorkers() {
 
 void CoordinatorCore::CommitCheckpoint() {
   checkpoint_->stage = CheckpointRun::Stage::kCommitting;
+  committing_ = true;
   outbox_.Add([self = shared_from_this(), state = checkpoint_->state, parts = std::move(checkpoint_->parts)] {
     self->executor_.PostBlocking("checkpoint", [self, state, parts] {
       const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
@@ -275,7 +291,8 @@ void CoordinatorCore::CommitCheckpoint() {
 }
 
 void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed) {
-  if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // the job has failed meanwhile
+  committing_ = false;
+  if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // it was dropped: a rewind, or the job has failed. It is a cut all the same
   if (absl::IsAborted(committed)) return FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
   if (!committed.ok()) return GiveUpCheckpoint(MakeError(Reason::kDisk, committed.message()));
   HitFailpoint(Failpoint::kIndexRenamedBeforeStored);
@@ -371,6 +388,7 @@ void CoordinatorCore::ChooseCheckpoint() {
   epochs_ = found_->epochs;
   for (const auto& [source, begun] : found_->passes) passes_[source] = std::max(passes_[source], begun);
   unfinished_passes_ = found_->data;
+  ResumeIterators();
   program_state_ = found_->program_state;
   BeginLoading();
 }

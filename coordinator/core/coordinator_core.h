@@ -160,7 +160,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void WhenRunning(StatusCallback done);
   // Makes the checkpoint that follows: one cut over all servers; steps go on. `done` has its name when it is on the disk, or why it could not be made (the
   // older ones stand). FailedPrecondition: there is no catalog.
-  void SaveCheckpoint(ResultCallback<CheckpointId> done);
+  // An operator decides nothing for the program: asked before the job runs, the checkpoint is made when it does.
+  enum class Asker : uint8_t { kProgram, kOperator };
+  void SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker = Asker::kProgram);
   // After the variables are created, and before any other use of them: goes on with the newest checkpoint that is whole, whatever its number of ps. The steps
   // it holds; 0: there is none. Variables that it has not got get their initial values. FailedPrecondition: one is of another dtype or shape, or was used.
   void RestoreLatest(ResultCallback<int64_t> done);
@@ -169,6 +171,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // A variable is about to be created whose first values are written later, by the program: until as many have been brought no checkpoint is cut, for it would
   // hold what nobody asked for. Each call with +1 is followed by one with -1.
   void ExpectValues(int change);
+  // Whether the state of the job is decided, and no checkpoint is in it: RestoreLatest comes too late, or has nothing to restore.
+  bool HasBegunAnew() const;
+  struct Restored {
+    int64_t epochs = 0, steps = 0;  // of the checkpoint that this life of the program went on from
+  };
+  Restored restored() const;
   // Whether the variable's values came from a checkpoint.
   bool WasRestored(const std::string& variable) const;
   // Saved in each checkpoint from now on; what it is after RestoreLatest was saved with it.
@@ -333,6 +341,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     LeaseBook book;                                   // leased ones
     int64_t users = 0;                                // steps that are queued or open and name it
     bool dropped = false;                             // goes when the last of them is closed
+    bool of_program = false;                          // not of a loop
     bool trains = false;                              // a training step has read of it: where it stands is in every cut
   };
   struct KnownSize {
@@ -517,6 +526,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void Pump() DIVVY_REQUIRES(mu_);
   void AdmitSchedules() DIVVY_REQUIRES(mu_);
   bool DispatchOne() DIVVY_REQUIRES(mu_);
+  bool HasRoom(const Worker& worker) const { return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead; }
   Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
   bool EndedEverywhere(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
@@ -551,6 +561,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // ---- passes.cc ----
   std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
   int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  void ResumeIterators() DIVVY_REQUIRES(mu_);
+  void NoteElements(Iterator& iterator, int64_t elements) DIVVY_REQUIRES(mu_);
+  uint64_t SeedOfPass(const std::string& source) DIVVY_REQUIRES(mu_);
   std::optional<DataPass> TakeUnfinished(const std::string& source, const Nest& args, bool leased) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
@@ -626,6 +639,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AdvanceReplay(EntryId begun) DIVVY_REQUIRES(mu_);
   bool ReplayStep(const std::shared_ptr<Step>& step) DIVVY_REQUIRES(mu_);  // false: no worker has room for it
   void ReplayWrite(const RedoLog::Entry& entry) DIVVY_REQUIRES(mu_);
+  Worker* PickReplayer(const Step& step) DIVVY_REQUIRES(mu_);
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void FailReplay(const Step& step, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void FinishReplay() DIVVY_REQUIRES(mu_);
@@ -762,6 +776,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
+  bool committing_ DIVVY_GUARDED_BY(mu_) = false;  // the catalog is at work, though the checkpoint may have been dropped
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

@@ -219,7 +219,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return ps_.at(address.back() - '0'); }
   std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return workers_.at(address.back() - '0'); }
 
-  void Start(int num_ps, int num_workers, CoordinatorOptions options = {}) {
+  void Boot(int num_ps, int num_workers, CoordinatorOptions options) {
     options.incarnation = Incarnation(1);
     for (int i = 0; i < num_ps; ++i) {
       ps_.push_back(std::make_shared<FakePs>(world_, log_, i));
@@ -231,6 +231,9 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
       options.worker_addresses[i] = absl::StrCat("worker", i);
     }
     core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  }
+  void Start(int num_ps, int num_workers, CoordinatorOptions options = {}) {
+    Boot(num_ps, num_workers, std::move(options));
     world_.RunFor(absl::Milliseconds(500));
     ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
   }
@@ -919,6 +922,28 @@ class CheckpointTest : public CoordinatorCoreTest {
   FakeCatalog catalog_;
 };
 
+TEST_F(CheckpointTest, AnOperatorsSaveDecidesNothingForAProgramThatHasNotAskedForItsCheckpointYet) {
+  Start(1, 1);
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  core_->Abandon();
+  ps_.clear();
+  workers_.clear();
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  Boot(1, 1, options);
+  const auto saved = Watch([&](StatusCallback done) {
+    core_->SaveCheckpoint([done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); }, CoordinatorCore::Asker::kOperator);
+  });
+  world_.RunFor(absl::Milliseconds(500));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
+  EXPECT_FALSE(saved->over);
+  const auto restored = Watch([&](StatusCallback done) { core_->RestoreLatest([done](const absl::StatusOr<int64_t>& steps) { done(steps.status()); }); });
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(restored->over && restored->status.ok()) << restored->status;
+  EXPECT_TRUE(saved->over && saved->status.ok()) << saved->status;
+}
+
 TEST_F(CheckpointTest, WorkersAreHeldUntilEveryPsHasMarkedAndReleasedBeforeAnythingIsWritten) {
   Start(2, 2);
   const auto saved = Save();
@@ -1315,7 +1340,8 @@ TEST_F(ReplayTest, AStepThatHadFinishedAndNowFailsEndsTheJobWithTheRuleItBreaks)
     world_.RunFor(absl::Milliseconds(20));
   }
   const absl::Status over = WhyOver();
-  EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(over.code(), absl::StatusCode::kUnavailable) << "the next start goes on from the checkpoint, and runs nothing again";
+  EXPECT_EQ(ReasonOf(over), Reason::kPsLost);
   EXPECT_THAT(std::string(over.message()), HasSubstr("it is too late"));
   EXPECT_THAT(std::string(over.message()), HasSubstr("A step must depend on its args, inputs, variables and seed() alone"));
 }

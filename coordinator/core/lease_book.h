@@ -28,6 +28,7 @@ class LeaseBook {
   // position where somebody found nothing.
   void SetEnd(int64_t elements, bool exact = false);
   std::optional<int64_t> end() const { return end_; }
+  bool end_is_exact() const { return end_known_; }
 
   // What an earlier pass had: chunks are cut to it. The pass may be longer or shorter all the same.
   void SetHint(int64_t elements) { hint_ = elements; }

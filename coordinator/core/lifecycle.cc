@@ -153,6 +153,7 @@ void CoordinatorCore::RestartEpoch(Epoch above) {
   for (Ps& ps : ps_) {
     ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
     ps.acked_seq = 0;
+    ps.claim.reset();
     ++ps.tries;  // an answer of the former epoch is void
   }
   BeginEpoch();

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/random.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
@@ -19,7 +22,7 @@ bool HasMore(const DataPass& pass) { return !pass.unread.empty() || !pass.end ||
 
 // Steps that are open at a cut are not in it: another life of the coordinator knows nothing of them, and gives what they read to others.
 std::vector<DataPass> CoordinatorCore::PassesNow() const {
-  std::vector<DataPass> passes = unfinished_passes_;
+  std::vector<DataPass> passes;
   for (const auto& [id, iterator] : iterators_) {
     if (!iterator.trains) continue;
     DataPass pass;
@@ -35,8 +38,10 @@ std::vector<DataPass> CoordinatorCore::PassesNow() const {
     }
     DropBeyondEnd(pass);
     const bool of_a_run = std::any_of(runs_.begin(), runs_.end(), [id = id](const auto& run) { return run->iterator == id; });
-    if (of_a_run || HasMore(pass)) passes.push_back(std::move(pass));  // a run counts as an epoch when it is told that the pass is over
+    const bool may_be_over = iterator.of_program && !pass.end;  // the program may have read all of it, and only it knows
+    if (of_a_run || (HasMore(pass) && !may_be_over)) passes.push_back(std::move(pass));  // a run counts as an epoch when it is told that the pass is over
   }
+  passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());  // taken up in their order
   return passes;
 }
 
@@ -45,6 +50,30 @@ int64_t CoordinatorCore::FinishedInPass(ResourceId iterator) const {
     if (run->iterator == iterator) return run->finished_in_pass;
   }
   return paused_pass_ && paused_pass_->iterator == iterator ? paused_pass_->finished : 0;
+}
+
+// Iterators that the program made before it asked for the checkpoint, and nobody has read of: no worker has heard of them yet.
+void CoordinatorCore::ResumeIterators() {
+  for (auto& [id, iterator] : iterators_) {
+    const auto unfinished = TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased);
+    iterator.make.seed = unfinished ? unfinished->seed : SeedOfPass(iterator.make.source);
+    if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
+  }
+}
+
+void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
+  const bool knew = iterator.book.end_is_exact();
+  if (knew && *iterator.book.end() != elements) {
+    outbox_.Add([text = absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
+                                     " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
+                                     "pass. Is the size of a batch another one?")] { DIVVY_LOG(WARNING) << text; });
+  }
+  iterator.book.SetEnd(elements, /*exact=*/true);
+}
+
+// Of the next pass over the data.
+uint64_t CoordinatorCore::SeedOfPass(const std::string& source) {
+  return MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
 }
 
 // The pass over this data that the checkpoint holds unfinished; each once.

@@ -36,6 +36,7 @@ class RedoLog {
     std::vector<std::shared_ptr<const MakeResource>> iterators;  // that its args name
     int64_t ordinal = 0;
     double learning_rate_scale = 1;
+    int worker = -1;  // that ran it: it reads forward there
   };
   struct Write {
     std::map<int, std::vector<CommitPart>> parts;  // by ps

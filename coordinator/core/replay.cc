@@ -180,6 +180,7 @@ bool CoordinatorCore::ReplayOne() {
   step->leases = entry->step->inputs;
   step->learning_rate_scale = entry->step->learning_rate_scale;
   step->replayed = true;
+  step->worker = entry->step->worker;
   for (const auto& make : entry->step->iterators) step->iterators.push_back(make->iterator);
   if (!ReplayStep(step)) return false;
   open_steps_.emplace(step->id, step);
@@ -195,13 +196,23 @@ void CoordinatorCore::AdvanceReplay(EntryId begun) {
   if (recovery_->next.value() - ids_synced_ >= kSyncAfterIds) WantSync();
 }
 
+// Leased positions go to the worker that read them, as long as it is there: it reads forward, and each jump would cost it what it has read ahead.
+CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
+  const auto reader = step.leases.empty() ? workers_.end() : workers_.find(step.worker);
+  if (reader == workers_.end() || reader->second.state != Worker::State::kReady || reader->second.leaving) return PickWorker(step);
+  return HasRoom(reader->second) ? &reader->second : nullptr;
+}
+
 bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
-  Worker* const worker = PickWorker(*step);
+  Worker* const worker = PickReplayer(*step);
   if (worker != nullptr) {
     SendStep(step, *worker);
     return true;
   }
-  if (HasNoDataLeft(*step)) FailReplay(*step, EndOfData("its data has ended"));
+  const bool one_may_come = std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
+    return entry.second.state == Worker::State::kDialing && !entry.second.leaving;
+  });
+  if (!one_may_come && HasNoDataLeft(*step)) FailReplay(*step, EndOfData("its data has ended"));
   return false;
 }
 
@@ -231,10 +242,12 @@ void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerd
   if (verdict != StepVerdict::kFinish) FailReplay(*step, error);
 }
 
+// The checkpoint is good all the same: another start needs no replay.
 void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
-  FailJob(absl::FailedPreconditionError(absl::StrCat(
-      "step ", step.request.function, " (", step.id.value(), ") had finished, and failed when it was run again after a parameter server was lost: ",
-      error.message(), ". A step must depend on its args, inputs, variables and seed() alone, or the job run with --durability=checkpoint")));
+  FailJob(MakeError(Reason::kPsLost,
+                    absl::StrCat("step ", step.request.function, " (", step.id.value(), ") had finished, and could not be run again after a parameter server was ",
+                                 "lost: ", error.message(), ". A step must depend on its args, inputs, variables and seed() alone, and data that is not leased ",
+                                 "may end early; --durability=checkpoint runs nothing again", RemedyOfLoss())));
 }
 
 void CoordinatorCore::FinishReplay() {
@@ -271,7 +284,7 @@ void CoordinatorCore::LogOpen(const Step& step) {
 // REQUIRES: nobody needs the step's args any more.
 void CoordinatorCore::LogFinished(Step& step) {
   if (step.request.read_only || !log_.kept()) return;
-  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale};
+  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale, step.worker};
   for (const ResourceId id : step.iterators) {
     const auto found = iterators_.find(id);
     if (found == iterators_.end()) continue;
@@ -300,7 +313,8 @@ void CoordinatorCore::GiveUpFullLog() {
 }
 
 void CoordinatorCore::CheckLog(absl::Duration now) {
-  if (!log_.full() || phase_ != Phase::kRunning) return log_full_since_.reset();
+  const bool one_is_made = checkpoint_ && checkpoint_->stage >= CheckpointRun::Stage::kWriting;
+  if (!log_.full() || phase_ != Phase::kRunning || one_is_made) return log_full_since_.reset();
   if (!log_full_since_) log_full_since_ = now;
   if (now - *log_full_since_ <= options_.checkpoint_stall_timeout) return;
   FailJob(

@@ -94,6 +94,9 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
   checked.Update(CheckArgs(request.source_args, "data source " + request.source));
   if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
   ChooseEmpty();
+  if (request.last_step && finished_steps_ >= *request.last_step && !BeforeRunning()) {  // before it takes a pass that another goes on with
+    return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  }
   auto run = std::make_shared<RunState>();
   run->request = std::move(request);
   run->value = std::move(value);
@@ -134,14 +137,15 @@ bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_
 ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool leased) {
   CoreLock lock(mu_, outbox_);
   const std::optional<DataPass> unfinished = TakeUnfinished(source, args, leased);
-  return MakeIteratorLocked(std::move(source), std::move(args), leased, unfinished);
+  const ResourceId id = MakeIteratorLocked(std::move(source), std::move(args), leased, unfinished);
+  iterators_.at(id).of_program = true;
+  return id;
 }
 
 ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
   const ResourceId id(next_resource_++);
   Iterator iterator;
-  const uint64_t seed =
-      unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
+  const uint64_t seed = unfinished ? unfinished->seed : SeedOfPass(source);
   iterator.make = {id, std::move(source), std::move(args), seed, leased, NumWorkers()};
   if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
   if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
@@ -262,7 +266,10 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
 void CoordinatorCore::Pump() {
   if (phase_ == Phase::kReplaying) return PumpReplay();
   if (phase_ != Phase::kRunning) return;
-  if (draining_) return DrainIfQuiet();
+  if (draining_) {
+    CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
+    return DrainIfQuiet();
+  }
   MaybeRaise();
   MaybeCheckpoint();
   while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
@@ -316,8 +323,7 @@ EntryId CoordinatorCore::GiveId() {
 CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_) {
-    const size_t limit = static_cast<size_t>(worker.slots + options_.queue_ahead);
-    if (worker.state != Worker::State::kReady || worker.leaving || worker.in_flight.size() >= limit) continue;
+    if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
     if (std::any_of(step.iterators.begin(), step.iterators.end(), [&worker = worker](ResourceId id) { return worker.ended.count(id) > 0; })) continue;
     if (best == nullptr || worker.in_flight.size() < best->in_flight.size()) best = &worker;
   }
@@ -437,6 +443,7 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
 }
 
 void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) {
+  if (step->state == Step::State::kClosed) return;  // the job has failed, and its workers report on
   std::string why;
   if (judgement.rewind) {
     why = absl::StrCat("step ", step->request.function, " (", step->id.value(),
@@ -531,7 +538,7 @@ void CoordinatorCore::StartCancelling() {
 }
 
 void CoordinatorCore::MaybeRaise() {
-  if (!cancelling_ || in_flight_ > 0 || !queue_.empty() || raisers_.empty()) return;
+  if (!cancelling_ || recovery_ || in_flight_ > 0 || !queue_.empty() || raisers_.empty()) return;
   cancelling_ = false;
   const absl::Status error = std::exchange(error_, absl::OkStatus());
   std::deque<Raiser> raisers;

@@ -225,6 +225,7 @@ void CoordinatorCore::FinishLayoutJob() {
     if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.placed_in_turn;
     layout_ = work.next;
     log_.AddShards(layout_->version(), work.change.shards);
+    GiveUpFullLog();
     SendToAll(LayoutUpdate{layout_});
   }
   if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });

@@ -221,7 +221,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     OnReport(worker, std::move(*report));
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
     const auto iterator = iterators_.find(ready->iterator);
-    if (iterator != iterators_.end() && ready->elements) iterator->second.book.SetEnd(*ready->elements, /*exact=*/true);
+    if (iterator != iterators_.end() && ready->elements) NoteElements(iterator->second, *ready->elements);
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) {

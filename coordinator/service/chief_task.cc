@@ -120,17 +120,19 @@ OperatorCalls ChiefTask::CallsOfOperators() {
   calls.incarnation = options_.core.incarnation;
   calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) { SaveForOperator(std::move(done)); };
   calls.drain = [this](ResultCallback<v1::DrainReply> done) { DrainForOperator(std::move(done)); };
+  calls.resize = [this](int num_ps, ResultCallback<v1::ResizeReply> done) { ResizeForOperator(num_ps, std::move(done)); };
   return calls;
 }
 
 void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done) {
   const auto core = core_.Get();
   if (const absl::Status refused = RefusalToSave(core == nullptr ? CoordinatorSnapshot() : core->Snapshot()); !refused.ok()) return done(refused);
-  core->SaveCheckpoint([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)](const absl::StatusOr<CheckpointId>& saved) {
+  const auto answer = [weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)](const absl::StatusOr<CheckpointId>& saved) {
     const auto core = weak.lock();
     if (!saved.ok()) return done(saved.status());
     done(SavedForOperator(*saved, core == nullptr ? 0 : core->durable_steps()));
-  });
+  };
+  core->SaveCheckpoint(answer, CoordinatorCore::Asker::kOperator);
 }
 
 void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
@@ -140,6 +142,17 @@ void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
   core->Drain([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)] {
     const auto core = weak.lock();
     done(DrainedForOperator(core == nullptr ? CoordinatorSnapshot() : core->Snapshot()));
+  });
+}
+
+void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done) {
+  const auto core = core_.Get();
+  if (core == nullptr) return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+  core->Resize(num_ps, [num_ps, done = std::move(done)](const absl::Status& resized) {
+    if (!resized.ok()) return done(resized);
+    v1::ResizeReply reply;
+    reply.set_num_ps(num_ps);
+    done(reply);
   });
 }
 

@@ -83,6 +83,7 @@ class ChiefTask {
   OperatorCalls CallsOfOperators();
   void SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done);
   void DrainForOperator(ResultCallback<v1::DrainReply> done);
+  void ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done);
   void FillInCluster();
   void TellEvaluator(int exit_code);  // that the job is over
   bool SomebodyIsAway() const;

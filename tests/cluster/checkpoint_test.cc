@@ -316,7 +316,8 @@ class PositionTest : public CheckpointTest {
   }
   static void ExpectEachVisited(Coordinator& coordinator, int64_t times) {
     const Tensor visits = ValueOf(coordinator, "visits");
-    for (const int64_t visited : *visits.values<int64_t>()) EXPECT_EQ(visited, times);
+    const absl::Span<const int64_t> values = *visits.values<int64_t>();
+    for (const int64_t visited : values) EXPECT_EQ(visited, times);
   }
 };
 
@@ -367,6 +368,59 @@ TEST_F(PositionTest, AnIteratorOfTheProgramsOwnGoesOnToo) {
   Coordinator& coordinator = cluster->coordinator();
   ASSERT_TRUE(coordinator.Join().ok());
   ExpectEachVisited(cluster->coordinator(), 1);
+}
+
+TEST_F(PositionTest, AnIteratorThatWasMadeBeforeTheCheckpointWasAskedForGoesOnToo) {
+  {
+    const auto cluster = Begin(1);
+    ASSERT_TRUE(cluster->coordinator().RunUntil(6, kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = *Start(1);
+  Coordinator& coordinator = cluster->coordinator();
+  const auto dataset = coordinator.CreatePerWorkerDataset(kSource());
+  const Iterator records = dataset->MakeIterator();
+  ASSERT_TRUE(Create(coordinator, {kVisits}).ok());
+  ASSERT_EQ(*coordinator.RestoreLatest(), 6);
+  for (int i = 6; i < 14; ++i) ASSERT_TRUE(coordinator.Schedule(kVisit, records).ok());
+  ASSERT_TRUE(coordinator.Join().ok());
+  ExpectEachVisited(coordinator, 1);
+}
+
+TEST_F(PositionTest, ALoopThatHasNothingToDoLeavesThePassToTheOneThatHas) {
+  {
+    const auto cluster = Begin(1);
+    ASSERT_TRUE(cluster->coordinator().RunUntil(14, kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().RunUntil(20, kVisit, kSource()).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = Begin(1);
+  ASSERT_TRUE(cluster->coordinator().RunUntil(14, kVisit, kSource()).ok()) << "was done";
+  ASSERT_TRUE(cluster->coordinator().RunEpoch(kVisit, kSource()).ok());
+  ExpectEachVisited(cluster->coordinator(), 2);
+}
+
+TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
+  {
+    const auto cluster = *Start(1);
+    Coordinator& coordinator = cluster->coordinator();
+    ASSERT_TRUE(Create(coordinator, {kVisits}).ok());
+    ASSERT_TRUE(coordinator.RunEpoch(kVisit, kSource()).ok());
+    EXPECT_EQ(*coordinator.RestoreUnlessBegun(), 0);
+    EXPECT_EQ(coordinator.TakeRestoredEpochs(5), 0) << "it was done in this life of the program";
+    ASSERT_TRUE(coordinator.SaveCheckpoint().ok());
+  }
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator(), {kVisits}).ok());
+    EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 14);
+    EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 1);
+    EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0) << "told once";
+    EXPECT_EQ(cluster->coordinator().TakeRestoredSteps(5), 5);
+  }
+  const auto cluster = Begin(1);
+  EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 0) << "the program has asked itself, and counts itself";
+  EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0);
 }
 
 TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {

@@ -284,6 +284,20 @@ TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
   FinishAll();
 }
 
+TEST_F(OperationsTest, AJobGoesOnWithFewerAndThenWithMoreParameterServers) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  EXPECT_EQ(Divvyctl({"resize", "--ps=1"}, kChiefTask), "the job goes on with 1 parameter server\n");
+  EXPECT_EQ(ExitOf(PsTask(1)), 0);
+  CountOn(1);
+  Divvyctl({"resize", "--ps=2", "--timeout=500ms"}, kChiefTask, 138);  // it goes on without us: ps 1 is to come
+  Start(PsTask(1));
+  WaitFor(kChiefTask, "the job goes on with 2 parameter servers instead of 1");
+  CountOn(1);
+  FinishAll();
+}
+
 TEST_F(OperationsTest, AnOperatorIsToldWhyNothingCanBeSaved) {
   Make(1, 1, /*proxied=*/false);
   StartAll();

@@ -32,11 +32,11 @@
 #include "wire/text.h"
 
 // Of several commands.
-ABSL_FLAG(int, ps, 2, "launch, certs, gen: parameter servers");
+ABSL_FLAG(int, ps, 2, "launch, certs, gen, resize: parameter servers");
 ABSL_FLAG(int, workers, 2, "launch, certs, gen: workers");
 ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
-ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain: host:port. Default: the tasks of TF_CONFIG");
-ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain: until it is done; it goes on without us afterwards");
+ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain, resize: host:port. Default: the tasks of TF_CONFIG");
+ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
 // checkpoint
 ABSL_FLAG(int64_t, max_shard_bytes, int64_t{5} << 30, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
@@ -243,6 +243,11 @@ int CheckpointCommand(const std::vector<std::string>& args) {
 }
 
 int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }
+
+int ResizeCommand(const std::vector<std::string>& args) {
+  if (!args.empty() || absl::GetFlag(FLAGS_ps) < 1) return Misuse("resize takes --ps=N, at least 1, and no arguments");
+  return Operate("resize", [](const OperatorOptions& options) { return ResizeJob(options, absl::GetFlag(FLAGS_ps)); });
+}
 
 int HealthCommand(const std::vector<std::string>& args) {
   HealthOptions options;

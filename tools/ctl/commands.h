@@ -14,6 +14,7 @@ int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
 int CheckpointCommand(const std::vector<std::string>& args);
 int DrainCommand(const std::vector<std::string>& args);
+int ResizeCommand(const std::vector<std::string>& args);
 int HealthCommand(const std::vector<std::string>& args);
 int CertsCommand(const std::vector<std::string>& args);
 int GenCommand(const std::vector<std::string>& args);

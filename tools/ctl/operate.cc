@@ -35,8 +35,7 @@ class CoordinatorAt {
   }
 
   template <typename Request, typename Reply>
-  absl::Status Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), Reply& reply) {
-    Request request;
+  absl::Status Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), Reply& reply, Request request = Request()) {
     request.set_target_incarnation(incarnation_);
     return Call(method, request, reply);
   }
@@ -93,6 +92,16 @@ absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options) {
   RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Drain, reply));
   RETURN_IF_ERROR(coordinator.WaitUntilGone());
   return DrainedText(reply);
+}
+
+absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps) {
+  CoordinatorAt coordinator(options);
+  v1::ResizeRequest request;
+  request.set_num_ps(num_ps);
+  v1::ResizeReply reply;
+  RETURN_IF_ERROR(coordinator.Find());
+  RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Resize, reply, request));
+  return absl::StrCat("the job goes on with ", reply.num_ps(), reply.num_ps() == 1 ? " parameter server" : " parameter servers");
 }
 
 int OperatorExitCode(const absl::Status& status) {

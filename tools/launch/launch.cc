@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -138,9 +139,9 @@ class Launcher {
     for (size_t i = 0; i < names.size(); ++i) log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
   }
 
-  // Work that remains can be gone on with.
+  // Work that remains can be gone on with, whatever it was that ended it.
   void Leave() {
-    if (supervisor_.exit_code() < exit_codes::kOfSignal || !directory_.HasCheckpoint()) return directory_.Remove();
+    if (supervisor_.exit_code() == EXIT_SUCCESS || !directory_.HasCheckpoint()) return directory_.Remove();
     log_.Say(absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
   }
 

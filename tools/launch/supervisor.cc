@@ -72,6 +72,7 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
   } else if (phase_ == Phase::kLingering && !status.ok()) {
     Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
   } else if (phase_ == Phase::kDraining && task.id.type == TaskType::kChief) {
+    phase_ends_ = now + options_.drain;  // the others have as long as it had
     SignalAll(drain_signal_);
   }
   task.by_chaos = false;
