@@ -705,5 +705,13 @@ TEST(TaskFlagsTest, AFlagOutOfItsRangeIsNotTakenForOneThatWasNotGiven) {
   EXPECT_THAT(refused.message(), HasSubstr("--num_ps is 0"));
 }
 
+TEST(StatusTest, ACallThatAServerCancelsAsItEndsIsWorthAnother) {
+  const absl::Status ended = FromGrpc(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED"), "10.0.0.9:2222");
+  EXPECT_TRUE(IsTransient(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("10.0.0.9:2222 has ended the call"));
+  const absl::Status typed = FromGrpc(ToGrpc(MakeError(Reason::kBatchCancelled, "another step of its batch failed")), "10.0.0.9:2222");
+  EXPECT_TRUE(absl::IsCancelled(typed)) << "one that says why stays what it is";
+}
+
 }  // namespace
 }  // namespace divvy

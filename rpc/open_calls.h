@@ -44,6 +44,11 @@ class OpenCalls {
     MutexLock lock(mu_);
     if (--open_ == 0) ended_.NotifyAll();
   }
+  // Whether CancelAndWait has begun: a call that ends as cancelled was so by us.
+  bool closed() {
+    MutexLock lock(mu_);
+    return closed_;
+  }
   // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES: not called from the end of a call.
   void CancelAndWait() {
     for (const auto& [key, context] : Close()) context->TryCancel();  // without the lock: the end of a call may come within

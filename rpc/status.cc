@@ -19,6 +19,7 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
   if (!status.error_details().empty()) return plain;
   if (absl::IsDeadlineExceeded(plain)) return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
   if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
+  if (absl::IsCancelled(plain)) return absl::UnavailableError(absl::StrCat(address, " has ended the call: its process ends"));
   return plain;
 }
 

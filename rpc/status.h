@@ -12,7 +12,8 @@ namespace divvy {
 grpc::Status ToGrpc(const absl::Status& status);
 
 // The end of a call to the task at `address`. A failure of the way (Unavailable, DeadlineExceeded) carries no detail; its text names the address and what
-// failed there: no such name, connection refused, a certificate that was not accepted.
+// failed there: no such name, connection refused, a certificate that was not accepted. A call that a server cancels as it shuts down is Unavailable, too: the
+// caller tries again, and finds the next life there.
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view address);
 
 }  // namespace divvy

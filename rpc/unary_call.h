@@ -60,6 +60,7 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
   Call& started = *call;
   auto on_end = [&executor, open = environment.open, address = environment.address, call = std::move(call)](const grpc::Status& status) mutable {
     absl::StatusOr<Reply> reply = status.ok() ? wire::FromProto(call->reply) : absl::StatusOr<Reply>(FromGrpc(status, address));
+    if (status.error_code() == grpc::StatusCode::CANCELLED && open->closed()) reply = absl::CancelledError("the client is closed");
     auto held = open->Take(call->context);
     executor.Post([reply = std::move(reply), call = std::move(call), held = std::move(held)]() mutable { call->done(std::move(reply)); });
     open->End();
