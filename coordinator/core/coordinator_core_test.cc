@@ -744,6 +744,19 @@ TEST_F(RegisterTest, OneFailedConnectionToAPsDoesNotGiveItsPlaceToATwinElsewhere
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
+TEST_F(RegisterTest, APsThatIsStillStartingWhereItsPredecessorWasIsNotTakenForThat) {
+  Start(1, 1);
+  ps_[0]->refuses["Attach"] = MakeError(Reason::kNotReady, "the task is starting");
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);  // it is not refused, and asks again
+  ps_[0]->refuses.clear();
+  ps_[0]->incarnation = 9;
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(Register(From(JobName::kPs, 0, 9, "ps0")).ok());
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
 TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
   CoordinatorOptions options;

@@ -140,7 +140,9 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
   // Nobody listens where it was, and the newcomer now does. From another address, one failed connection proves nothing.
   const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
   if (reason == Reason::kWrongIncarnation || refused || clock_.Elapsed() - ps.claim->since > options_.worker_silence) return PsGone(ps);
-  if (answer.ok() || reason != Reason::kNone) {
+  // What is starting, or ending, does not say which life of the task it is.
+  const bool lives = answer.ok() || (reason != Reason::kNone && reason != Reason::kNotReady);
+  if (lives) {
     ps.claim->answered = true;
   } else {
     LaterAt(ps.index, absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
