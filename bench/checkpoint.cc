@@ -6,7 +6,6 @@
 //   training   steps while checkpoints are written, beside the same steps while none is; and for how long commits were held while it was cut
 // A step adds to a dense variable of 1 MB and to --rows rows of the large one: each row touched for the first time costs a copy of its block.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,21 +90,14 @@ void AtOnce(Executor& executor, int n, const std::function<void(int)>& body) {
   state->over.Wait(state->mu, [&state] { return state->left == 0; });
 }
 
-double ProcessorSeconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 // What a contender took of the processors, all its runs together.
 class Processor {
  public:
   std::function<void()> Metered(std::function<void()> run) {
     return [this, run = std::move(run)] {
-      const double before = ProcessorSeconds();
+      const double before = OwnCpuSeconds();
       run();
-      seconds_ += ProcessorSeconds() - before;
+      seconds_ += OwnCpuSeconds() - before;
       ++runs_;
     };
   }
@@ -266,11 +258,7 @@ absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
     if (round == 0) continue;  // to warm up
     before.push_back(calm), meanwhile.push_back(busy), ratios.push_back(busy / calm);
   }
-  const auto median = [](std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  };
-  const Comparison comparison{"steps meanwhile", "steps without a checkpoint", median(meanwhile), median(before), median(ratios), meanwhile};
+  const Comparison comparison{"steps meanwhile", "steps without a checkpoint", Median(meanwhile), Median(before), Median(ratios), meanwhile};
   const bool json = absl::GetFlag(FLAGS_format) == "json";
   json ? PrintJson("checkpoint", comparison, {"/s"}) : Print(comparison, {"/s"});
   const double hold = absl::ToDoubleMilliseconds(cluster.coordinator().Snapshot().longest_hold);

@@ -64,12 +64,6 @@ void TellPort(int port) {
   std::fflush(stdout);
 }
 
-double OwnCpuSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return Seconds(used);
-}
-
 absl::Status ServeParameters() {
   PsTaskOptions options;
   options.task.job = JobName::kPs;

@@ -34,8 +34,6 @@ class Child {
 };
 void TellPort(int port);
 
-double OwnCpuSeconds();
-
 // What a child that is the parameter server does, until its parent is gone.
 absl::Status ServeParameters();
 

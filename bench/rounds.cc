@@ -1,5 +1,7 @@
 #include "bench/rounds.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -18,13 +20,19 @@ double SecondsOf(const Contender& contender) {
   return absl::ToDoubleSeconds(Clock::Real().Elapsed() - began);
 }
 
+}  // namespace
+
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-}  // namespace
+double OwnCpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
 
 std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds) {
   for (const Contender& figure : figures) SecondsOf(figure);

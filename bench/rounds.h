@@ -32,6 +32,12 @@ std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const 
 // How often `a`'s rate goes into `b`'s, two figures of one CompareAll: the median of each round's own ratio.
 double TimesAsFast(const Comparison& a, const Comparison& b);
 
+// Of the upper middle, where there are two. REQUIRES: some.
+double Median(std::vector<double> values);
+
+// Of all processors that this process has used so far.
+double OwnCpuSeconds();
+
 // One line: "Adam, dense  412.3 M elements/s   memcpy of the same bytes  530.1 M elements/s   0.78 of it". A `unit` is so many of the units of work: 1e6 for
 // "M elements/s".
 struct Unit {

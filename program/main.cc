@@ -50,12 +50,9 @@ int EndWith(const absl::Status& result) {
 
 // ---- the whole cluster in this process -------------------------------------------------------------------------------------------------------------------
 
-// That the job has ended with `exit_code`; nullopt: that it goes on.
 void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
   const std::string& directory = setup.options.checkpoint_dir;
-  if (directory.empty()) return;
-  const absl::Status told = exit_code ? WriteJobEnd(FileSystem::Real(), directory, *exit_code) : RemoveJobEnd(FileSystem::Real(), directory);
-  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
+  if (!directory.empty()) TellEvaluator(FileSystem::Real(), directory, exit_code);
 }
 
 int RunEmbedded(const RegisteredProgram& program) {

@@ -41,12 +41,7 @@ absl::StatusOr<std::string> PrefixOf(FileSystem& files, const std::string& path)
 
 absl::StatusOr<Tensor> RowsOf(const BundleReader& reader, const std::string& name, int64_t first, int64_t count) {
   const BundleTensor& tensor = *reader.index().Find(name);
-  Shape shape = tensor.shape;
-  if (shape.rank() > 0) {
-    std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-    dims[0] = count;
-    shape = Shape(dims);
-  }
+  const Shape shape = tensor.shape.rank() > 0 ? tensor.shape.WithRows(count) : tensor.shape;
   ASSIGN_OR_RETURN(Tensor rows, Tensor::Uninitialized(*tensor.dtype, shape));
   const auto out = absl::MakeSpan(rows.fresh_data<char>(), static_cast<size_t>(rows.size_bytes()));
   RETURN_IF_ERROR(reader.ReadVerifiedRows(name, first, first + count, out));

@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace divvy {
@@ -23,6 +24,11 @@ absl::Status RemoveJobEnd(FileSystem& files, const std::string& directory) {
   if (absl::IsNotFound(removed)) return absl::OkStatus();
   RETURN_IF_ERROR(removed);
   return files.SyncDirectory(directory);
+}
+
+void TellEvaluator(FileSystem& files, const std::string& directory, std::optional<int> exit_code) {
+  const absl::Status told = exit_code ? WriteJobEnd(files, directory, *exit_code) : RemoveJobEnd(files, directory);
+  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
 }
 
 absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::string& directory) {

@@ -18,6 +18,8 @@ namespace divvy {
 absl::Status WriteJobEnd(FileSystem& files, const std::string& directory, int exit_code);
 // The job goes on. OK if it had not ended.
 absl::Status RemoveJobEnd(FileSystem& files, const std::string& directory);
+// One of the two above, by whether there is an exit code. What fails costs an evaluator its end and nobody anything else: it is logged.
+void TellEvaluator(FileSystem& files, const std::string& directory, std::optional<int> exit_code);
 // The exit code that the job ended with; nullopt: it has not. DataLoss: the file says something else.
 absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::string& directory);
 

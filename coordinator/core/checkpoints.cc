@@ -431,41 +431,49 @@ VariableSpec CoordinatorCore::AsItWasCut(const VariableLayout& saved, const Layo
 }
 
 // The layout of the checkpoint's variables and of those that the program has declared, each cut and placed for the servers that there are now. What the
-// checkpoint holds is loaded; the rest is made.
-absl::Status CoordinatorCore::Relayout(const JobState& saved_state, const std::vector<Declared>& declared_variables) {
-  next_placement_ = 0;
-  std::shared_ptr<const Layout> layout = Layout::Empty();
-  std::set<std::string> unclaimed;
-  loaded_.clear();
-  made_.clear();
+// checkpoint holds is loaded; the rest is made. An error: all is as it was.
+absl::Status CoordinatorCore::Relayout(const JobState& saved, const std::vector<Declared>& declared) {
+  const int next_placement = std::exchange(next_placement_, 0);
+  absl::StatusOr<Relaid> relaid = LayOut(saved, declared);
+  if (!relaid.ok()) {
+    next_placement_ = next_placement;
+    return relaid.status();
+  }
+  layout_ = std::move(relaid->layout);
+  loaded_ = std::move(relaid->loaded);
+  made_ = std::move(relaid->made);
+  unclaimed_ = std::move(relaid->unclaimed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& state, const std::vector<Declared>& declared_variables) {
+  Relaid relaid;
   const auto add = [&](const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) DIVVY_REQUIRES(mu_) -> absl::Status {
-    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(spec, with, id, *layout));
+    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(spec, with, id, *relaid.layout));
     VariableLayout variable = std::move(change->variable);
-    const VariableLayout* const saved = saved_state.layout->Find(spec.name);
+    const VariableLayout* const saved = state.layout->Find(spec.name);
     if (saved != nullptr) {
-      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, saved_state.checkpoint));
+      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, state.checkpoint));
       AddSavedSlots(*saved, variable);
     }
     for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
       for (const ShardSpec& shard : shards) {
         const bool is_saved = saved != nullptr && (shard.key.slot == 0 || HasSlot(*saved, shard.name));
-        (is_saved ? loaded_ : made_)[ps].push_back(shard);
+        (is_saved ? relaid.loaded : relaid.made)[ps].push_back(shard);
       }
     }
     next_placement_ += change->placed_in_turn;
-    layout = layout->With(std::move(variable));
+    relaid.layout = relaid.layout->With(std::move(variable));
     return absl::OkStatus();
   };
   for (const Declared& declared : declared_variables) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
-  for (const auto& [id, saved] : saved_state.layout->variables()) {
-    if (layout->Find(saved.spec.name) != nullptr) continue;
-    const bool taken = layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
-    RETURN_IF_ERROR(add(AsItWasCut(saved, *saved_state.layout), std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
-    unclaimed.insert(saved.spec.name);
+  for (const auto& [id, saved] : state.layout->variables()) {
+    if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
+    const bool taken = relaid.layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
+    RETURN_IF_ERROR(add(AsItWasCut(saved, *state.layout), std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
+    relaid.unclaimed.insert(saved.spec.name);
   }
-  layout_ = std::move(layout);
-  unclaimed_ = std::move(unclaimed);
-  return absl::OkStatus();
+  return relaid;
 }
 
 // The program declares a variable that came with the checkpoint before it was declared.
@@ -500,7 +508,7 @@ void CoordinatorCore::Declare(LayoutJob job) {
 // What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
 void CoordinatorCore::MakeDeclared() {
   std::map<int, std::vector<ShardSpec>> shards = made_;
-  for (auto& [ps, logged] : log_.Shards()) shards[ps].insert(shards[ps].end(), logged.begin(), logged.end());
+  AppendShards(log_.Shards(), shards);
   if (shards.empty()) return FinishLoading();
   layout_jobs_.push_front({nullptr, [weak = weak_from_this()](const absl::Status& made) {
                              if (const auto self = weak.lock()) {

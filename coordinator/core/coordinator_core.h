@@ -226,7 +226,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load it, cut and placed anew. Those that join are ps N, N+1, ...
   // and are waited for until they have registered; of too many the last are told to end with 0. `done` when steps run again. The job's flags keep the number of
   // its start: a coordinator that is started again is told by its own. FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
-  // InvalidArgument: no number of servers.
+  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout.
   void Resize(int num_ps, StatusCallback done);
 
   // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later
@@ -389,6 +389,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::optional<Colocation> with;
     VariableId id;
     std::map<int, std::vector<ShardSpec>> shards;  // by ps
+  };
+  // What a checkpoint's variables, and those declared beside it, become on the servers that there are.
+  struct Relaid {
+    std::shared_ptr<const Layout> layout = Layout::Empty();
+    std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
+    std::set<std::string> unclaimed;
   };
   // The checkpoint that is being made.
   struct CheckpointRun {
@@ -563,7 +569,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   void ResumeIterators() DIVVY_REQUIRES(mu_);
   void NoteElements(Iterator& iterator, int64_t elements) DIVVY_REQUIRES(mu_);
-  uint64_t SeedOfPass(const std::string& source) DIVVY_REQUIRES(mu_);
+  void BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) DIVVY_REQUIRES(mu_);
   std::optional<DataPass> TakeUnfinished(const std::string& source, const Nest& args, bool leased) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
@@ -616,6 +622,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
   absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
+  absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared_variables) DIVVY_REQUIRES(mu_);
   VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
   bool ClaimRestored(const VariableSpec& spec, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
@@ -659,6 +666,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
+  void ReplaceServers() DIVVY_REQUIRES(mu_);
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);

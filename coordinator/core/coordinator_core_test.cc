@@ -1,13 +1,16 @@
 // The coordinator alone, in virtual time, against parameter servers and workers that do as they are told. What needs the real ones is in tests/sim.
 #include "coordinator/core/coordinator_core.h"
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/testing/sim_executor.h"
 #include "gmock/gmock.h"
@@ -1162,6 +1165,78 @@ TEST_F(CoordinatorCoreTest, APsThatIsAskedToEndIsSaidAtOnce) {
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) was asked to end"));
+}
+
+// ---- another number of parameter servers ----
+
+// Cuts each variable in as many shards as there are servers, and refuses to for three.
+class ResizeTest : public CheckpointTest {
+ protected:
+  void Start(int num_ps) {
+    CoordinatorOptions options;
+    options.checkpoints = &catalog_;
+    options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps == 3 ? 0 : num_ps}; };
+    CoordinatorCoreTest::Start(num_ps, 1, options);
+    ASSERT_TRUE(Create({"table", {4}})->status.ok());
+    log_.clear();
+  }
+  std::shared_ptr<Outcome> Resize(int num_ps) {
+    auto resized = Watch([&](StatusCallback done) { core_->Resize(num_ps, std::move(done)); });
+    for (int index = static_cast<int>(ps_.size()); index < num_ps; ++index) Join(index);
+    world_.RunFor(absl::Seconds(2));
+    return resized;
+  }
+  std::vector<std::string> ShutDown() const {
+    std::vector<std::string> lines;
+    std::copy_if(log_.begin(), log_.end(), std::back_inserter(lines), [](const std::string& line) { return absl::StrContains(line, "Shutdown"); });
+    return lines;
+  }
+
+ private:
+  void Join(int index) {
+    ps_.push_back(std::make_shared<FakePs>(world_, log_, index));
+    RegisterRequest request;
+    request.job = JobName::kPs;
+    request.index = index;
+    request.incarnation = Incarnation(ps_.back()->incarnation);
+    request.address = absl::StrCat("ps", index);
+    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+  }
+};
+
+TEST_F(ResizeTest, ThoseThatStayLoadTheCheckpointByTheNewLayoutAndTheOthersEnd) {
+  Start(2);
+  const auto resized = Resize(1);
+  ASSERT_TRUE(resized->over && resized->status.ok()) << resized->status;
+  EXPECT_THAT(ShutDown(), ElementsAre("ps 1 Shutdown"));
+  EXPECT_EQ(ps_[0]->loaded.from, LoadRequest::From::kCheckpoint);
+  ASSERT_EQ(ps_[0]->loaded.shards.size(), 1u);
+  EXPECT_EQ(core_->layout()->Find("table")->num_shards(), 1);
+  EXPECT_EQ(core_->Snapshot().num_ps, 1);
+}
+
+TEST_F(ResizeTest, ANumberThatThePartitionerRefusesChangesNothing) {
+  Start(4);
+  const auto refused = Resize(3);
+  ASSERT_TRUE(refused->over);
+  EXPECT_EQ(refused->status.code(), absl::StatusCode::kInvalidArgument) << refused->status;
+  EXPECT_THAT(ShutDown(), ElementsAre());
+  EXPECT_EQ(core_->Snapshot().num_ps, 4);
+  EXPECT_EQ(core_->layout()->Find("table")->num_shards(), 4);
+  const auto step = Schedule("step");
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(step->over && step->status.ok()) << "the job goes on: " << step->status;
+  EXPECT_TRUE(Resize(2)->status.ok());
+}
+
+TEST_F(ResizeTest, AServerThatJoinsLoadsItsShareOfWhatThereIs) {
+  Start(1);
+  const auto resized = Resize(2);
+  ASSERT_TRUE(resized->over && resized->status.ok()) << resized->status;
+  EXPECT_THAT(ShutDown(), ElementsAre());
+  EXPECT_EQ(ps_[1]->loaded.from, LoadRequest::From::kCheckpoint);
+  EXPECT_EQ(ps_[1]->loaded.shards.size(), 1u);
 }
 
 // ---- back and forward again ----

@@ -11,6 +11,7 @@
 #include "cluster/prelude.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "coordinator/core/shard_specs.h"
 
 namespace divvy {
 namespace {
@@ -232,9 +233,7 @@ void CoordinatorCore::BeginLoading() {
   chosen_ = true;
   if (!last_checkpoint_) {
     made_.clear();
-    for (const Declared& declared : declared_) {
-      for (const auto& [ps, shards] : declared.shards) made_[ps].insert(made_[ps].end(), shards.begin(), shards.end());
-    }
+    for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
   }
   for (const Ps& ps : ps_) LoadPs(ps.index);
 }

@@ -55,9 +55,7 @@ int64_t CoordinatorCore::FinishedInPass(ResourceId iterator) const {
 // Iterators that the program made before it asked for the checkpoint, and nobody has read of: no worker has heard of them yet.
 void CoordinatorCore::ResumeIterators() {
   for (auto& [id, iterator] : iterators_) {
-    const auto unfinished = TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased);
-    iterator.make.seed = unfinished ? unfinished->seed : SeedOfPass(iterator.make.source);
-    if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
+    BeginIn(iterator, TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased));
   }
 }
 
@@ -71,9 +69,11 @@ void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
   iterator.book.SetEnd(elements, /*exact=*/true);
 }
 
-// Of the next pass over the data.
-uint64_t CoordinatorCore::SeedOfPass(const std::string& source) {
-  return MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
+// Where a pass stopped, or at the front of the next one over the data.
+void CoordinatorCore::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
+  const std::string& source = iterator.make.source;
+  iterator.make.seed = unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
+  if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
 }
 
 // The pass over this data that the checkpoint holds unfinished; each once.

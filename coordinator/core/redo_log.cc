@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/core/shard_specs.h"
+
 namespace divvy {
 namespace {
 
@@ -90,9 +92,7 @@ const RedoLog::Entry* RedoLog::Next(EntryId id) const {
 
 std::map<int, std::vector<ShardSpec>> RedoLog::Shards() const {
   std::map<int, std::vector<ShardSpec>> all;
-  for (const MadeShards& made : shards_) {
-    for (const auto& [ps, specs] : made.shards) all[ps].insert(all[ps].end(), specs.begin(), specs.end());
-  }
+  for (const MadeShards& made : shards_) AppendShards(made.shards, all);
   return all;
 }
 

@@ -328,9 +328,7 @@ void CoordinatorCore::MoveBase(const JobState& committed) {
   last_checkpoint_ = committed.checkpoint;
   loaded_.clear();
   made_.clear();
-  for (const auto& [id, variable] : committed.layout->variables()) {
-    for (const auto& [ps, shards] : ShardSpecsOf(variable, Zeros())) loaded_[ps].insert(loaded_[ps].end(), shards.begin(), shards.end());
-  }
+  for (const auto& [id, variable] : committed.layout->variables()) AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);
   outbox_.Add([covered = log_.MoveBase(committed.cut, committed.layout->version())] {});  // freed without the lock
 }
 

@@ -86,32 +86,40 @@ void CoordinatorCore::CheckResize(absl::Duration now) {
   }
 }
 
-// The checkpoint that holds everything has been committed.
+// The checkpoint that holds everything has been committed. One of its variables may not be cut for that number: then all stays as it is.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
-  Resizing resizing = *std::exchange(resizing_, std::nullopt);
-  const std::string text = absl::StrCat("the job goes on with ", resizing.num_ps, " parameter servers instead of ", ps_.size());
-  for (size_t index = static_cast<size_t>(resizing.num_ps); index < ps_.size(); ++index) {
-    outbox_.Add([client = ps_[index].client, request = ShutdownRequest{FenceFor(ps_[index].incarnation), 0}] {
+  const std::vector<Ps> before(ps_.begin(), ps_.end());
+  const std::set<std::string> unclaimed = unclaimed_;
+  ReplaceServers();
+  if (const absl::Status placed = Relayout(saved, {}); !placed.ok()) {
+    ps_ = before;
+    CancelResize(placed);
+    return Pump();
+  }
+  unclaimed_ = unclaimed;
+  for (size_t index = ps_.size(); index < before.size(); ++index) {
+    outbox_.Add([client = before[index].client, request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {
       client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});  // one that does not hear it is refused when it registers
     });
   }
-  std::vector<Ps> before(ps_.begin(), ps_.end());
-  ps_.resize(static_cast<size_t>(resizing.num_ps));
-  for (const auto& [index, address] : resizing.joining) {
+  Resizing resizing = *std::exchange(resizing_, std::nullopt);
+  const std::string text = absl::StrCat("the job goes on with ", ps_.size(), " parameter servers instead of ", before.size());
+  outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
+  when_running_.push_back(std::move(resizing.done));
+  for (auto& again : resizing.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
+  GoBack(text);
+}
+
+// Those that there are to be, the ones that join with their addresses.
+void CoordinatorCore::ReplaceServers() {
+  ps_.resize(static_cast<size_t>(resizing_->num_ps));
+  for (const auto& [index, address] : resizing_->joining) {
     Ps& ps = ps_[index];
     ps.index = index;
     ps.tries = row_.epoch.value() << 20;  // no answer to one that had the number before is taken for its own
     ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), index));
     Dial(ps, address);
   }
-  const std::set<std::string> unclaimed = unclaimed_;
-  const absl::Status placed = Relayout(saved, {});
-  unclaimed_ = unclaimed;
-  if (!placed.ok()) ps_ = std::move(before);
-  outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
-  when_running_.push_back([done = std::move(resizing.done), placed](const absl::Status& running) { done(running.ok() ? placed : running); });
-  for (auto& again : resizing.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
-  GoBack(text);
 }
 
 }  // namespace divvy

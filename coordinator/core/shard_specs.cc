@@ -34,4 +34,8 @@ std::map<int, std::vector<ShardSpec>> ShardSpecsOf(const VariableLayout& variabl
   return shards;
 }
 
+void AppendShards(const std::map<int, std::vector<ShardSpec>>& more, std::map<int, std::vector<ShardSpec>>& all) {
+  for (const auto& [ps, shards] : more) all[ps].insert(all[ps].end(), shards.begin(), shards.end());
+}
+
 }  // namespace divvy

@@ -16,6 +16,8 @@ ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part, const 
 // All shards of a variable and its slots, by ps. `initializer`: of the variable itself; slots begin with their own value.
 std::map<int, std::vector<ShardSpec>> ShardSpecsOf(const VariableLayout& variable, const Initializer& initializer);
 
+void AppendShards(const std::map<int, std::vector<ShardSpec>>& more, std::map<int, std::vector<ShardSpec>>& all);
+
 }  // namespace divvy
 
 #endif  // DIVVY_COORDINATOR_CORE_SHARD_SPECS_H_

@@ -145,9 +145,8 @@ ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool lea
 ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
   const ResourceId id(next_resource_++);
   Iterator iterator;
-  const uint64_t seed = unfinished ? unfinished->seed : SeedOfPass(source);
-  iterator.make = {id, std::move(source), std::move(args), seed, leased, NumWorkers()};
-  if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
+  iterator.make = {id, std::move(source), std::move(args), /*seed=*/0, leased, NumWorkers()};
+  BeginIn(iterator, unfinished);
   if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
   SendToAll(iterator.make);
   iterators_.emplace(id, std::move(iterator));

@@ -181,8 +181,7 @@ void ChiefTask::Drain(std::function<void()> drained) {
 
 void ChiefTask::TellEvaluator(int exit_code) {
   if (catalog_ == nullptr) return;
-  const absl::Status told = WriteJobEnd(FileSystem::Real(), options_.checkpoint_dir, exit_code);
-  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end by itself: " << told.message();
+  divvy::TellEvaluator(FileSystem::Real(), options_.checkpoint_dir, exit_code);
 }
 
 absl::Status ChiefTask::Finish(absl::Status result) {

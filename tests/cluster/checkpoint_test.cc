@@ -314,6 +314,11 @@ class PositionTest : public CheckpointTest {
     EXPECT_TRUE(cluster->coordinator().RestoreLatest().ok());
     return cluster;
   }
+  // So many steps of the program's own loop.
+  static void Visit(Coordinator& coordinator, const Iterator& records, int steps) {
+    for (int i = 0; i < steps; ++i) ASSERT_TRUE(coordinator.Schedule(kVisit, records).ok());
+    ASSERT_TRUE(coordinator.Join().ok());
+  }
   static void ExpectEachVisited(Coordinator& coordinator, int64_t times) {
     const Tensor visits = ValueOf(coordinator, "visits");
     const absl::Span<const int64_t> values = *visits.values<int64_t>();
@@ -356,17 +361,13 @@ TEST_F(PositionTest, AnIteratorOfTheProgramsOwnGoesOnToo) {
     const auto cluster = Begin(2);
     const auto dataset = cluster->coordinator().CreatePerWorkerDataset(kSource());
     const Iterator records = dataset->MakeIterator();
-    for (int i = 0; i < 6; ++i) ASSERT_TRUE(cluster->coordinator().Schedule(kVisit, records).ok());
-    Coordinator& coordinator = cluster->coordinator();
-    ASSERT_TRUE(coordinator.Join().ok());
+    Visit(cluster->coordinator(), records, 6);
     ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
   }
   const auto cluster = Begin(2);
   const auto dataset = cluster->coordinator().CreatePerWorkerDataset(kSource());
   const Iterator records = dataset->MakeIterator();
-  for (int i = 6; i < 14; ++i) ASSERT_TRUE(cluster->coordinator().Schedule(kVisit, records).ok());
-  Coordinator& coordinator = cluster->coordinator();
-  ASSERT_TRUE(coordinator.Join().ok());
+  Visit(cluster->coordinator(), records, 8);
   ExpectEachVisited(cluster->coordinator(), 1);
 }
 
@@ -382,8 +383,7 @@ TEST_F(PositionTest, AnIteratorThatWasMadeBeforeTheCheckpointWasAskedForGoesOnTo
   const Iterator records = dataset->MakeIterator();
   ASSERT_TRUE(Create(coordinator, {kVisits}).ok());
   ASSERT_EQ(*coordinator.RestoreLatest(), 6);
-  for (int i = 6; i < 14; ++i) ASSERT_TRUE(coordinator.Schedule(kVisit, records).ok());
-  ASSERT_TRUE(coordinator.Join().ok());
+  Visit(coordinator, records, 8);
   ExpectEachVisited(coordinator, 1);
 }
 

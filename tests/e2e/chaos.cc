@@ -176,14 +176,7 @@ class Chaos {
     ++result_.breaks;
     FaultProxy& proxy = cluster_->proxy(victim);
     const auto direction = static_cast<FaultProxy::Direction>(random_.Below(2));
-    switch (random_.Below(6)) {
-      case 0: proxy.CutAll(); break;
-      case 1: proxy.CutAfter(direction, static_cast<int64_t>(random_.Below(5000))); break;
-      case 2: proxy.Delay(absl::Milliseconds(30)); break;
-      case 3: proxy.Swallow(direction); break;
-      case 4: proxy.Stall(direction); break;
-      case 5: proxy.Refuse(), proxy.CutAll(); break;
-    }
+    proxy.Inject(static_cast<int>(random_.Below(FaultProxy::kNumFaults)), direction, random_);
     RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
     proxy.Heal();
     return absl::OkStatus();

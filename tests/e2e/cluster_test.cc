@@ -113,14 +113,7 @@ TEST_F(CountingTest, CutDelayedAndHalfOpenConnectionsCostNothingButTime) {
   for (int i = 0; i < 12; ++i) {
     FaultProxy& proxy = cluster_->proxy(cluster_->tasks()[random.Below(cluster_->tasks().size())]);
     const auto direction = static_cast<FaultProxy::Direction>(random.Below(2));
-    switch (i % 6) {
-      case 0: proxy.CutAll(); break;
-      case 1: proxy.CutAfter(direction, static_cast<int64_t>(random.Below(5000))); break;
-      case 2: proxy.Delay(absl::Milliseconds(30)); break;
-      case 3: proxy.Swallow(direction); break;
-      case 4: proxy.Stall(direction); break;
-      case 5: proxy.Refuse(), proxy.CutAll(); break;
-    }
+    proxy.Inject(i % FaultProxy::kNumFaults, direction, random);
     cluster_->processes().RunFor(absl::Milliseconds(300) * random.Uniform());
     proxy.Heal();
     CountOn(1);

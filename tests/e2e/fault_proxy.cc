@@ -327,6 +327,17 @@ void FaultProxy::Delay(absl::Duration delay) {
   Apply([&](Rules& rules) { rules.delay = delay; });
 }
 
+void FaultProxy::Inject(int fault, Direction direction, Random& random) {
+  switch (fault) {
+    case 0: return CutAll();
+    case 1: return CutAfter(direction, static_cast<int64_t>(random.Below(5000)));
+    case 2: return Delay(absl::Milliseconds(30));
+    case 3: return Swallow(direction);
+    case 4: return Stall(direction);
+    case 5: return Refuse(), CutAll();
+  }
+}
+
 void FaultProxy::Heal() {
   Apply([](Rules& rules) {
     const int target_port = rules.target_port;

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/random.h"
 #include "tools/launch/descriptor.h"
 
 namespace divvy {
@@ -50,6 +51,9 @@ class FaultProxy {
   void Delay(absl::Duration delay);
   // Ends all of the above. Connections that have lost bytes are cut: their streams make no sense any more.
   void Heal();
+  // One of the faults that Heal ends, by its number: 0 to kNumFaults - 1.
+  static constexpr int kNumFaults = 6;
+  void Inject(int fault, Direction direction, Random& random);
 
   int64_t bytes(Direction direction) const;  // passed on so far
   int open_connections() const;
