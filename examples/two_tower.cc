@@ -10,6 +10,7 @@ ABSL_FLAG(std::string, data, "", "CSV with user, item and tag; a glob. Empty: pl
 ABSL_FLAG(int64_t, visits, 200'000, "how many are planted");
 ABSL_FLAG(int64_t, batch_size, 256, "visits a replica takes in a step, and items among which each is sought");
 ABSL_FLAG(int, epochs, 5, "passes over the visits");
+ABSL_FLAG(std::string, export_to, "", "where the trained towers go, for a program that serves them: NAME.safetensors. Needs a --checkpoint_dir");
 
 using namespace divvy;
 
@@ -66,6 +67,7 @@ absl::Status Train(Coordinator& coordinator) {
   absl::PrintF("held out: recall@10 %.4f", recall);
   if (Planted()) absl::PrintF("  planted points' %.4f  ratio %.3f", ceiling, recall / ceiling);
   absl::PrintF("\n");
-  return absl::OkStatus();
+  const std::string export_to = absl::GetFlag(FLAGS_export_to);
+  return export_to.empty() ? absl::OkStatus() : coordinator.Export(export_to);
 }
 DIVVY_PROGRAM(Train);

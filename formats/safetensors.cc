@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/path.h"
 #include "base/status_macros.h"
 #include "formats/little_endian.h"
@@ -213,10 +214,28 @@ absl::Status WriteTensor(WritableFile& file, const SafetensorsSpec& tensor, cons
   return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name, "\": ", BytesOf(tensor) - left, " of its ", BytesOf(tensor), " bytes"));
 }
 
-absl::Status CheckNew(FileSystem& files, const std::string& name) {
+absl::Status CheckNew(FileSystem& files, const std::string& name, Existing existing) {
+  if (existing == Existing::kReplaced) return absl::OkStatus();
   const absl::Status there = files.Stat(name).status();
   if (there.ok()) return absl::AlreadyExistsError(absl::StrCat(name, " exists: remove it first, or write elsewhere"));
   return absl::IsNotFound(there) ? absl::OkStatus() : there;
+}
+
+// For good, before anything else is written.
+absl::Status RemoveIfThere(FileSystem& files, const std::string& name) {
+  const absl::Status removed = files.Remove(name);
+  if (absl::IsNotFound(removed)) return absl::OkStatus();
+  RETURN_IF_ERROR(removed);
+  return files.SyncDirectory(DirectoryOf(name));
+}
+
+absl::Status WriteWhole(FileSystem& files, const std::string& name, absl::string_view head, const std::vector<SafetensorsSpec>& tensors,
+                        const SafetensorsSource& source) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.OpenForWrite(name, WriteMode::kReplace));
+  RETURN_IF_ERROR(file->Append(head));
+  for (const SafetensorsSpec& tensor : tensors) RETURN_IF_ERROR(WriteTensor(*file, tensor, source));
+  RETURN_IF_ERROR(file->Sync());
+  return file->Close();
 }
 
 // In the order of the names, each file as full as it may be.
@@ -320,9 +339,9 @@ absl::StatusOr<Tensor> SafetensorsReader::ReadTensor(absl::string_view name) con
 // ---- writing
 
 absl::Status WriteSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors, const SafetensorsMetadata& metadata,
-                              const SafetensorsSource& source) {
+                              const SafetensorsSource& source, Existing existing) {
   RETURN_IF_ERROR(CheckSpecs(tensors));
-  RETURN_IF_ERROR(CheckNew(files, name));
+  RETURN_IF_ERROR(CheckNew(files, name, existing));
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsSpec& a, const SafetensorsSpec& b) {
     return std::make_pair(-DTypeSize(a.dtype), absl::string_view(a.name)) < std::make_pair(-DTypeSize(b.dtype), absl::string_view(b.name));
   });
@@ -332,30 +351,32 @@ absl::Status WriteSafetensors(FileSystem& files, const std::string& name, std::v
   std::string head;
   AppendLittleEndian<uint64_t>(json.size(), head);
   const std::string unfinished = name + ".tmp";
-  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.OpenForWrite(unfinished, WriteMode::kReplace));
-  RETURN_IF_ERROR(file->Append(head + json));
-  for (const SafetensorsSpec& tensor : tensors) RETURN_IF_ERROR(WriteTensor(*file, tensor, source));
-  RETURN_IF_ERROR(file->Sync());
-  RETURN_IF_ERROR(file->Close());
+  if (const absl::Status written = WriteWhole(files, unfinished, head + json, tensors, source); !written.ok()) {
+    files.Remove(unfinished).IgnoreError();  // of a full disk it may hold what is left
+    return written;
+  }
   RETURN_IF_ERROR(files.Rename(unfinished, name));
   return files.SyncDirectory(DirectoryOf(name));
 }
 
-absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& directory, std::vector<SafetensorsSpec> tensors,
-                                                                 const SafetensorsMetadata& metadata, int64_t max_shard_bytes,
-                                                                 const SafetensorsSource& source) {
+absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors,
+                                                                 const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source,
+                                                                 Existing existing) {
+  const std::string whole = BaseNameOf(name), index = whole + ".index.json", directory = DirectoryOf(name);
+  const absl::string_view model = absl::StripSuffix(whole, kSafetensorsEnd);
+  if (model == whole) return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name *", kSafetensorsEnd));
   if (max_shard_bytes < 1) return absl::InvalidArgumentError(absl::StrCat("files of at most ", max_shard_bytes, " bytes"));
   RETURN_IF_ERROR(CheckSpecs(tensors));
-  const std::string index = "model.safetensors.index.json";
-  RETURN_IF_ERROR(CheckNew(files, absl::StrCat(directory, "/", index)));
+  RETURN_IF_ERROR(CheckNew(files, absl::StrCat(directory, "/", index), existing));
   const std::vector<std::vector<SafetensorsSpec>> shards = ShardsOf(std::move(tensors), max_shard_bytes);
   const bool is_cut = shards.size() > 1;
+  if (existing == Existing::kReplaced) RETURN_IF_ERROR(RemoveIfThere(files, absl::StrCat(directory, "/", index)));
   std::vector<std::string> names;
   std::map<std::string, std::string> file_of;
   int64_t total = 0;
   for (const std::vector<SafetensorsSpec>& shard : shards) {
-    names.push_back(is_cut ? absl::StrFormat("model-%05d-of-%05d.safetensors", names.size() + 1, shards.size()) : "model.safetensors");
-    RETURN_IF_ERROR(WriteSafetensors(files, absl::StrCat(directory, "/", names.back()), shard, metadata, source));
+    names.push_back(is_cut ? absl::StrFormat("%s-%05d-of-%05d%s", model, names.size() + 1, shards.size(), kSafetensorsEnd) : whole);
+    RETURN_IF_ERROR(WriteSafetensors(files, absl::StrCat(directory, "/", names.back()), shard, metadata, source, existing));
     for (const SafetensorsSpec& tensor : shard) {
       file_of[tensor.name] = names.back();
       total += BytesOf(tensor);
@@ -364,6 +385,7 @@ absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& fil
   if (!is_cut) return names;
   RETURN_IF_ERROR(files.ReplaceFile(absl::StrCat(directory, "/", index), IndexOf(file_of, total)));
   names.push_back(index);
+  if (existing == Existing::kReplaced) RETURN_IF_ERROR(RemoveIfThere(files, name));
   return names;
 }
 

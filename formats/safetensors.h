@@ -31,6 +31,7 @@
 namespace divvy {
 
 constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+constexpr absl::string_view kSafetensorsEnd = ".safetensors";  // of a file's name
 
 struct SafetensorsTensor {
   std::string name;
@@ -86,20 +87,25 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 // Hands the bytes of a tensor, piece by piece, to `append`; an error ends the writing.
 using SafetensorsSource = std::function<absl::Status(const SafetensorsSpec& tensor, const std::function<absl::Status(absl::string_view bytes)>& append)>;
 
-// Writes one file: under another name first (NAME.tmp), synced, then renamed, so after a crash it is whole or not there. The tensors stand as the reference
-// writer puts them, those of wide elements first, then by name, and begin at a multiple of 8 bytes: each is aligned.
-// InvalidArgument: a name that stands twice, is "__metadata__" or no UTF-8; a type that the format lacks (complex128, string); a source that hands another
-// number of bytes than the tensor has. AlreadyExists: NAME exists. Others: the file system's and the source's.
+// What becomes of a file that stands under the name already.
+enum class Existing : uint8_t { kKept, kReplaced };
+
+// Writes one file: under another name first (NAME.tmp), synced, then renamed, so after a crash it is whole or not there, or still the one that it was to
+// replace. The tensors stand as the reference writer puts them, those of wide elements first, then by name, and begin at a multiple of 8 bytes: each is
+// aligned. InvalidArgument: a name that stands twice, is "__metadata__" or no UTF-8; a type that the format lacks (complex128, string); a source that hands
+// another number of bytes than the tensor has. AlreadyExists: NAME exists, and is kept. Others: the file system's and the source's.
 absl::Status WriteSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors, const SafetensorsMetadata& metadata,
-                              const SafetensorsSource& source);
+                              const SafetensorsSource& source, Existing existing = Existing::kKept);
 
-// Writes DIRECTORY/model.safetensors, or, if that were larger than `max_shard_bytes`, model-00001-of-0000N.safetensors and the rest, and last
-// model.safetensors.index.json, which names them. A tensor is never cut: a larger one has a file of its own. Returns the names of the files, without the
-// directory. InvalidArgument: max_shard_bytes < 1. Others: as above.
-absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& directory, std::vector<SafetensorsSpec> tensors,
-                                                                 const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source);
+// Writes `name`, "DIRECTORY/MODEL.safetensors", or, if that were larger than `max_shard_bytes`, DIRECTORY/MODEL-00001-of-0000N.safetensors and the rest, and
+// last MODEL.safetensors.index.json, which names them. A tensor is never cut: a larger one has a file of its own. Returns the names of the files, without the
+// directory. kReplaced: an index that names files which are about to be replaced goes first, so none ever names files of two models; of both kinds one is
+// left. InvalidArgument: max_shard_bytes < 1, another name. Others: as above.
+absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors,
+                                                                 const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source,
+                                                                 Existing existing = Existing::kKept);
 
-// The files that a model.safetensors.index.json names, sorted, each once. Pure and total. DataLoss: no such JSON, or a file in another directory.
+// The files that a MODEL.safetensors.index.json names, sorted, each once. Pure and total. DataLoss: no such JSON, or a file in another directory.
 absl::StatusOr<std::vector<std::string>> ParseSafetensorsIndex(absl::string_view json);
 
 }  // namespace divvy

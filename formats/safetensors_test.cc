@@ -19,6 +19,7 @@ namespace divvy {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
@@ -224,7 +225,7 @@ TEST_F(SafetensorsTest, AFileThatFailsOrACrashIsNotThere) {
 TEST_F(SafetensorsTest, ALargeModelIsCutBetweenTensors) {
   const std::vector<SafetensorsSpec> specs = {{"c", DType::kInt8, {3}}, {"a", DType::kInt8, {2}}, {"b", DType::kInt8, {2}}, {"d", DType::kInt8, {9}}};
   const Bytes bytes = {{"a", "aa"}, {"b", "bb"}, {"c", "ccc"}, {"d", "ddddddddd"}};
-  const auto names = WriteShardedSafetensors(files_, "/out", specs, {{"k", "v"}}, 5, From(bytes));
+  const auto names = WriteShardedSafetensors(files_, "/out/model.safetensors", specs, {{"k", "v"}}, 5, From(bytes));
   ASSERT_TRUE(names.ok()) << names.status();
   EXPECT_THAT(*names, ElementsAre("model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors",
                                   "model.safetensors.index.json"));
@@ -238,12 +239,38 @@ TEST_F(SafetensorsTest, ALargeModelIsCutBetweenTensors) {
   const auto second = SafetensorsReader::Open(files_, "/out/model-00002-of-00003.safetensors");
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->header().tensors.size(), 1u);
-  EXPECT_EQ(WriteShardedSafetensors(files_, "/out", specs, {}, 5, From(bytes)).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(WriteShardedSafetensors(files_, "/out", specs, {}, 0, From(bytes)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteShardedSafetensors(files_, "/out/model.safetensors", specs, {}, 5, From(bytes)).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(WriteShardedSafetensors(files_, "/out/model.safetensors", specs, {}, 0, From(bytes)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SafetensorsTest, AFormerModelIsReplacedAndNoIndexEverNamesFilesOfTwo) {
+  const std::vector<SafetensorsSpec> specs = {{"a", DType::kInt8, {2}}, {"b", DType::kInt8, {2}}};
+  const std::string name = "/out/towers.safetensors", index = "/out/towers.safetensors.index.json", first = "/out/towers-00001-of-00002.safetensors";
+  const auto write = [&](const Bytes& bytes, int64_t max_shard_bytes) {
+    return WriteShardedSafetensors(files_, name, specs, {}, max_shard_bytes, From(bytes), Existing::kReplaced).status();
+  };
+  const Bytes old = {{"a", "aa"}, {"b", "bb"}}, fresh = {{"a", "AA"}, {"b", "BB"}};
+  ASSERT_EQ(write(old, 4), absl::OkStatus());
+  ASSERT_EQ(write({{"a", "AA"}, {"b", ""}}, 4).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(*files_.ReadFile(name), EndsWith("aabb")) << "what failed has replaced nothing";
+  ASSERT_EQ(write(fresh, 4), absl::OkStatus());
+  EXPECT_THAT(*files_.ReadFile(name), EndsWith("AABB"));
+  ASSERT_EQ(write(old, 2), absl::OkStatus());
+  EXPECT_EQ(files_.Stat(name).status().code(), absl::StatusCode::kNotFound) << "now it is cut";
+  EXPECT_TRUE(files_.Stat(index).ok());
+  ASSERT_EQ(write({{"a", "AA"}, {"b", ""}}, 2).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(*files_.ReadFile(first), EndsWith("AA"));
+  EXPECT_EQ(files_.Stat(index).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(SafetensorsTest, AModelsNameSaysWhatItIs) {
+  const absl::Status refused = WriteShardedSafetensors(files_, "/out/model", {}, {}, 1, From({})).status();
+  EXPECT_EQ(refused, absl::InvalidArgumentError("\"/out/model\" is no name *.safetensors"));
 }
 
 TEST_F(SafetensorsTest, ASmallModelIsOneFileWithoutAnIndex) {
-  EXPECT_THAT(*WriteShardedSafetensors(files_, "/out", {{"a", DType::kInt8, {2}}}, {}, 2, From({{"a", "aa"}})), ElementsAre("model.safetensors"));
+  EXPECT_THAT(*WriteShardedSafetensors(files_, "/out/model.safetensors", {{"a", DType::kInt8, {2}}}, {}, 2, From({{"a", "aa"}})),
+              ElementsAre("model.safetensors"));
   EXPECT_TRUE(Open().ok());
 }
 

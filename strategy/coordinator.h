@@ -196,6 +196,18 @@ class Coordinator {
   // --checkpoint_dir. Blocks. (One is also made every --checkpoint_every, and at the end of the program.) FailedPrecondition: no --checkpoint_dir.
   // ResourceExhausted: a disk is full or broken; older checkpoints stand.
   virtual absl::StatusOr<std::string> SaveCheckpoint() = 0;
+  // Makes a checkpoint, and of it, for other programs, the variables and the slots of their optimizers, without what Divvy keeps for itself. `path` is on this
+  // process' machine; directories are made. "NAME.safetensors": for PyTorch, NumPy, JAX; where it were larger than 5 GiB, NAME-00001-of-0000N.safetensors and
+  // the rest, with NAME.safetensors.index.json. Else a directory: a bundle for TensorFlow (tf.train.load_checkpoint(path) finds it). A program that runs again
+  // may export again: a file is replaced as a whole, and a directory's newest bundle is the one that is found. Blocks; training goes on.
+  //   FailedPrecondition  no --checkpoint_dir, or an evaluator's coordinator, which makes no checkpoint
+  //   InvalidArgument     no path, or a variable whose name the format cannot have
+  //   AlreadyExists       `path` is the --checkpoint_dir itself
+  //   ResourceExhausted   a disk is full or broken
+  //   DataLoss            the checkpoint was damaged as soon as it was written
+  //   others              the file system's, with the file's name. What stood under the name stands, and export again when the cause is mended
+  // A tensor that the format lacks the type of (safetensors: complex128) is left out, with a word in the log.
+  virtual absl::Status Export(absl::string_view path) = 0;
 
   // Does not block: nothing is opened yet. NotFound: a source that is not registered in this process. InvalidArgument: arguments larger than a message may be.
   // Errors of the source appear in the steps that use it.

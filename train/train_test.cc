@@ -327,6 +327,7 @@ class InlineCoordinator : public Coordinator {
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
   absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
+  absl::Status Export(absl::string_view) override { return absl::FailedPreconditionError("no checkpoints here"); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override { return absl::UnimplementedError("not in this fake"); }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {

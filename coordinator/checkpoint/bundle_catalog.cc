@@ -7,20 +7,20 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "coordinator/checkpoint/exchange.h"
+#include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
 #include "wire/job_state.h"
 
 namespace divvy {
 namespace {
 
-constexpr char kJobTensor[] = "_divvy/job";               // uint8 [n]: a serialized JobState
-constexpr char kStepsTensor[] = "_divvy/finished_steps";  // int64 []: for people
-constexpr char kNewestFile[] = "checkpoint";              // TensorFlow's hint, for tf.train.latest_checkpoint
+constexpr char kJobTensor[] = "_divvy/job";   // uint8 [n]: a serialized JobState
+constexpr char kNewestFile[] = "checkpoint";  // TensorFlow's hint, for tf.train.latest_checkpoint
 
 // The file of a bundle: "ckpt-3-17.index" -> its id and "index".
 struct BundleFile {
@@ -56,6 +56,10 @@ absl::Status CheckComplete(const Layout& layout, const std::vector<BundleSlice>&
   return absl::OkStatus();
 }
 
+absl::Status NameNewest(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
+  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile), absl::StrCat("model_checkpoint_path: \"", checkpoint.name(), "\"\n"));
+}
+
 class BundleCatalog : public CheckpointCatalog {
  public:
   BundleCatalog(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
@@ -63,6 +67,7 @@ class BundleCatalog : public CheckpointCatalog {
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override;
   absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override;
   absl::Status Collect(int keep, CheckpointId base, CheckpointId below) override;
+  absl::Status Export(CheckpointId checkpoint, const std::string& path) override;
 
  private:
   std::string PathOf(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
@@ -103,7 +108,7 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
     return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix, " will survive a crash: ", written.message()));
   }
   RETURN_IF_ERROR(written);
-  const absl::Status hinted = files_.ReplaceFile(PathOf(kNewestFile), absl::StrCat("model_checkpoint_path: \"", state.checkpoint.name(), "\"\n"));
+  const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint);
   if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();  // a hint: the checkpoint is there all the same
   return absl::OkStatus();
 }
@@ -118,7 +123,7 @@ absl::Status BundleCatalog::WriteState(const JobState& state, int num_files, std
   const int64_t bytes = static_cast<int64_t>(job.size());
   ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kJobTensor, DType::kUInt8, Shape{bytes}, 0, bytes, job));
   const absl::string_view steps(reinterpret_cast<const char*>(&state.finished_steps), sizeof(state.finished_steps));
-  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kStepsTensor, DType::kInt64, Shape(), 0, 1, steps));
+  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFinishedStepsTensor, DType::kInt64, Shape(), 0, 1, steps));
   return writer->Finish();
 }
 
@@ -144,6 +149,19 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
   return absl::OkStatus();
 }
 
+// A bundle has the checkpoint's name: no two exports into a directory share one.
+absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path) {
+  const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
+  ExportOptions options;
+  options.from = PathOf(checkpoint.name());
+  options.to = is_bundle ? absl::StrCat(path, "/", checkpoint.name()) : path;
+  options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;
+  options.existing = Existing::kReplaced;
+  ASSIGN_OR_RETURN(const Exchanged exported, ExportCheckpoint(files_, options));
+  for (const std::string& what : exported.left_out) DIVVY_LOG(WARNING) << path << " has not got " << what;
+  return is_bundle ? NameNewest(files_, path, checkpoint) : absl::OkStatus();
+}
+
 // The index first, and for good: data without an index is nothing, an index without data is a damaged checkpoint.
 absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it) {
   for (const BundleFile& file : of_it) {
@@ -158,15 +176,6 @@ absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<Bu
 }
 
 }  // namespace
-
-std::optional<CheckpointId> CheckpointOf(absl::string_view name) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
-  uint64_t epoch = 0, serial = 0;
-  if (parts.size() != 3 || parts[0] != "ckpt" || !absl::SimpleAtoi(parts[1], &epoch) || !absl::SimpleAtoi(parts[2], &serial)) return std::nullopt;
-  const CheckpointId checkpoint{Epoch(epoch), serial};
-  if (epoch == 0 || checkpoint.name() != name) return std::nullopt;
-  return checkpoint;
-}
 
 absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));

@@ -3,18 +3,13 @@
 #define DIVVY_COORDINATOR_CHECKPOINT_BUNDLE_CATALOG_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "base/file_system.h"
 #include "coordinator/core/checkpoint_catalog.h"
 
 namespace divvy {
-
-// "ckpt-3-17" -> the id; nullopt: another file's name.
-std::optional<CheckpointId> CheckpointOf(absl::string_view name);
 
 // The checkpoints that are committed in `directory`, newest first. NotFound: there is no such directory.
 absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, const std::string& directory);

@@ -389,11 +389,20 @@ int64_t BlockingCoordinator::TakeRestoredSteps(int64_t at_most) {
   return TakeFrom(restored_steps_, at_most);
 }
 
-absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
+absl::StatusOr<CheckpointId> BlockingCoordinator::Save() {
   RETURN_IF_ERROR(store_->BringInitialValues());
-  const auto saved = WaitFor<absl::StatusOr<CheckpointId>>([&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
-  RETURN_IF_ERROR(saved.status());
-  return saved->name();
+  return WaitFor<absl::StatusOr<CheckpointId>>([&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
+}
+
+absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
+  ASSIGN_OR_RETURN(const CheckpointId saved, Save());
+  return saved.name();
+}
+
+absl::Status BlockingCoordinator::Export(absl::string_view path) {
+  if (path.empty()) return absl::InvalidArgumentError("Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
+  ASSIGN_OR_RETURN(const CheckpointId saved, Save());
+  return core_->checkpoints()->Export(saved, std::string(path));
 }
 
 absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {

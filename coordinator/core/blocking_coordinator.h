@@ -68,6 +68,7 @@ class BlockingCoordinator : public Coordinator {
   std::string program_state() const override { return core_->program_state(); }
   int64_t durable_steps() const override { return core_->durable_steps(); }
   absl::StatusOr<std::string> SaveCheckpoint() override;
+  absl::Status Export(absl::string_view path) override;
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override;
   void SetLearningRateScale(double scale) override { core_->SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
@@ -82,6 +83,7 @@ class BlockingCoordinator : public Coordinator {
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override;
 
  private:
+  absl::StatusOr<CheckpointId> Save();
   // An error that a Join raised after its caller had stopped waiting: the next call returns it.
   absl::Status TakeLateError();
 

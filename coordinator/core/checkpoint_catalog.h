@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,9 @@ class CheckpointCatalog {
   // Removes old checkpoints but the newest `keep` (at least 2 of which stay) and `base`, and the data files of those given up: of ids below `below`, without an
   // index. May run beside a Commit of `below` or a later one.
   virtual absl::Status Collect(int keep, CheckpointId base, CheckpointId below) = 0;
+
+  // Writes the variables and slots of a checkpoint for other programs, as Coordinator::Export says. NotFound: there is no such checkpoint.
+  virtual absl::Status Export(CheckpointId checkpoint, const std::string& path) = 0;
 };
 
 }  // namespace divvy

@@ -182,7 +182,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Saved in each checkpoint from now on; what it is after RestoreLatest was saved with it.
   void SetProgramState(std::string bytes);
   std::string program_state() const;
-  int64_t durable_steps() const;  // covered by a checkpoint
+  int64_t durable_steps() const;                                           // covered by a checkpoint
+  CheckpointCatalog* checkpoints() const { return options_.checkpoints; }  // null: none are kept
   // Makes the variable with the slots of its optimizer. AlreadyExists: the name is taken. InvalidArgument: spec or partitioner. ResourceExhausted: a ps has
   // no memory for it; nothing is left behind. `with`: where it lies, in one shard; NotFound, InvalidArgument: there is no such variable, or shard.
   // REQUIRES: EvaluatedPerRow(spec.initializer).

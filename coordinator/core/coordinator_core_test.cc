@@ -919,6 +919,7 @@ class FakeCatalog : public CheckpointCatalog {
     return absl::OkStatus();
   }
   absl::Status Collect(int keep, CheckpointId base, CheckpointId below) override { return absl::OkStatus(); }
+  absl::Status Export(CheckpointId checkpoint, const std::string& path) override { return absl::OkStatus(); }
 
   std::vector<JobState> states;  // committed, in order
   absl::Status error;

@@ -6,9 +6,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "divvy.h"
+#include "formats/safetensors.h"
+#include "formats/tensor_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
@@ -17,6 +20,7 @@ namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 const VariableSpec kTable{"table", {10, 4}, RandomNormal{0, 1, 7}, Adam{0.1}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{3}};
 const VariableSpec kBasis{"basis", {4, 4}, Orthogonal{}, {}};  // its values are made by the coordinator
@@ -423,11 +427,80 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
   EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0);
 }
 
-TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {
+// ---- what other programs read ----
+
+class ExportTest : public CheckpointTest {
+ protected:
+  ExportTest() : to_(absl::StrCat(directory_, "-exported")) {}
+  void SetUp() override {
+    cluster_ = *Start(2);
+    ASSERT_TRUE(Create(cluster_->coordinator()).ok());
+    ASSERT_TRUE(RunSteps(cluster_->coordinator(), 3).ok());
+  }
+
+  const std::string to_;
+  std::unique_ptr<EmbeddedCluster> cluster_;
+};
+
+TEST_F(ExportTest, SafetensorsHoldTheVariablesAndTheirSlotsAndNothingElse) {
+  Coordinator& coordinator = cluster_->coordinator();
+  const std::string name = absl::StrCat(to_, "/towers.safetensors");
+  ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
+  EXPECT_EQ(coordinator.durable_steps(), 3) << "a checkpoint of all that was done was made";
+  const auto file = SafetensorsReader::Open(FileSystem::Real(), name);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<std::string> names;
+  for (const SafetensorsTensor& tensor : (*file)->header().tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, UnorderedElementsAre("table", "table/Adam/m", "table/Adam/t", "table/Adam/v", "basis", "count"));
+  for (const char* variable : {"table", "basis", "count"})
+    EXPECT_TRUE(BitwiseEqual(*(*file)->ReadTensor(variable), ValueOf(coordinator, variable))) << variable;
+  EXPECT_EQ((*file)->header().metadata.at("divvy.finished_steps"), "3");
+}
+
+TEST_F(ExportTest, AProgramThatRunsAgainReplacesItsExport) {
+  Coordinator& coordinator = cluster_->coordinator();
+  const std::string name = absl::StrCat(to_, "/towers.safetensors");
+  for (const int64_t count : {3, 4}) {
+    ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
+    EXPECT_EQ(*(*SafetensorsReader::Open(FileSystem::Real(), name))->ReadTensor("count")->scalar<int64_t>(), count);
+    ASSERT_TRUE(RunSteps(coordinator, 1).ok());
+  }
+}
+
+TEST_F(ExportTest, ADirectoryGetsTensorFlowBundlesAndNamesTheNewest) {
+  Coordinator& coordinator = cluster_->coordinator();
+  for (const int64_t count : {3, 4}) {
+    ASSERT_EQ(coordinator.Export(to_), absl::OkStatus());
+    const std::string newest = coordinator.SaveCheckpoint().ok() ? *FileSystem::Real().ReadFile(absl::StrCat(to_, "/checkpoint")) : "";
+    const std::vector<std::string> words = absl::StrSplit(newest, '"');
+    ASSERT_EQ(words.size(), 3u) << newest;
+    const auto bundle = BundleReader::Open(FileSystem::Real(), absl::StrCat(to_, "/", words[1]));
+    ASSERT_TRUE(bundle.ok()) << bundle.status();
+    EXPECT_FALSE((*bundle)->index().is_own()) << "it holds something of Divvy's own";
+    EXPECT_EQ((*bundle)->index().tensors.size(), 6u);
+    EXPECT_TRUE(BitwiseEqual(*(*bundle)->ReadTensor("table"), ValueOf(coordinator, "table")));
+    EXPECT_EQ(*(*bundle)->ReadTensor("count")->scalar<int64_t>(), count);
+    ASSERT_TRUE(RunSteps(coordinator, 1).ok());
+  }
+}
+
+TEST_F(ExportTest, WhatCannotBeWrittenIsSaidAndTheJobGoesOn) {
+  Coordinator& coordinator = cluster_->coordinator();
+  EXPECT_EQ(coordinator.Export("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(coordinator.Export(directory_).code(), absl::StatusCode::kAlreadyExists) << "checkpoints stand there";
+  ASSERT_EQ(FileSystem::Real().ReplaceFile(to_, "a file"), absl::OkStatus());
+  const absl::Status refused = coordinator.Export(absl::StrCat(to_, "/towers.safetensors"));
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(to_));
+  EXPECT_TRUE(RunSteps(coordinator, 1).ok());
+}
+
+TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointAndExportNameTheFlag) {
   const auto cluster = *EmbeddedCluster::Start({});
-  const absl::Status refused = cluster->coordinator().SaveCheckpoint().status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
+  for (const absl::Status& refused : {cluster->coordinator().SaveCheckpoint().status(), cluster->coordinator().Export("model.safetensors")}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
+  }
 }
 
 }  // namespace

@@ -178,6 +178,7 @@ TEST_F(EvaluatorTest, WhatItWritesIsNobodysAndTheDirectoryStaysAsItIs) {
     RETURN_IF_ERROR(count.Assign(Tensor::Scalar<int64_t>(0)));
     const absl::Status saved = restored.SaveCheckpoint().status();
     EXPECT_THAT(std::string(saved.message()), HasSubstr("an evaluator makes no checkpoints"));
+    EXPECT_EQ(restored.Export("model.safetensors"), saved);
     return absl::OkStatus();
   });
   EXPECT_TRUE(watched.ok()) << watched;

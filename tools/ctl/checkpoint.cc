@@ -2,37 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/path.h"
 #include "base/status_macros.h"
+#include "coordinator/checkpoint/open_checkpoint.h"
+#include "formats/tensor_bundle.h"
 #include "wire/text.h"
 
 namespace divvy {
 namespace {
-
-constexpr absl::string_view kIndexEnd = ".index";
-
-// Newer is greater: Divvy's own by epoch and serial, above all others.
-struct Age {
-  bool is_own = false;
-  uint64_t epoch = 0, serial = 0;
-  bool operator<(const Age& other) const { return std::make_tuple(is_own, epoch, serial) < std::make_tuple(other.is_own, other.epoch, other.serial); }
-};
-
-Age AgeOf(absl::string_view prefix) {
-  const std::string name = BaseNameOf(prefix);
-  const std::vector<absl::string_view> words = absl::StrSplit(name, '-');
-  Age age{true, 0, 0};
-  if (words.size() == 3 && words[0] == "ckpt" && absl::SimpleAtoi(words[1], &age.epoch) && absl::SimpleAtoi(words[2], &age.serial)) return age;
-  return {};
-}
 
 // Rows of words as columns: the first `texts` and the last to the left, numbers to the right.
 class Table {
@@ -80,15 +61,6 @@ uint64_t BytesOf(const BundleIndex& index) {
 
 std::string StepsText(const absl::StatusOr<int64_t>& steps) { return steps.ok() && *steps >= 0 ? absl::StrCat(*steps) : "-"; }
 
-absl::StatusOr<bool> IsDirectory(FileSystem& files, const std::string& path) {
-  const absl::StatusOr<FileInfo> info = files.Stat(path);
-  if (absl::IsNotFound(info.status())) return false;
-  RETURN_IF_ERROR(info);
-  return info->is_directory;
-}
-
-std::string PrefixOf(const std::string& path) { return std::string(absl::StripSuffix(path, kIndexEnd)); }
-
 // One line for each damage; "" if there is none.
 absl::StatusOr<std::string> FaultsOf(const BundleReader& reader, int& unchecked) {
   std::string faults;
@@ -122,37 +94,6 @@ absl::Status VerifyOne(FileSystem& files, const std::string& prefix, std::string
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
-  std::vector<std::string> prefixes;
-  for (const std::string& name : names) {
-    if (absl::EndsWith(name, kIndexEnd)) prefixes.push_back(absl::StrCat(absl::StripSuffix(directory, "/"), "/", PrefixOf(name)));
-  }
-  if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
-  std::stable_sort(prefixes.begin(), prefixes.end(), [](const std::string& a, const std::string& b) { return AgeOf(b) < AgeOf(a); });
-  return prefixes;
-}
-
-absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files, const std::string& path) {
-  ASSIGN_OR_RETURN(const bool is_directory, IsDirectory(files, path));
-  if (!is_directory) return BundleReader::Open(files, PrefixOf(path));
-  ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointPrefixes(files, path));
-  absl::Status newest;
-  for (const std::string& prefix : prefixes) {
-    auto reader = BundleReader::Open(files, prefix);
-    if (!absl::IsDataLoss(reader.status())) return reader;
-    newest.Update(reader.status());
-  }
-  return newest;
-}
-
-absl::StatusOr<int64_t> FinishedStepsOf(const BundleReader& checkpoint) {
-  const std::string name = absl::StrCat(kBundleOwnNames, "finished_steps");
-  if (checkpoint.index().Find(name) == nullptr) return -1;
-  ASSIGN_OR_RETURN(const Tensor steps, checkpoint.ReadTensor(name));
-  return steps.scalar<int64_t>();
-}
-
 absl::StatusOr<std::string> DescribeCheckpoints(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointPrefixes(files, directory));
   Table table({"checkpoint", "steps", "tensors", "bytes", "state"});
@@ -185,9 +126,7 @@ absl::StatusOr<std::string> DescribeCheckpoint(FileSystem& files, const std::str
 }
 
 absl::Status VerifyCheckpoints(FileSystem& files, const std::string& path, std::string& report) {
-  ASSIGN_OR_RETURN(const bool is_directory, IsDirectory(files, path));
-  if (!is_directory) return VerifyOne(files, PrefixOf(path), report);
-  ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointPrefixes(files, path));
+  ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointsAt(files, path));
   absl::Status damage;
   for (const std::string& prefix : prefixes) {
     const absl::Status status = VerifyOne(files, prefix, report);

@@ -6,11 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/testing/in_memory_file_system.h"
+#include "coordinator/checkpoint/exchange.h"
+#include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/ctl/exchange.h"
 
 namespace divvy {
 namespace {
@@ -124,6 +125,17 @@ TEST_F(CheckpointToolTest, AnExportHasTheVariablesAloneAndComesBackAsABundle) {
   EXPECT_EQ(ImportCheckpoint(files_, "/out/model.safetensors", "/new/start").status().code(), absl::StatusCode::kAlreadyExists);
 }
 
+TEST_F(CheckpointToolTest, AnExportMayNameItsFileAndKeepsWhatStandsThere) {
+  Write("/ckpt/ckpt-1-1", 5);
+  ExportOptions options;
+  options.from = "/ckpt";
+  options.to = "/out/towers.safetensors";
+  const auto exported = ExportCheckpoint(files_, options);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->written, ElementsAre("/out/towers.safetensors"));
+  EXPECT_EQ(ExportCheckpoint(files_, options).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
 TEST_F(CheckpointToolTest, AnExportMayBeABundleAndKeepsAllTypes) {
   Write("/ckpt/ckpt-1-1", 5);
   ExportOptions options;
@@ -143,7 +155,7 @@ TEST_F(CheckpointToolTest, AnExportMayBeABundleAndKeepsAllTypes) {
 TEST_F(CheckpointToolTest, SeveralSafetensorsFilesBecomeOneBundle) {
   const SafetensorsSource source = [](const SafetensorsSpec& tensor, const auto& append) { return append(tensor.name); };
   ASSERT_TRUE(files_.CreateDirectory("/hf").ok());
-  ASSERT_TRUE(WriteShardedSafetensors(files_, "/hf", {{"ab", DType::kInt8, {2}}, {"cde", DType::kUInt8, {3, 1}}}, {}, 3, source).ok());
+  ASSERT_TRUE(WriteShardedSafetensors(files_, "/hf/model.safetensors", {{"ab", DType::kInt8, {2}}, {"cde", DType::kUInt8, {3, 1}}}, {}, 3, source).ok());
   const auto imported = ImportCheckpoint(files_, "/hf/model.safetensors.index.json", "/ckpt/start");
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(imported->tensors, 2u);

@@ -1,4 +1,4 @@
-#include "tools/ctl/exchange.h"
+#include "coordinator/checkpoint/exchange.h"
 
 #include <algorithm>
 #include <functional>
@@ -11,9 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/path.h"
 #include "base/status_macros.h"
-#include "formats/safetensors.h"
+#include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
-#include "tools/ctl/checkpoint.h"
 
 namespace divvy {
 namespace {
@@ -154,13 +153,16 @@ absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const 
       std::stable_partition(source.tensors.begin(), source.tensors.end(), [](const SafetensorsSpec& tensor) { return tensor.dtype != DType::kComplex128; });
   for (auto tensor = kept; tensor != source.tensors.end(); ++tensor) source.left_out.push_back(absl::StrCat(tensor->name, ": safetensors has no complex128"));
   source.tensors.erase(kept, source.tensors.end());
-  RETURN_IF_ERROR(files.CreateDirectory(options.to));
+  const std::string file = absl::EndsWith(options.to, kSafetensorsEnd) ? options.to : absl::StrCat(options.to, "/model", kSafetensorsEnd);
+  const std::string directory = DirectoryOf(file);
+  RETURN_IF_ERROR(files.CreateDirectory(directory));
   const SafetensorsSource bytes_of = [&](const SafetensorsSpec& tensor, const std::function<absl::Status(absl::string_view)>& append) {
     return ForEachPiece(source, tensor, [&](int64_t, int64_t, absl::string_view bytes) { return append(bytes); });
   };
   Exchanged exchanged{{}, source.left_out, source.tensors.size()};
-  ASSIGN_OR_RETURN(exchanged.written, WriteShardedSafetensors(files, options.to, source.tensors, source.metadata, options.max_shard_bytes, bytes_of));
-  for (std::string& name : exchanged.written) name = absl::StrCat(options.to, "/", name);
+  ASSIGN_OR_RETURN(exchanged.written,
+                   WriteShardedSafetensors(files, file, source.tensors, source.metadata, options.max_shard_bytes, bytes_of, options.existing));
+  for (std::string& name : exchanged.written) name = absl::StrCat(directory, "/", name);
   return exchanged;
 }
 
@@ -172,7 +174,7 @@ absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOption
 }
 
 absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string& from, const std::string& to) {
-  const bool is_safetensors = absl::EndsWith(from, ".safetensors") || absl::EndsWith(from, ".json");
+  const bool is_safetensors = absl::EndsWith(from, kSafetensorsEnd) || absl::EndsWith(from, ".json");
   ASSIGN_OR_RETURN(const Source source, is_safetensors ? SourceOfSafetensors(files, from) : SourceOfBundle(files, from));
   return ToBundle(files, source, to);
 }

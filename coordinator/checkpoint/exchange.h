@@ -1,6 +1,6 @@
 // Checkpoints to and from what other programs read.
-#ifndef DIVVY_TOOLS_CTL_EXCHANGE_H_
-#define DIVVY_TOOLS_CTL_EXCHANGE_H_
+#ifndef DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_
+#define DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_
 
 #include <cstdint>
 #include <limits>
@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
+#include "formats/safetensors.h"
 
 namespace divvy {
 
@@ -21,14 +22,15 @@ struct Exchanged {
 enum class ExchangeFormat { kSafetensors, kBundle };
 
 struct ExportOptions {
-  std::string from;  // a directory of checkpoints or a prefix (tools/ctl/checkpoint.h)
-  std::string to;    // safetensors: a directory, made if it is not there. A bundle: its prefix
+  std::string from;  // a directory of checkpoints or a prefix (coordinator/checkpoint/open_checkpoint.h)
+  std::string to;    // safetensors: NAME.safetensors, or a directory for model.safetensors. A bundle: its prefix. Directories are made
   ExchangeFormat format = ExchangeFormat::kSafetensors;
   int64_t max_shard_bytes = std::numeric_limits<int64_t>::max();  // of one file of tensors; safetensors only
+  Existing existing = Existing::kKept;                            // safetensors only: a bundle's name is used once
 };
 
 // Writes a checkpoint's variables and slots, without what Divvy keeps for itself ("_divvy/..."). Every checksum is verified on the way. Memory: the largest
-// slice. Errors: as of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex; nothing that was there is overwritten (AlreadyExists).
+// slice. Errors: as of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex; AlreadyExists: something of that name is there, and kept.
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOptions& options);
 
 // Makes a bundle, of the prefix `to`, of another program's: a bundle (directory or prefix), a .safetensors file, or a model.safetensors.index.json with the
@@ -37,4 +39,4 @@ absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string&
 
 }  // namespace divvy
 
-#endif  // DIVVY_TOOLS_CTL_EXCHANGE_H_
+#endif  // DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_

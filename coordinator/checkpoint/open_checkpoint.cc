@@ -1,0 +1,74 @@
+#include "coordinator/checkpoint/open_checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/path.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::string_view kIndexEnd = ".index";
+
+absl::StatusOr<bool> IsDirectory(FileSystem& files, const std::string& path) {
+  const absl::StatusOr<FileInfo> info = files.Stat(path);
+  if (absl::IsNotFound(info.status())) return false;
+  RETURN_IF_ERROR(info);
+  return info->is_directory;
+}
+
+std::string PrefixOf(const std::string& path) { return std::string(absl::StripSuffix(path, kIndexEnd)); }
+
+}  // namespace
+
+std::optional<CheckpointId> CheckpointOf(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+  uint64_t epoch = 0, serial = 0;
+  if (parts.size() != 3 || parts[0] != "ckpt" || !absl::SimpleAtoi(parts[1], &epoch) || !absl::SimpleAtoi(parts[2], &serial)) return std::nullopt;
+  const CheckpointId checkpoint{Epoch(epoch), serial};
+  if (epoch == 0 || checkpoint.name() != name) return std::nullopt;
+  return checkpoint;
+}
+
+absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
+  std::vector<std::string> prefixes;
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, kIndexEnd)) prefixes.push_back(absl::StrCat(absl::StripSuffix(directory, "/"), "/", PrefixOf(name)));
+  }
+  if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
+  std::stable_sort(prefixes.begin(), prefixes.end(), [](const std::string& a, const std::string& b) {
+    return CheckpointOf(BaseNameOf(b)) < CheckpointOf(BaseNameOf(a));  // nothing is older than any
+  });
+  return prefixes;
+}
+
+absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(const bool is_directory, IsDirectory(files, path));
+  return is_directory ? CheckpointPrefixes(files, path) : std::vector<std::string>{PrefixOf(path)};
+}
+
+absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointsAt(files, path));
+  absl::Status newest;
+  for (const std::string& prefix : prefixes) {
+    auto reader = BundleReader::Open(files, prefix);
+    if (!absl::IsDataLoss(reader.status())) return reader;
+    newest.Update(reader.status());
+  }
+  return newest;
+}
+
+absl::StatusOr<int64_t> FinishedStepsOf(const BundleReader& checkpoint) {
+  if (checkpoint.index().Find(kFinishedStepsTensor) == nullptr) return -1;
+  ASSIGN_OR_RETURN(const Tensor steps, checkpoint.ReadTensor(kFinishedStepsTensor));
+  return steps.scalar<int64_t>();
+}
+
+}  // namespace divvy
