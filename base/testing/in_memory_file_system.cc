@@ -185,6 +185,11 @@ void InMemoryFileSystem::FailNext(FileOperation operation, std::string part, abs
   state_->faults.push_back({operation, std::move(part), std::move(error), times});
 }
 
+void InMemoryFileSystem::FailNothingMore() {
+  MutexLock lock(state_->mu);
+  state_->faults.clear();
+}
+
 void InMemoryFileSystem::SetFreeBytes(uint64_t bytes) {
   MutexLock lock(state_->mu);
   state_->free_bytes = bytes;

@@ -28,6 +28,8 @@ class InMemoryFileSystem : public FileSystem {
 
   // The next `times` operations of this kind on names that contain `part` do nothing and return `error`. The oldest fault that fits is taken.
   void FailNext(FileOperation operation, std::string part, absl::Status error, int times = 1);
+  // Forgets those that have not come yet.
+  void FailNothingMore();
   // From now on an Append that needs more than this many further bytes writes what fits and returns ResourceExhausted.
   void SetFreeBytes(uint64_t bytes);
   // Inverts one bit of the file's content. NotFound: no such file. OutOfRange: it has no such byte.

@@ -111,7 +111,7 @@ bool CoordinatorCore::HalfApplied() const {
 
 // After a checkpoint that was given up.
 absl::Duration CoordinatorCore::Pause() const {
-  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || log_.full();
+  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || log_.full() || ResizeIsQuiet();
   return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
 }
 
@@ -334,11 +334,13 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
     outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
   }
   if (!why.ok()) {
+    given_up_ = 0;
     next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
     outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
     for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
   }
   if (!why.ok() && draining_) last_saved_ = true;
+  if (!why.ok() && ResizeIsQuiet()) CancelResize(why);  // while it waits nothing is trained
   // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
   if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
   StartNextLayoutJob();

@@ -227,7 +227,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load it, cut and placed anew. Those that join are ps N, N+1, ...
   // and are waited for until they have registered; of too many the last are told to end with 0. `done` when steps run again. The job's flags keep the number of
   // its start: a coordinator that is started again is told by its own. FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
-  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout.
+  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout. The
+  // disk's error, of the checkpoint. After an error the number is as it was, and the job goes on.
   void Resize(int num_ps, StatusCallback done);
 
   // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later

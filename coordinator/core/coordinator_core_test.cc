@@ -1231,6 +1231,19 @@ TEST_F(ResizeTest, ANumberThatThePartitionerRefusesChangesNothing) {
   EXPECT_TRUE(Resize(2)->status.ok());
 }
 
+TEST_F(ResizeTest, ADiskThatFailsTheCheckpointEndsItAndTheJobGoesOn) {
+  Start(2);
+  catalog_.error = absl::ResourceExhaustedError("no space for the index");
+  const auto refused = Resize(1);
+  ASSERT_TRUE(refused->over);
+  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("no space for the index"));
+  EXPECT_EQ(core_->Snapshot().num_ps, 2);
+  const auto step = Schedule("step");
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(step->over && step->status.ok()) << step->status;
+}
+
 TEST_F(ResizeTest, AServerThatJoinsLoadsItsShareOfWhatThereIs) {
   Start(1);
   const auto resized = Resize(2);

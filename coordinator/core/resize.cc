@@ -6,7 +6,8 @@
 //   4. the servers that leave are told to end; a new epoch begins, in which the others, and those that join, load the checkpoint, each what is its by a new
 //      layout: a recovery with nothing to run again
 //
-// A server that is lost meanwhile, an error of a step, a checkpoint that fails: each is what it always is, and the resize goes on when it is over.
+// A server that is lost meanwhile, an error of a step: each is what it always is, and the resize goes on when it is over. A disk that fails the checkpoint ends it:
+// the number stays, and steps run again.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -214,7 +214,7 @@ class Cluster : public SimSite, public FailpointObserver {
   std::optional<CheckpointId> newest_;  // that was committed
   bool asked_to_restore_ = false;       // by this life's program
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
-  size_t passes_before_ = 0;  // of this life, the one under way
+  size_t passes_before_ = 0;     // of this life, the one under way
   int num_ps_ = config_.num_ps;  // of the job; a person may change it
   bool is_resizing_ = false;
   int64_t next_tag_ = 1;
@@ -371,7 +371,8 @@ void Cluster::OnExit(Process* process, int code) {
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
+  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) ||
+                   (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     network_.Kill(process->node->address);
@@ -1041,6 +1042,7 @@ void Cluster::StopFaults() {
   Trace("faults stop");
   network_.HealAll();
   network_.set_rates(FaultRates());
+  disk_.FailNothingMore();
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();
     const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) ||
