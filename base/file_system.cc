@@ -20,6 +20,7 @@ namespace {
 absl::Status SystemError(absl::string_view operation, absl::string_view name) {
   const std::string what = absl::StrCat("cannot ", operation, " ", name);
   if (errno == EIO) return absl::DataLossError(absl::StrCat(what, ": the device failed (EIO)"));
+  if (errno == EFBIG) return absl::ResourceExhaustedError(absl::StrCat(what, ": larger than a file may be here (EFBIG; ulimit -f shows the limit)"));
   return absl::ErrnoToStatus(errno, what);
 }
 

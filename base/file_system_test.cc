@@ -1,6 +1,8 @@
 #include "base/file_system.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <functional>
@@ -274,6 +276,19 @@ TEST(RealFileSystemTest, AFullDeviceIsResourceExhausted) {
   const absl::Status status = Write(FileSystem::Real(), "/dev/full", "x", WriteMode::kAppend);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write /dev/full"));
+}
+
+TEST(RealFileSystemTest, AFileAsLargeAsItMayBeIsResourceExhausted) {
+  const std::string name = absl::StrCat(getenv("TEST_TMPDIR"), "/limited");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit narrow = {3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &narrow), 0);
+  const absl::Status status = Write(FileSystem::Real(), name, "1234", WriteMode::kAppend);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -f"));
 }
 
 TEST(RealFileSystemTest, AfterAnErrorEveryCallGivesThatError) {

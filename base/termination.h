@@ -12,7 +12,8 @@
 namespace divvy {
 
 // Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGHUP and SIGUSR1 end nothing: to the first, who waits says
-// in the log that certificates are read again by themselves; to the second, what OnStatusAsked was given. SIGPIPE is ignored from then on.
+// in the log that certificates are read again by themselves; to the second, what OnStatusAsked was given. From then on SIGPIPE and SIGXFSZ are ignored:
+// the write that would raise them fails, and whoever wrote says what that means.
 //
 //   Termination termination;                          // first thing in main; threads that were there before do no harm
 //   ... start the role; its callbacks call termination.Request(code, why) ...

@@ -26,6 +26,11 @@ TEST(TerminationTest, ASignalIsAnEventWhateverThreadsWereThereBefore) {
   }
 }
 
+TEST(TerminationTest, AWriteThatCannotBeIsAnErrorAndNoDeath) {
+  Termination termination;
+  for (const int signal : {SIGPIPE, SIGXFSZ}) EXPECT_EQ(raise(signal), 0);
+}
+
 TEST(TerminationTest, ARequestOfAnotherThreadWakesTheOneThatWaits) {
   Termination termination;
   ThreadPoolExecutor executor(1);

@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -25,7 +28,10 @@ namespace {
 constexpr absl::Duration kUntilItCounts = absl::Seconds(60);  // at the latest, at the beginning and after a fault
 constexpr absl::Duration kUntilItEnds = absl::Seconds(60);
 constexpr absl::Duration kLongPause = absl::Milliseconds(6500);  // beyond what the coordinator hears nothing of a worker for
-constexpr int kFirstRetryable = 128;
+constexpr absl::Duration kUntilItNotices = absl::Seconds(30);    // that a disk is full, or has room again
+constexpr absl::Duration kBetweenKills = absl::Milliseconds(300);
+constexpr uint64_t kLeastOfAPs = 1000;  // bytes of a checkpoint: with 3 ps each has two counters, of 64 x 8 bytes
+constexpr int kMostAtOnce = 4;          // kills, before the cluster is given time to recover
 
 class Chaos {
  public:
@@ -35,7 +41,7 @@ class Chaos {
   absl::StatusOr<ChaosResult> Run() {
     RETURN_IF_ERROR(Begin());
     const absl::Duration end = Now() + options_.time;
-    while (result_.faults() < options_.faults || Now() < end) {
+    while (Now() < end && IsLess(result_.faults(), options_.faults) && IsLess(result_.all_kills(), options_.kills)) {
       RETURN_IF_ERROR(RunFor(options_.pause * random_.Uniform()));
       RETURN_IF_ERROR(Strike());
       options_.on_fault(result_);
@@ -47,7 +53,9 @@ class Chaos {
 
  private:
   static absl::Duration Now() { return Clock::Real().Elapsed(); }
+  static bool IsLess(int number, int limit) { return limit == 0 || number < limit; }
   bool Hits(TaskType type) const { return std::count(options_.roles.begin(), options_.roles.end(), type) > 0; }
+  bool HasCheckpoints() const { return Hits(TaskType::kPs) || Hits(TaskType::kChief); }
   absl::Status Violation(absl::string_view what) const { return absl::InternalError(absl::StrCat(what, cluster_->processes().LastLines())); }
 
   absl::Status Begin() {
@@ -56,8 +64,8 @@ class Chaos {
     cluster.num_ps = options_.num_ps;
     cluster.num_workers = options_.num_workers;
     cluster.proxied = !options_.only_kills;
-    cluster.flags = {absl::StrCat("--stop_file=", stop_file_)};
-    if (Hits(TaskType::kPs) || Hits(TaskType::kChief)) {
+    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64"};
+    if (HasCheckpoints()) {
       cluster.flags.insert(cluster.flags.end(),
                            {"--state_dir=" + directory_.state(), "--checkpoint_dir=" + directory_.checkpoints(), "--checkpoint_every=200ms", "--descents=2"});
     }
@@ -65,21 +73,33 @@ class Chaos {
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
     cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
-    RETURN_IF_ERROR(cluster_->StartAll());
+    for (const TaskId& task : cluster_->tasks()) RETURN_IF_ERROR(Start(task));
+    RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counting", kUntilItCounts).status());
     counted_at_ = Now();
-    return cluster_->WaitForText(kChiefTask, "counting", kUntilItCounts).status();
+    return absl::OkStatus();
+  }
+
+  absl::Status Start(TaskId task) {
+    began_[ToString(task)] = Now();
+    return cluster_->Start(task);
   }
 
   // ---- while they run
 
   // Lets the cluster run, and starts again what asks for it.
   absl::Status RunFor(absl::Duration time) {
+    return RunUntil([] { return false; }, time).status();
+  }
+
+  // The same until `done()`; returns it.
+  absl::StatusOr<bool> RunUntil(const std::function<bool()>& done, absl::Duration time) {
     const absl::Duration until = Now() + time;
     for (;;) {
-      cluster_->processes().WaitUntil([this] { return AnyDown(); }, until - Now());
+      cluster_->processes().WaitUntil([&] { return HasCounted(), AnyDown() || done(); }, std::min(until - Now(), kUntilItCounts));
       RETURN_IF_ERROR(SeeToTheDead());
       RETURN_IF_ERROR(SeeToProgress());
-      if (Now() >= until) return absl::OkStatus();
+      if (done()) return true;
+      if (Now() >= until) return false;
     }
   }
 
@@ -89,10 +109,7 @@ class Chaos {
     return status.ok() && status->ok();
   }
   // Is to be started again, or should not have ended.
-  bool IsDown(TaskId task) {
-    const bool is_meant = (down_ && down_->type == task.type && down_->index == task.index) || (ending_ && HasSucceeded(task));
-    return !cluster_->running(task) && !is_meant;
-  }
+  bool IsDown(TaskId task) { return !cluster_->running(task) && !(down_ == task) && !(ending_ && HasSucceeded(task)); }
   bool AnyDown() {
     return std::any_of(cluster_->tasks().begin(), cluster_->tasks().end(), [this](TaskId task) { return IsDown(task); });
   }
@@ -101,21 +118,30 @@ class Chaos {
     for (const TaskId& task : cluster_->tasks()) {
       if (!IsDown(task)) continue;
       ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, absl::ZeroDuration()));
-      if (status.code() < kFirstRetryable) return Violation(absl::StrCat(ToString(task), " ", status.ToString()));
-      ++result_.restarts;
+      RETURN_IF_ERROR(Explain(task, status));
       if (ending_) late_.push_back(task);
-      RETURN_IF_ERROR(cluster_->Start(task));
+      RETURN_IF_ERROR(Start(task));
     }
+    return absl::OkStatus();
+  }
+
+  // A task that was not killed ends by itself for two reasons: the chief, that others were struck while it ran, and whoever has no room for its files.
+  absl::Status Explain(TaskId task, ExitStatus status) {
+    const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask && struck_at_ >= began_[ToString(task)];
+    const bool disk = status.code() == exit_codes::kResources && full_ == task;
+    if (status.signal != 0 || !(others || disk)) return Violation(absl::StrCat(ToString(task), " ", status.ToString(), ", and nothing explains it"));
+    ++result_.ends[absl::StrCat(ToString(task), " ", status.code())];
     return absl::OkStatus();
   }
 
   // Whether the chief has told of a round of steps since this was last asked.
   bool HasCounted() {
-    bool counted = false;
     const std::string& said = cluster_->output(kChiefTask);
-    for (size_t at; (at = said.find("counted ", read_)) != std::string::npos; counted = true) read_ = at + 1;
-    if (counted) counted_at_ = Now();
-    return counted;
+    const size_t at = said.rfind("counted ");
+    if (at == std::string::npos || (read_ && at <= *read_)) return false;
+    read_ = at;
+    result_.longest_gap = std::max(result_.longest_gap, Now() - std::exchange(counted_at_, Now()));
+    return true;
   }
 
   absl::Status SeeToProgress() {
@@ -123,25 +149,34 @@ class Chaos {
     return Violation(absl::StrCat("no round of steps was finished for ", absl::FormatDuration(kUntilItCounts)));
   }
 
+  absl::Status WaitForProgress() {
+    HasCounted();  // what was finished before
+    const absl::Duration mark = Now();
+    return RunUntil([&] { return counted_at_ > mark; }, absl::InfiniteDuration()).status();
+  }
+
   // ---- faults
 
   absl::Status Strike() {
-    const uint64_t kind = options_.only_kills ? 0 : random_.Below(8);
-    TaskId victim = Pick();
-    const absl::Duration begin = Now();
-    if (kind == 6) {
-      RETURN_IF_ERROR(Pause(victim));
-    } else if (kind == 7) {
-      RETURN_IF_ERROR(Break(victim));
-    } else {
+    const uint64_t kind = options_.only_kills ? 0 : random_.Below(12);
+    struck_at_ = absl::InfiniteDuration();  // until it is over
+    const absl::Status struck = kind < 9 ? KillSome() : kind == 9 ? Pause(Pick()) : kind == 10 ? Break(Pick()) : FillDisk(Pick());
+    struck_at_ = Now();
+    return struck;
+  }
+
+  // One after another, also while the cluster recovers from the one before; then it is given the time for it.
+  absl::Status KillSome() {
+    int left = 1 + static_cast<int>(random_.Below(kMostAtOnce));
+    if (options_.faults > 0) left = std::min(left, options_.faults - result_.faults());
+    bool is_loss = false;
+    while (left-- > 0) {
+      const TaskId victim = Pick();
       RETURN_IF_ERROR(Kill(victim));
-      if (kind == 5) RETURN_IF_ERROR(Kill(victim = Pick()));  // two at once
+      is_loss |= victim.type != TaskType::kWorker;
+      if (left > 0) RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
     }
-    if (victim.type == TaskType::kWorker) return absl::OkStatus();
-    HasCounted();  // what was finished before
-    for (const absl::Duration mark = Now(); counted_at_ <= mark;) RETURN_IF_ERROR(RunFor(absl::Milliseconds(5)));
-    result_.slowest = std::max(result_.slowest, counted_at_ - begin);
-    return absl::OkStatus();
+    return is_loss ? WaitForProgress() : absl::OkStatus();
   }
 
   // Of each role as often as of another, whatever their numbers.
@@ -154,14 +189,15 @@ class Chaos {
 
   // One in four stays away for a moment.
   absl::Status Kill(TaskId victim) {
-    RETURN_IF_ERROR(cluster_->Kill(victim));
+    ASSIGN_OR_RETURN(const ExitStatus ended, cluster_->Kill(victim));
+    if (ended.signal != SIGKILL) RETURN_IF_ERROR(Explain(victim, ended));  // by itself, a moment before
     ++result_.kills[victim.type];
     if (!options_.only_kills && random_.Below(4) == 0) {
       down_ = victim;
       RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
       down_.reset();
     }
-    return cluster_->Start(victim);
+    return Start(victim);
   }
 
   absl::Status Pause(TaskId victim) {
@@ -182,6 +218,32 @@ class Chaos {
     return absl::OkStatus();
   }
 
+  // Some of its next file can still be written. What a worker writes nobody waits for.
+  absl::Status FillDisk(TaskId victim) {
+    if (victim.type == TaskType::kWorker || !HasCheckpoints()) return Kill(victim);
+    ++result_.full_disks;
+    full_ = victim;
+    const size_t before = cluster_->output(kChiefTask).size();
+    const absl::Duration life = began_[ToString(victim)];
+    cluster_->LimitFiles(victim, random_.Below(kLeastOfAPs));
+    const auto noticed = [&] {
+      return cluster_->output(kChiefTask).find("could not be made", before) != std::string::npos || began_[ToString(victim)] != life;
+    };
+    RETURN_IF_ERROR(Wait(noticed, "a checkpoint was made on a full disk"));
+    RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
+    cluster_->LimitFiles(victim, ProcessCluster::kUnlimited);
+    full_.reset();
+    const std::string newest = NewestCheckpoint();
+    RETURN_IF_ERROR(Wait([&] { return NewestCheckpoint() != newest; }, "no checkpoint was made once the disk had room again"));
+    return WaitForProgress();
+  }
+
+  absl::Status Wait(const std::function<bool()>& done, absl::string_view violation) {
+    ASSIGN_OR_RETURN(const bool is_done, RunUntil(done, kUntilItNotices));
+    return is_done ? absl::OkStatus() : Violation(violation);
+  }
+  std::string NewestCheckpoint() const { return FileSystem::Real().ReadFile(directory_.checkpoints() + "/checkpoint").value_or(""); }
+
   // ---- the end
 
   // The chief is told that it has counted enough. What others did to it before may still end it once more.
@@ -196,8 +258,16 @@ class Chaos {
     }
     for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);  // the chief may have gone before it heard of them
     RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
+    for (const TaskId& task : cluster_->tasks()) RETURN_IF_ERROR(CheckEnd(task));
     RETURN_IF_ERROR(ReadCount());
     return FileSystem::Real().Remove(stop_file_);
+  }
+
+  absl::Status CheckEnd(TaskId task) {
+    ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, absl::ZeroDuration()));
+    const bool was_asked = std::count(late_.begin(), late_.end(), task) > 0;
+    if (status.ok() || (was_asked && status.code() == exit_codes::kDrained)) return absl::OkStatus();
+    return Violation(absl::StrCat(ToString(task), " ", status.ToString(), " though the job is complete"));
   }
 
   absl::Status ReadCount() {
@@ -213,10 +283,13 @@ class Chaos {
   const std::string stop_file_;
   Random random_;
   std::unique_ptr<ProcessCluster> cluster_;
-  std::optional<TaskId> down_;  // is not to be started again yet
+  std::map<std::string, absl::Duration> began_;  // the latest life of each task
+  std::optional<TaskId> down_;                   // is not to be started again yet
+  std::optional<TaskId> full_;                   // has no room for its files
+  absl::Duration struck_at_;                     // the end of the latest fault
   bool ending_ = false;
-  std::vector<TaskId> late_;  // started again since
-  size_t read_ = 0;           // of the chief's output
+  std::vector<TaskId> late_;    // started again since
+  std::optional<size_t> read_;  // of the chief's output: the latest round
   absl::Duration counted_at_;
   ChaosResult result_;
 };
@@ -237,8 +310,11 @@ absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options) {
 std::string ToString(const ChaosResult& result) {
   const std::string kills =
       absl::StrJoin(result.kills, ", ", [](std::string* text, const auto& kill) { absl::StrAppend(text, kill.second, " ", RoleName(kill.first)); });
-  return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.restarts,
-                      " more restarts; the slowest recovery took ", absl::FormatDuration(absl::Trunc(result.slowest, absl::Milliseconds(1))));
+  const std::string ends =
+      absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
+  return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
+                      " full disks; ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
+                      absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
 }
 
 }  // namespace divvy

@@ -16,14 +16,15 @@ namespace divvy {
 
 struct ChaosResult {
   std::map<TaskType, int> kills;
-  int pauses = 0;          // SIGSTOP, and SIGCONT later
-  int breaks = 0;          // of connections: cut, delayed, half-open, stalled, refused
-  int restarts = 0;        // of tasks that ended by themselves and asked for it, for what others had done
-  absl::Duration slowest;  // until the next round of steps was finished, after a fault
-  int64_t steps = 0;       // of the job, each counted once
+  int pauses = 0;                   // SIGSTOP, and SIGCONT later
+  int breaks = 0;                   // of connections: cut, delayed, half-open, stalled, refused
+  int full_disks = 0;               // a task can write nothing for a while
+  std::map<std::string, int> ends;  // "chief 138" -> how often a task ended so by itself and was started again, for what was done to others or to its disk
+  absl::Duration longest_gap;       // without a finished round of steps
+  int64_t steps = 0;                // of the job, each counted once
 
   int all_kills() const;
-  int faults() const { return all_kills() + pauses + breaks; }
+  int faults() const { return all_kills() + pauses + breaks + full_disks; }
 };
 
 struct ChaosOptions {
@@ -34,18 +35,21 @@ struct ChaosOptions {
   bool only_kills = true;                             // else one fault in four is of another kind
   int64_t records = 0;                                // that the steps read, each once in a pass; 0: they read none
   std::string durability;                             // the job's --durability; empty: its own default
-  int faults = 50;                                    // at least so many,
-  absl::Duration time;                                // for at least so long
+  int faults = 50;                                    // ends after so many; 0: any number
+  int kills = 0;                                      // or, of them, so many kills; 0: any number
+  absl::Duration time = absl::InfiniteDuration();     // or so long
   absl::Duration pause = absl::Milliseconds(400);     // between two of them, at most
   uint64_t seed = 1;                                  // of all that is random
   std::function<void(const ChaosResult& so_far)> on_fault = [](const ChaosResult&) {};
 };
 
-// Whatever ends with a code from 128 on is started again. Blocks until the job is over. An error: a counter was not exact, a task ended that should not have,
-// no round of steps was finished for a minute, or the end did not come; with the last lines of every task.
+// Blocks until the job is over. Whatever was killed, and ended with 138 because others were, is started again. An error: a counter was not exact; a task ended
+// with a code or by a signal that nothing done to it or to others explains, or other than by 0 in the end; no round of steps was finished for a minute; no
+// checkpoint was made once a disk had room again; or the end did not come. It has the last lines of every task.
 absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options);
 
-// "12 kills (7 worker, 3 ps, 2 coordinator), 3 pauses, 4 broken connections, 5 more restarts; the slowest recovery took 2.1s".
+// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks; ended by themselves: chief 138 2 times; at most 2.1s without a
+// finished round of steps".
 std::string ToString(const ChaosResult& result);
 
 }  // namespace divvy

@@ -13,14 +13,15 @@
 #include "tests/e2e/chaos.h"
 #include "tools/launch/supervisor.h"
 
-ABSL_FLAG(double, minutes, 1, "how long");
+ABSL_FLAG(double, minutes, 1, "how long, at most");
+ABSL_FLAG(int, kills, 0, "ends earlier, after so many; 0: only when the time is over");
 ABSL_FLAG(uint64_t, seed, 0, "of victims, faults and pauses; 0: takes one and prints it");
 ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
 ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
 ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
 ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
-ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections");
+ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections, no full disks");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, directory, "/tmp", "for one small file");
 
@@ -41,11 +42,13 @@ ChaosOptions OptionsFromFlags() {
   options.durability = absl::GetFlag(FLAGS_durability);
   options.records = absl::GetFlag(FLAGS_records);
   options.only_kills = absl::GetFlag(FLAGS_only_kills);
-  options.faults = 1;
+  options.faults = 0;
+  options.kills = absl::GetFlag(FLAGS_kills);
   options.time = absl::Minutes(absl::GetFlag(FLAGS_minutes));
   options.seed = absl::GetFlag(FLAGS_seed) != 0 ? absl::GetFlag(FLAGS_seed) : EntropySeed();
-  options.on_fault = [](const ChaosResult& so_far) {
-    if (so_far.faults() % 50 == 0) Say(ToString(so_far));
+  options.on_fault = [told = 0](const ChaosResult& so_far) mutable {
+    if (so_far.faults() / 50 > told) Say(ToString(so_far));
+    told = so_far.faults() / 50;
   };
   return options;
 }

@@ -54,8 +54,8 @@ class CountingTest : public ::testing::Test {
     for (int i = 0; i < rounds; ++i) WaitFor(kChiefTask, "counted ");
   }
   void Kill(TaskId task) {
-    const absl::Status killed = cluster_->Kill(task);
-    EXPECT_TRUE(killed.ok()) << killed;
+    const absl::StatusOr<ExitStatus> killed = cluster_->Kill(task);
+    EXPECT_TRUE(killed.ok()) << killed.status();
   }
   void Start(TaskId task, const LifeOptions& life = {}) {
     const absl::Status started = cluster_->Start(task, life);

@@ -1,6 +1,7 @@
 #include "tests/e2e/process_cluster.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
@@ -47,9 +48,20 @@ absl::Status ProcessCluster::StartAll(const LifeOptions& life) {
   return absl::OkStatus();
 }
 
-absl::Status ProcessCluster::Kill(TaskId task) {
+absl::StatusOr<ExitStatus> ProcessCluster::Kill(TaskId task) {
   Signal(task, SIGKILL);
-  return WaitForExit(task, kUntilGone).status();
+  return WaitForExit(task, kUntilGone);
+}
+
+// The soft limit alone: an ordinary user may raise it again.
+void ProcessCluster::LimitFiles(TaskId task, uint64_t bytes) {
+  static_assert(kUnlimited == RLIM_INFINITY, "the same");
+  if (!running(task)) return;
+  const pid_t pid = processes_.pid(ToString(task));
+  rlimit limit{};
+  if (prlimit(pid, RLIMIT_FSIZE, nullptr, &limit) != 0) return;  // it has just ended
+  limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
+  prlimit(pid, RLIMIT_FSIZE, &limit, nullptr);
 }
 
 absl::Status ProcessCluster::WaitForAll(absl::Duration timeout) {
@@ -65,7 +77,7 @@ absl::Status ProcessCluster::WaitForAll(absl::Duration timeout) {
 std::string ProcessCluster::TfConfig(TaskId task) const { return TfConfigText(tasks_, advertised_, static_cast<int>(IndexOf(task))); }
 
 size_t ProcessCluster::IndexOf(TaskId task) const {
-  const auto found = std::find_if(tasks_.begin(), tasks_.end(), [&](const TaskId& other) { return other.type == task.type && other.index == task.index; });
+  const auto found = std::find(tasks_.begin(), tasks_.end(), task);
   DIVVY_CHECK(found != tasks_.end());
   return static_cast<size_t>(found - tasks_.begin());
 }

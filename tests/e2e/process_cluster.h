@@ -2,6 +2,7 @@
 #ifndef DIVVY_TESTS_E2E_PROCESS_CLUSTER_H_
 #define DIVVY_TESTS_E2E_PROCESS_CLUSTER_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,8 +52,11 @@ class ProcessCluster {
   absl::Status StartAll(const LifeOptions& life = {});
   // SIGKILL, SIGSTOP, SIGCONT, SIGTERM ...; nothing if it does not run.
   void Signal(TaskId task, int signal) { processes_.Signal(ToString(task), signal); }
-  // SIGKILL, and waits until it is gone.
-  absl::Status Kill(TaskId task);
+  // SIGKILL, and waits until it is gone. Returns how it ended: by another way, if it was faster.
+  absl::StatusOr<ExitStatus> Kill(TaskId task);
+  // As if the disk were full to it: from now on it cannot write a file beyond so many bytes, until it is given more or has ended. Nothing if it does not run.
+  void LimitFiles(TaskId task, uint64_t bytes);
+  static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
   bool running(TaskId task) const { return processes_.running(ToString(task)); }
   const std::string& output(TaskId task) const { return processes_.output(ToString(task)); }

@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<PsLoss>> LoseServers(const std::string& directory) {
     cluster->processes().RunFor(absl::Milliseconds(200));
     const TaskId victim = PsTask(kill % 2);
     const absl::Duration began = Clock::Real().Elapsed();
-    RETURN_IF_ERROR(cluster->Kill(victim));
+    RETURN_IF_ERROR(cluster->Kill(victim).status());
     RETURN_IF_ERROR(cluster->Start(victim));
     // A step that was finished before the kill may be told after it; the next one needs both servers.
     RETURN_IF_ERROR(cluster->WaitForText(kChiefTask, "steps are run again", kPatience).status());
@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<double>> LoseWorkers(const std::string& directory) {
     ASSIGN_OR_RETURN(const std::string line, LineAfter(*cluster, victim, "begun ", Clock::Real().Elapsed()));
     const std::string step = line.substr(0, line.find(" at ") + 4);
     const absl::Duration began = Clock::Real().Elapsed();
-    RETURN_IF_ERROR(cluster->Kill(victim));
+    RETURN_IF_ERROR(cluster->Kill(victim).status());
     ASSIGN_OR_RETURN(const absl::Duration again, FirstAfter(*cluster, other, step, began));
     seconds.push_back(absl::ToDoubleSeconds(again - began));
     RETURN_IF_ERROR(cluster->Start(victim));

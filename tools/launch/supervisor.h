@@ -19,6 +19,7 @@ struct TaskId {
   TaskType type = TaskType::kChief;
   int index = 0;
 };
+inline bool operator==(TaskId a, TaskId b) { return a.type == b.type && a.index == b.index; }
 std::string ToString(TaskId task);  // "chief", "ps 0", "worker 3"
 
 // What --chaos_roles calls it: worker, ps or coordinator.
