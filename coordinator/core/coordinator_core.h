@@ -543,6 +543,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool MayGiveId() const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
   bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
+  void ReturnLeases(const Step& step) DIVVY_REQUIRES(mu_);
   void SendStep(const std::shared_ptr<Step>& step, Worker& worker) DIVVY_REQUIRES(mu_);
   std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);

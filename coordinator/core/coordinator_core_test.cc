@@ -994,6 +994,25 @@ TEST_F(CheckpointTest, ItHasTheStepsThatWereReportedBeforeTheCutAndNoOthers) {
   EXPECT_EQ(core_->durable_steps(), 1);
 }
 
+TEST_F(CheckpointTest, WhatAFailedStepOfALoopHasReadIsUnreadInACutBeforeTheErrorIsRaised) {
+  Start(1, 1);
+  const RunRequest run{{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}};
+  const auto ran = Watch([&](StatusCallback done) {
+    core_->Run(
+        run, [](const Nest&) {}, std::move(done));
+  });
+  world_.RunFor(absl::Milliseconds(50));
+  ASSERT_EQ(workers_[0]->dispatched.size(), 3u);
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("a bad record"));
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_FALSE(ran->over) << "two steps are still in flight";
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  ASSERT_EQ(catalog_.states[0].data.size(), 1u);
+  EXPECT_EQ(catalog_.states[0].data[0].unread.count(0), 1u);
+}
+
 TEST_F(CheckpointTest, AWorkerThatIsLostMeanwhileGivesItUpAndItIsTriedAgain) {
   Start(1, 2);
   workers_[1]->obeys_hold = false;

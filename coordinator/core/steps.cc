@@ -370,7 +370,7 @@ bool CoordinatorCore::DispatchOne() {
     UseIterators(*step, 1);
   }
   if (first && !TakeLeases(*step, *worker)) {
-    for (const InputLease& lease : step->leases) iterators_.at(lease.iterator).book.GiveBack(lease.first, lease.count);
+    ReturnLeases(*step);
     Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     return true;
   }
@@ -383,6 +383,14 @@ bool CoordinatorCore::DispatchOne() {
   }
   SendStep(step, *worker);
   return true;
+}
+
+// What the step was to read, and has not counted for, is given to others.
+void CoordinatorCore::ReturnLeases(const Step& step) {
+  for (const InputLease& lease : step.leases) {
+    const auto iterator = iterators_.find(lease.iterator);
+    if (iterator != iterators_.end()) iterator->second.book.GiveBack(lease.first, lease.count);
+  }
 }
 
 void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker) {
@@ -487,6 +495,7 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
+  if (!result.ok() && step->run != nullptr && !step->replayed) ReturnLeases(*step);  // a life that goes on from a cut made before the raise takes the pass up
   UseIterators(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;
