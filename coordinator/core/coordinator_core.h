@@ -569,6 +569,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // ---- passes.cc ----
   std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
+  const RunState* RunOf(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   void ResumeIterators() DIVVY_REQUIRES(mu_);
   void NoteElements(Iterator& iterator, int64_t elements) DIVVY_REQUIRES(mu_);
@@ -727,6 +728,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   struct Raiser {
     StatusCallback raise;
     std::function<void()> again;
+    std::shared_ptr<RunState> run;  // that ends with the error: its pass is kept in every cut until it has been told
   };
   std::deque<Raiser> raisers_ DIVVY_GUARDED_BY(mu_);
   struct WaitingSchedule {

@@ -1013,6 +1013,28 @@ TEST_F(CheckpointTest, WhatAFailedStepOfALoopHasReadIsUnreadInACutBeforeTheError
   EXPECT_EQ(catalog_.states[0].data[0].unread.count(0), 1u);
 }
 
+TEST_F(CheckpointTest, ALoopWhoseErrorIsNotRaisedAnyMoreIsInTheLastCutOfACoordinatorThatIsAskedToEnd) {
+  Start(1, 1);
+  const RunRequest run{{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}};
+  const auto ran = Watch([&](StatusCallback done) {
+    core_->Run(
+        run, [](const Nest&) {}, std::move(done));
+  });
+  world_.RunFor(absl::Milliseconds(50));
+  workers_[0]->FinishNext();
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("a bad record"));
+  world_.RunFor(absl::Milliseconds(10));
+  core_->Drain([] {});
+  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kCancelled);
+  world_.RunFor(absl::Milliseconds(200));
+  ASSERT_TRUE(ran->over);
+  EXPECT_EQ(ReasonOf(ran->status), Reason::kJobOver);
+  ASSERT_EQ(catalog_.states.size(), 1u);
+  ASSERT_EQ(catalog_.states[0].data.size(), 1u);
+  EXPECT_EQ(catalog_.states[0].data[0].finished, 1);
+  EXPECT_EQ(catalog_.states[0].data[0].unread.count(1), 1u);
+}
+
 TEST_F(CheckpointTest, AWorkerThatIsLostMeanwhileGivesItUpAndItIsTriedAgain) {
   Start(1, 2);
   workers_[1]->obeys_hold = false;

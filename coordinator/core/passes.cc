@@ -37,18 +37,27 @@ std::vector<DataPass> CoordinatorCore::PassesNow() const {
       }
     }
     DropBeyondEnd(pass);
-    const bool of_a_run = std::any_of(runs_.begin(), runs_.end(), [id = id](const auto& run) { return run->iterator == id; });
     const bool may_be_over = iterator.of_program && !pass.end;  // the program may have read all of it, and only it knows
-    if (of_a_run || (HasMore(pass) && !may_be_over)) passes.push_back(std::move(pass));  // a run counts as an epoch when it is told that the pass is over
+    if (RunOf(id) != nullptr || (HasMore(pass) && !may_be_over))
+      passes.push_back(std::move(pass));  // a run counts as an epoch when it is told that the pass is over
   }
   passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());  // taken up in their order
   return passes;
 }
 
-int64_t CoordinatorCore::FinishedInPass(ResourceId iterator) const {
+// The loop of the program that reads by it; one that has failed as long as the program has not been told.
+const CoordinatorCore::RunState* CoordinatorCore::RunOf(ResourceId iterator) const {
   for (const auto& run : runs_) {
-    if (run->iterator == iterator) return run->finished_in_pass;
+    if (run->iterator == iterator) return run.get();
   }
+  for (const Raiser& raiser : raisers_) {
+    if (raiser.run != nullptr && raiser.run->iterator == iterator) return raiser.run.get();
+  }
+  return nullptr;
+}
+
+int64_t CoordinatorCore::FinishedInPass(ResourceId iterator) const {
+  if (const RunState* run = RunOf(iterator)) return run->finished_in_pass;
   return paused_pass_ && paused_pass_->iterator == iterator ? paused_pass_->finished : 0;
 }
 
@@ -62,9 +71,10 @@ void CoordinatorCore::ResumeIterators() {
 void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
   const bool knew = iterator.book.end_is_exact();
   if (knew && *iterator.book.end() != elements) {
-    outbox_.Add([text = absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
-                                     " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
-                                     "pass. Is the size of a batch another one?")] { DIVVY_LOG(WARNING) << text; });
+    outbox_.Add(
+        [text = absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
+                             " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
+                             "pass. Is the size of a batch another one?")] { DIVVY_LOG(WARNING) << text; });
   }
   iterator.book.SetEnd(elements, /*exact=*/true);
 }

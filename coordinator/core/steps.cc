@@ -42,7 +42,7 @@ bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> 
     return true;
   }
   if (error_.ok()) return false;
-  raisers_.push_back({std::move(raise), std::move(again)});
+  raisers_.push_back({std::move(raise), std::move(again), nullptr});
   StartCancelling();
   Pump();
   return true;
@@ -495,7 +495,8 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
-  if (!result.ok() && step->run != nullptr && !step->replayed) ReturnLeases(*step);  // a life that goes on from a cut made before the raise takes the pass up
+  if (!result.ok() && step->run != nullptr && !step->replayed)
+    ReturnLeases(*step);  // a life that goes on from a cut made before the error is raised takes the pass up
   UseIterators(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;
@@ -511,11 +512,10 @@ void CoordinatorCore::StoreError(absl::Status error) {
   error_ = std::move(error);
   // Who waits for steps is woken by the first error: the oldest of them raises it.
   if (joins_.empty() && runs_.empty()) return;
-  for (StatusCallback& join : joins_) raisers_.push_back({join, [self = shared_from_this(), join] { self->Join(join); }});
+  for (StatusCallback& join : joins_) raisers_.push_back({join, [self = shared_from_this(), join] { self->Join(join); }, nullptr});
   for (const auto& run : runs_) {
     run->stopped = true;
-    raisers_.push_back({run->done, [run] { run->done(Cancelled(run->request.step.function)); }});
-    DropIteratorLocked(run->iterator);
+    raisers_.push_back({run->done, [run] { run->done(Cancelled(run->request.step.function)); }, run});
   }
   joins_.clear();
   runs_.clear();
@@ -551,6 +551,9 @@ void CoordinatorCore::MaybeRaise() {
   const absl::Status error = std::exchange(error_, absl::OkStatus());
   std::deque<Raiser> raisers;
   raisers.swap(raisers_);
+  for (const Raiser& raiser : raisers) {
+    if (raiser.run != nullptr) DropIteratorLocked(raiser.run->iterator);
+  }
   outbox_.Add([raise = std::move(raisers.front().raise), error] { raise(error); });
   raisers.pop_front();
   for (Raiser& other : raisers) outbox_.Add([again = std::move(other.again)] { again(); });

@@ -444,7 +444,7 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   // The model is of this life's program, and what is run again after a rewind reads what there was then.
   const CoordinatorSnapshot chief = core_->Snapshot();
   const bool of_the_past = process.worker->Inspect().epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
-  const bool two_worlds = lost_store_ && had_duplicate_;  // a job that began anew beside servers of the old one may count the same epochs
+  const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);  // a job that began anew beside tasks of the old one may count the same epochs
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
