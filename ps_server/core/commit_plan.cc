@@ -29,6 +29,12 @@ absl::Span<const int64_t> RowsOf(const CommitPart& part) {
   return absl::MakeConstSpan(part.rows->data_as<int64_t>(), static_cast<size_t>(part.rows->shape().num_elements()));
 }
 
+// Those of rising rows that lie in a block.
+absl::Span<const int64_t> RowsWithin(absl::Span<const int64_t> rows, const Blocks& blocks, int64_t block) {
+  const auto from = std::lower_bound(rows.begin(), rows.end(), blocks.first_row(block)), to = std::lower_bound(from, rows.end(), blocks.end_row(block));
+  return rows.subspan(static_cast<size_t>(from - rows.begin()), static_cast<size_t>(to - from));
+}
+
 // Rows are there if and only if the operation takes them, and each is in the shard.
 absl::Status CheckRows(const CommitPart& part, const Shard& shard) {
   if (!part.rows) return IsScatter(part.op) ? Bad(part, shard, "it needs rows") : absl::OkStatus();
@@ -97,6 +103,9 @@ absl::Status CommitPlan::AddPart(CommitPart part, const ShardTable& shards) {
   op.part = std::move(part);
   RETURN_IF_ERROR(AddSlots(shards, *shard, op));
   if (IsScatter(op.part.op)) op.order = shard->blocks().OrderByBlock(RowsOf(op.part));
+  const int64_t rows = op.part.rows ? op.part.rows->shape().num_elements() : shard->blocks().rows();
+  most_kept_bytes_ += FrozenShards::MostKept(*shard, rows);
+  for (const Shard* slot : op.slots) most_kept_bytes_ += FrozenShards::MostKept(*slot, rows);
   touched_[key] = shard;
   part_shards_.push_back(shard);
   Target& target = targets_[key];
@@ -159,8 +168,27 @@ void CommitPlan::Apply(int64_t unit, FrozenShards* frozen) const {
     const auto& [target, block] = pieces_[i];
     const Blocks& blocks = target->shard->blocks();
     MutexLock lock(blocks.lock(block));
-    if (frozen != nullptr) frozen->BeforeWrite(blocks, block);
+    if (frozen != nullptr) Keep(*frozen, *target, block);
     for (const Op& op : target->ops) ApplyOp(op, *target->shard, block);
+  }
+}
+
+// What the operations are about to change in a block.
+void CommitPlan::Keep(FrozenShards& frozen, const Target& target, int64_t block) {
+  const Blocks& blocks = target.shard->blocks();
+  for (const Op& op : target.ops) {
+    const auto keep = [&](int64_t first, int64_t end) {
+      frozen.BeforeWrite(*target.shard, first, end);
+      for (const Shard* slot : op.slots) frozen.BeforeWrite(*slot, first, end);
+    };
+    if (!op.part.rows) {
+      keep(blocks.first_row(block), blocks.end_row(block));
+    } else if (op.part.op == WriteOp::kGradient) {
+      for (const int64_t row : RowsWithin(RowsOf(op.part), blocks, block)) keep(row, row + 1);
+    } else {
+      const absl::Span<const int64_t> rows = RowsOf(op.part);
+      for (const int64_t position : blocks.PositionsIn(block, rows, op.order)) keep(rows[position], rows[position] + 1);
+    }
   }
 }
 
@@ -195,10 +223,9 @@ void CommitPlan::ApplyGradient(const Op& op, Shard& shard, int64_t block) {
   }
   const float* gradient = op.part.values.data_as<float>();
   if (!op.part.rows) return ApplyDense(*op.part.optimizer, view, absl::MakeConstSpan(gradient + first * shard.row_elements(), count * width));
-  const absl::Span<const int64_t> rows = RowsOf(op.part);
-  const size_t from = static_cast<size_t>(std::lower_bound(rows.begin(), rows.end(), first) - rows.begin());
-  const size_t to = static_cast<size_t>(std::lower_bound(rows.begin(), rows.end(), end) - rows.begin());
-  ApplySparse(*op.part.optimizer, view, rows.subspan(from, to - from), absl::MakeConstSpan(gradient + from * width, (to - from) * width), first);
+  const absl::Span<const int64_t> all = RowsOf(op.part), rows = RowsWithin(all, shard.blocks(), block);
+  const float* const values = gradient + static_cast<size_t>(rows.data() - all.data()) * width;
+  ApplySparse(*op.part.optimizer, view, rows, absl::MakeConstSpan(values, rows.size() * width), first);
 }
 
 }  // namespace divvy

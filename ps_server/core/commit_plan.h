@@ -17,9 +17,9 @@
 
 namespace divvy {
 
-// Everything that could be refused has been: applying cannot fail and allocates nothing. All parts of one shard are applied to a block at once, in the order
-// given, under the block's lock; so a read of a block sees all of a commit's writes to it or none. Blocks are independent of each other (every operation works
-// row by row), so the result does not depend on the order of the units. Immutable; holds its shards and the commit's tensors.
+// Everything that could be refused has been: applying cannot fail and allocates nothing but what `frozen` keeps. All parts of one shard are applied to a block
+// at once, in the order given, under the block's lock; so a read of a block sees all of a commit's writes to it or none. Blocks are independent of each other
+// (every operation works row by row), so the result does not depend on the order of the units. Immutable; holds its shards and the commit's tensors.
 class CommitPlan {
  public:
   // Errors with a Reason, naming the part, the shard and both shapes or dtypes. kUnknownShard: a shard or slot is not in `shards`. kBadCommit: no parts; a part
@@ -30,9 +30,12 @@ class CommitPlan {
   static absl::StatusOr<CommitPlan> Make(std::vector<CommitPart> parts, const ShardTable& shards, int64_t unit_bytes);
 
   int64_t units() const { return units_.count(); }
-  // Writes the blocks of one unit, each after `frozen` (null: none) has been told. REQUIRES: the commit has its turn at all shards of queues(); each unit is
-  // applied once, in any order, on any thread.
+  // Writes the blocks of one unit, each after `frozen` (null: none) has been told which rows. REQUIRES: the commit has its turn at all shards of queues(); each
+  // unit is applied once, in any order, on any thread.
   void Apply(int64_t unit, FrozenShards* frozen = nullptr) const;
+
+  // At most what Apply has `frozen` keep, all units together.
+  int64_t most_kept_bytes() const { return most_kept_bytes_; }
 
   // The variables' shards it writes to (slot 0), rising: a turn at each of them covers the slots too.
   std::vector<ShardKey> queues() const;
@@ -56,6 +59,7 @@ class CommitPlan {
   absl::Status AddSlots(const ShardTable& shards, const Shard& shard, Op& op);
   void CutIntoBlocks();
   static std::set<int64_t> BlocksOf(const Target& target);
+  static void Keep(FrozenShards& frozen, const Target& target, int64_t block);
   static void ApplyOp(const Op& op, Shard& shard, int64_t block);
   static void ApplyRows(const Op& op, Shard& shard, int64_t block);
   static void ApplyGradient(const Op& op, Shard& shard, int64_t block);
@@ -63,6 +67,7 @@ class CommitPlan {
   std::map<ShardKey, Target> targets_;
   std::vector<std::pair<const Target*, int64_t>> pieces_;  // target and block; targets_ does not change any more
   UnitList units_;
+  int64_t most_kept_bytes_ = 0;
   ShardTable touched_;
   std::vector<std::shared_ptr<Shard>> part_shards_;
 };

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,75 @@ std::vector<T> ValuesOf(const Shard& shard) {
   const Tensor copy = *shard.Copy();
   const auto values = *copy.values<T>();
   return {values.begin(), values.end()};
+}
+
+// ---- frozen shards -----------------------------------------------------------------------------------------------------------------------------------
+
+std::string BytesOf(const Shard& shard) {
+  const Tensor copy = *shard.Copy();
+  return std::string(copy.data_as<char>(), static_cast<size_t>(copy.size_bytes()));
+}
+
+// Some rows, unique and rising.
+std::vector<int64_t> SomeRows(Random& random, int64_t of) {
+  std::set<int64_t> rows;
+  for (uint64_t i = random.Below(30) + 1; i > 0; --i) rows.insert(static_cast<int64_t>(random.Below(static_cast<uint64_t>(of))));
+  return {rows.begin(), rows.end()};
+}
+
+Tensor FilledWith(const Shape& shape, float value) { return *Tensor::Copy<float>(shape, std::vector<float>(static_cast<size_t>(shape.num_elements()), value)); }
+
+// A dense or a sparse gradient, or a scatter, to the variable of the test below.
+CommitPart AnyWrite(Random& random, const Shape& shape) {
+  const OptimizerStep adam = StepOf(Adam{}, 0);
+  const uint64_t kind = random.Below(8);
+  if (kind == 0) return Gradient(adam, {1, 2, 3}, FilledWith(shape, 1));
+  const std::vector<int64_t> rows = SomeRows(random, shape.rows());
+  const Tensor values = FilledWith(shape.WithRows(static_cast<int64_t>(rows.size())), 2);
+  return kind < 4 ? Gradient(adam, {1, 2, 3}, values, rows) : Part(WriteOp::kScatterAdd, values, rows);
+}
+
+TEST(FrozenShardsTest, WhatIsReadIsWhatWasThereWhicheverRowsWereChangedSince) {
+  const Shape shape{3000, 5};
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Random random(seed);
+    ShardTable table;
+    Make(table, Key(0), shape, DType::kFloat32, Constant{3}, 16 << 10);
+    for (const int slot : {1, 2}) Make(table, Key(slot), shape, DType::kFloat32, Zeros(), 16 << 10);
+    Make(table, Key(3), Shape{3000}, DType::kInt32, Zeros(), 16 << 10);
+    std::map<const Shard*, std::string> marked, read;
+    for (const auto& [key, shard] : table) marked[shard.get()] = BytesOf(*shard);
+    FrozenShards frozen(table, 32 << 10);
+    for (const ShardSlice& slice : frozen.slices()) {
+      for (uint64_t commits = random.Below(3); commits > 0; --commits) {
+        const auto plan = CommitPlan::Make({AnyWrite(random, shape)}, table, 1 << 20);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        const int64_t before = frozen.kept_bytes();
+        for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
+        EXPECT_LE(frozen.kept_bytes() - before, plan->most_kept_bytes());
+      }
+      ASSERT_TRUE(frozen
+                      .Read(slice,
+                            [&](absl::Span<const char> piece) {
+                              read[slice.shard.get()].append(piece.data(), piece.size());
+                              return absl::OkStatus();
+                            })
+                      .ok());
+    }
+    EXPECT_EQ(read, marked);
+    EXPECT_EQ(frozen.kept_bytes(), 0);
+  }
+}
+
+TEST(FrozenShardsTest, AFewRowsCostAFewPagesAndNotTheirBlocks) {
+  ShardTable table;
+  Make(table, Key(), {100'000, 4}, DType::kFloat32);
+  FrozenShards frozen(table, 64 << 20);
+  const auto plan = CommitPlan::Make({Part(WriteOp::kScatterAdd, FilledWith({3, 4}, 1), {7, 8, 90'000})}, table, 1 << 20);
+  for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
+  EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share one";
+  EXPECT_EQ(plan->most_kept_bytes(), 3 * 4096);
 }
 
 // ---- element operations ------------------------------------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ bool ParameterServerCore::IsTurnOf(const CommitRun& run) const {
 
 // Whether there is memory to keep what a commit changes of a checkpoint that is being written.
 bool ParameterServerCore::MayStart() const {
-  return snapshot_ == nullptr || snapshot_->over || snapshot_->frozen->kept_bytes() < options_.snapshot_buffer_bytes;
+  return snapshot_ == nullptr || snapshot_->over || snapshot_->expected_bytes + snapshot_->frozen->kept_bytes() < options_.snapshot_buffer_bytes;
 }
 
 void ParameterServerCore::StartNext() {
@@ -105,7 +105,10 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
   if (status.ok()) {
     run->state = CommitRun::State::kRunning;
     running_.insert(run);
-    if (snapshot_ != nullptr && !snapshot_->over) run->frozen = snapshot_->frozen;
+    if (snapshot_ != nullptr && !snapshot_->over) {
+      run->frozen = snapshot_->frozen;
+      snapshot_->expected_bytes += run->plan->most_kept_bytes();
+    }
     outbox_.Add([this, run] {
       RunUnits(
           executor_, weak_from_this(), run->plan->units(),
@@ -154,6 +157,7 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   CoreLock lock(mu_, outbox_);
   const EntryId entry = run->request.entry;
   run->state = CommitRun::State::kSettled;
+  if (snapshot_ != nullptr && run->frozen != nullptr && snapshot_->frozen == run->frozen) snapshot_->expected_bytes -= run->plan->most_kept_bytes();
   outbox_.Add([frozen = std::move(run->frozen)] {});  // perhaps the last handle: freed outside the lock
   running_.erase(run);
   HitFailpoint(Failpoint::kPushBlocksDone);

@@ -13,6 +13,25 @@ namespace {
 
 int64_t BytesOf(const Shard& shard, int64_t block) { return (shard.blocks().end_row(block) - shard.blocks().first_row(block)) * shard.row_bytes(); }
 
+constexpr int64_t kPageBytes = 4096;  // a step touches rows of a few hundred bytes: of larger pages it would copy what it does not change
+
+int64_t RowsPerPage(const Shard& shard) { return std::max<int64_t>(1, kPageBytes / std::max<int64_t>(1, shard.row_bytes())); }
+
+int64_t PagesOf(const Shard& shard, int64_t block) {
+  const int64_t rows = shard.blocks().end_row(block) - shard.blocks().first_row(block), page_rows = RowsPerPage(shard);
+  return (rows + page_rows - 1) / page_rows;
+}
+
+struct Rows {
+  int64_t first, end;
+  int64_t bytes(const Shard& shard) const { return (end - first) * shard.row_bytes(); }
+};
+
+Rows RowsOfPage(const Shard& shard, int64_t block, size_t page) {
+  const int64_t page_rows = RowsPerPage(shard), first = shard.blocks().first_row(block) + static_cast<int64_t>(page) * page_rows;
+  return {first, std::min(first + page_rows, shard.blocks().end_row(block))};
+}
+
 }  // namespace
 
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) {
@@ -39,58 +58,85 @@ FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes) : slic
     Frozen& frozen = frozen_[shard.get()];
     frozen.shard = shard;
     frozen.blocks.resize(static_cast<size_t>(shard->blocks().count()));
-    by_blocks_[&shard->blocks()].push_back(&frozen);
   }
 }
 
-void FrozenShards::BeforeWrite(const Blocks& blocks, int64_t block) {
-  const auto found = by_blocks_.find(&blocks);
-  if (found == by_blocks_.end()) return;  // made since
-  for (Frozen* frozen : found->second) Keep(*frozen, block);
+int64_t FrozenShards::MostKept(const Shard& shard, int64_t rows) {
+  const int64_t page = std::min(RowsPerPage(shard), shard.blocks().rows_per_block()) * shard.row_bytes();
+  return page == 0 || rows > shard.size_bytes() / page ? shard.size_bytes() : rows * page;
 }
 
-void FrozenShards::Keep(Frozen& frozen, int64_t block) {
-  Block& kept = frozen.blocks[static_cast<size_t>(block)];
-  if (kept.state != Block::State::kLive) return;
-  const int64_t bytes = BytesOf(*frozen.shard, block);
-  kept.copy.reset(new (std::nothrow) char[static_cast<size_t>(bytes)]);
-  kept.state = kept.copy == nullptr ? Block::State::kLost : Block::State::kKept;
-  if (kept.copy == nullptr || bytes == 0) return;
-  std::memcpy(kept.copy.get(), frozen.shard->row(frozen.shard->blocks().first_row(block)), static_cast<size_t>(bytes));
-  kept_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+void FrozenShards::BeforeWrite(const Shard& shard, int64_t first, int64_t end) {
+  const auto found = frozen_.find(&shard);
+  if (found == frozen_.end()) return;  // made since
+  const int64_t index = shard.blocks().BlockOf(first), begin = shard.blocks().first_row(index), page_rows = RowsPerPage(shard);
+  Block& block = found->second.blocks[static_cast<size_t>(index)];
+  if (block.state != Block::State::kLive) return;
+  if (block.kept.empty()) block.kept.resize(static_cast<size_t>(PagesOf(shard, index)));
+  const size_t last = static_cast<size_t>((end - 1 - begin) / page_rows);
+  for (size_t page = static_cast<size_t>((first - begin) / page_rows); page <= last; ++page) {
+    if (block.kept[page] == nullptr && !Keep(shard, index, block.kept, page)) block.state = Block::State::kLost;
+  }
+}
+
+// False: there is no memory for it.
+bool FrozenShards::Keep(const Shard& shard, int64_t block, Pages& pages, size_t page) {
+  const Rows rows = RowsOfPage(shard, block, page);
+  const size_t bytes = static_cast<size_t>(rows.bytes(shard));
+  pages[page].reset(new (std::nothrow) char[bytes]);
+  if (pages[page] == nullptr) return false;
+  if (bytes > 0) std::memcpy(pages[page].get(), shard.row(rows.first), bytes);
+  kept_bytes_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  return true;
 }
 
 absl::Status FrozenShards::Read(const ShardSlice& slice, const TakePiece& take) {
   Frozen& frozen = frozen_.at(slice.shard.get());
-  const Blocks& blocks = slice.shard->blocks();
   int64_t largest = 0;
   for (int64_t block = slice.first_block; block < slice.end_block; ++block) largest = std::max(largest, BytesOf(*slice.shard, block));
-  const std::unique_ptr<char[]> live(new (std::nothrow) char[static_cast<size_t>(largest)]);
-  if (live == nullptr) return absl::ResourceExhaustedError(absl::StrCat(ShardText(slice.shard->spec()), ": no memory to read ", largest, " bytes"));
+  const std::unique_ptr<char[]> bytes(new (std::nothrow) char[static_cast<size_t>(largest)]);
+  if (bytes == nullptr) return absl::ResourceExhaustedError(absl::StrCat(ShardText(slice.shard->spec()), ": no memory to read ", largest, " bytes"));
   for (int64_t block = slice.first_block; block < slice.end_block; ++block) {
-    std::unique_ptr<char[]> kept;
+    Pages kept;
     {
-      MutexLock lock(blocks.lock(block));
-      ASSIGN_OR_RETURN(kept, TakeBlock(frozen, block, live.get()));
+      MutexLock lock(slice.shard->blocks().lock(block));
+      ASSIGN_OR_RETURN(kept, TakeBlock(frozen, block, bytes.get()));
     }
-    RETURN_IF_ERROR(take(absl::MakeConstSpan(kept == nullptr ? live.get() : kept.get(), static_cast<size_t>(BytesOf(*slice.shard, block)))));
+    Overlay(*slice.shard, block, std::move(kept), bytes.get());
+    RETURN_IF_ERROR(take(absl::MakeConstSpan(bytes.get(), static_cast<size_t>(BytesOf(*slice.shard, block)))));
   }
   return absl::OkStatus();
 }
 
-// The copy that was kept, or null: the block is copied to `live`.
-absl::StatusOr<std::unique_ptr<char[]>> FrozenShards::TakeBlock(Frozen& frozen, int64_t block, char* live) {
-  Block& kept = frozen.blocks[static_cast<size_t>(block)];
-  const int64_t bytes = BytesOf(*frozen.shard, block);
-  switch (std::exchange(kept.state, Block::State::kRead)) {
-    case Block::State::kLost:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(ShardText(frozen.shard->spec()), ": no memory for ", bytes, " bytes that a commit changed while the checkpoint was written"));
-    case Block::State::kKept: kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed); return std::move(kept.copy);
-    default: break;
+// The live bytes to `out`, where no copy was kept; and the copies. As little as possible is done under the block's lock.
+absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int64_t block, char* out) {
+  const Shard& shard = *frozen.shard;
+  Block& taken = frozen.blocks[static_cast<size_t>(block)];
+  if (std::exchange(taken.state, Block::State::kRead) == Block::State::kLost) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ShardText(shard.spec()), ": no memory for copies of what commits changed while the checkpoint was written"));
   }
-  if (bytes > 0) std::memcpy(live, frozen.shard->row(frozen.shard->blocks().first_row(block)), static_cast<size_t>(bytes));
-  return std::unique_ptr<char[]>();
+  Pages kept = std::move(taken.kept);
+  const int64_t begin = shard.blocks().first_row(block);
+  const auto copy = [&](Rows rows) {
+    if (rows.bytes(shard) > 0) std::memcpy(out + (rows.first - begin) * shard.row_bytes(), shard.row(rows.first), static_cast<size_t>(rows.bytes(shard)));
+  };
+  if (kept.empty()) copy({begin, shard.blocks().end_row(block)});
+  for (size_t page = 0; page < kept.size(); ++page) {
+    if (kept[page] == nullptr) copy(RowsOfPage(shard, block, page));
+  }
+  return kept;
+}
+
+void FrozenShards::Overlay(const Shard& shard, int64_t block, Pages kept, char* out) {
+  const int64_t begin = shard.blocks().first_row(block);
+  for (size_t page = 0; page < kept.size(); ++page) {
+    if (kept[page] == nullptr) continue;
+    const Rows rows = RowsOfPage(shard, block, page);
+    const int64_t bytes = rows.bytes(shard);
+    if (bytes > 0) std::memcpy(out + (rows.first - begin) * shard.row_bytes(), kept[page].get(), static_cast<size_t>(bytes));
+    kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace divvy

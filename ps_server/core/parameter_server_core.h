@@ -60,7 +60,8 @@ struct ParameterServerOptions {
   absl::Duration drain_notice = absl::Seconds(2);                    // what Drain waits for a Sync in which the coordinator can be told
   CheckpointFiles* checkpoint_files = nullptr;                       // where checkpoints are; null: this server keeps none. Outlives the core and its tasks
   int64_t slice_bytes = 64 << 20;                                    // of a checkpoint's tensors are written and read at a time: what a reader needs. > 0
-  int64_t snapshot_buffer_bytes = int64_t{1} << 30;                  // copies of what commits change while a checkpoint is written; at it none begins. > 0
+  int64_t snapshot_buffer_bytes = int64_t{1} << 30;                  // copies of what commits change while a checkpoint is written; at it none begins, so one
+                                                                     // commit's may come on top. > 0
   bool record_history = false;                                       // for tests: Inspect() tells every id applied in the lineage. Grows without bound
 
   // InvalidArgument with every problem at once.

@@ -1185,6 +1185,23 @@ TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
   EXPECT_EQ(ps_->Sum(1), 40);
 }
 
+// Each alone is let begin, for nothing is kept yet: both at once would keep twice the bound.
+TEST_F(CheckpointTest, CommitsThatRunAtOnceShareTheMemoryOfCopies) {
+  ParameterServerOptions options = Options();
+  options.snapshot_buffer_bytes = 1;
+  ps_ = std::make_unique<Server>(3, options);
+  ps_->Begin();
+  ASSERT_TRUE(ps_->Done(ps_->SendCreate({Spec(Key(1), Shape{20, 2}), Spec(Key(2), Shape{20, 2})}))->one().ok());
+  ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
+  const auto first = ps_->SendCommit(1, {ps_->AddOne(20, 1)}), second = ps_->SendCommit(2, {ps_->AddOne(20, 2)});
+  size_t most = 0;
+  while (ps_->executor.RunOne()) most = std::max(most, ps_->core->Inspect().running);
+  EXPECT_EQ(most, 1u);
+  EXPECT_TRUE(first->one().ok());
+  EXPECT_TRUE(second->one().ok());
+  EXPECT_EQ(Saved(kFirst, "v2"), std::vector<int64_t>(40, 0));
+}
+
 TEST_F(CheckpointTest, AskedAgainItTellsTheSameAndWritesNothing) {
   ps_->BeginWithRows(3);
   ASSERT_TRUE(Save()->one().ok());

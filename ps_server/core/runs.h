@@ -67,6 +67,7 @@ struct ParameterServerCore::SnapshotRun {
   // Under the lock.
   std::vector<ResultCallback<SnapshotReply>> waiting;
   int64_t told_bytes = 0;
+  int64_t expected_bytes = 0;  // that the commits that run may have kept
   bool over = false;
   absl::Status error;
 };
