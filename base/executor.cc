@@ -1,6 +1,7 @@
 #include "base/executor.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <map>
@@ -11,6 +12,11 @@
 #include "base/clock.h"
 
 namespace divvy {
+namespace {
+
+constexpr int kBackgroundNice = 10;  // added to the process' own: a tenth of the share of an ordinary thread
+
+}  // namespace
 
 // One mutex for everything: tasks are coarse (blocks of a shard, messages), so it is never the bottleneck (bench:embedded_steps).
 struct ThreadPoolExecutor::State {
@@ -19,21 +25,31 @@ struct ThreadPoolExecutor::State {
     Task task;
   };
 
+  // The threads of PostBlocking, and those of PostBackground: a thread that has lowered its priority may not raise it again.
+  enum Urgency : int { kNormal, kBackground, kUrgencies };
+  struct BlockingPool {
+    CondVar work;  // for idle threads
+    std::deque<BlockingTask> tasks;
+    int idle = 0;    // threads
+    int wanted = 0;  // threads that are to be made
+    std::vector<std::thread> threads;
+  };
+
   Mutex mu;
-  CondVar work;      // for the pool's threads
-  CondVar timer;     // for the timer thread
-  CondVar blocking;  // for idle threads of PostBlocking
+  CondVar work;   // for the pool's threads
+  CondVar timer;  // for the timer thread, which also makes those of the blocking pools
   bool stopped DIVVY_GUARDED_BY(mu) = false;
   std::deque<Task> ready DIVVY_GUARDED_BY(mu);
   std::multimap<absl::Duration, Task> timers DIVVY_GUARDED_BY(mu);  // by Clock::Elapsed()
-  std::deque<BlockingTask> blocking_tasks DIVVY_GUARDED_BY(mu);
-  int idle_blocking DIVVY_GUARDED_BY(mu) = 0;
+  BlockingPool blocking[kUrgencies] DIVVY_GUARDED_BY(mu);
   std::vector<std::thread> threads;  // changed before Stop only, by the constructor
-  std::vector<std::thread> blocking_threads DIVVY_GUARDED_BY(mu);
 
   void RunPool();
   void RunTimers();
-  void RunBlocking();
+  void PostBlocking(Urgency urgency, BlockingTask task);
+  void MakeThreads() DIVVY_REQUIRES(mu);
+  bool WantsThreads() const DIVVY_REQUIRES(mu) { return blocking[kNormal].wanted + blocking[kBackground].wanted > 0; }
+  void RunBlocking(Urgency urgency);
 };
 
 void ThreadPoolExecutor::State::RunPool() {
@@ -53,6 +69,7 @@ void ThreadPoolExecutor::State::RunPool() {
 void ThreadPoolExecutor::State::RunTimers() {
   MutexLock lock(mu);
   while (!stopped) {
+    MakeThreads();
     const absl::Duration now = Clock::Real().Elapsed();
     while (!timers.empty() && timers.begin()->first <= now) {
       ready.push_back(std::move(timers.begin()->second));
@@ -60,19 +77,44 @@ void ThreadPoolExecutor::State::RunTimers() {
       work.NotifyOne();
     }
     const absl::Duration first = timers.empty() ? absl::InfiniteDuration() : timers.begin()->first;
-    timer.WaitFor(mu, first - now, [this, first]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || (!timers.empty() && timers.begin()->first < first); });
+    timer.WaitFor(mu, first - now,
+                  [this, first]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || WantsThreads() || (!timers.empty() && timers.begin()->first < first); });
   }
 }
 
-void ThreadPoolExecutor::State::RunBlocking() {
+void ThreadPoolExecutor::State::PostBlocking(Urgency urgency, BlockingTask task) {
+  MutexLock lock(mu);
+  if (stopped) return;
+  BlockingPool& pool = blocking[urgency];
+  pool.tasks.push_back(std::move(task));
+  if (pool.idle < static_cast<int>(pool.tasks.size())) {
+    ++pool.wanted;
+    timer.NotifyOne();
+  } else {
+    pool.work.NotifyOne();
+  }
+}
+
+// By the timer's thread: a thread has the priority of the one that makes it, and who posts may be in the background.
+void ThreadPoolExecutor::State::MakeThreads() {
+  for (const Urgency urgency : {kNormal, kBackground}) {
+    BlockingPool& pool = blocking[urgency];
+    for (; pool.wanted > 0; --pool.wanted) pool.threads.emplace_back([this, urgency] { RunBlocking(urgency); });
+  }
+}
+
+void ThreadPoolExecutor::State::RunBlocking(Urgency urgency) {
+  // On Linux the priority is the thread's own, and 0 names this thread; it ends at 19. A failure costs speed alone.
+  if (urgency == kBackground) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kBackgroundNice);
   mu.Lock();
+  BlockingPool& pool = blocking[urgency];
   while (true) {
-    ++idle_blocking;
-    blocking.Wait(mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || !blocking_tasks.empty(); });
-    --idle_blocking;
+    ++pool.idle;
+    pool.work.Wait(mu, [this, &pool]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || !pool.tasks.empty(); });
+    --pool.idle;
     if (stopped) return mu.Unlock();
-    BlockingTask task = std::move(blocking_tasks.front());
-    blocking_tasks.pop_front();
+    BlockingTask task = std::move(pool.tasks.front());
+    pool.tasks.pop_front();
     mu.Unlock();
     pthread_setname_np(pthread_self(), task.name.substr(0, 15).c_str());  // 15: the kernel's limit
     task.task();
@@ -103,36 +145,33 @@ void ThreadPoolExecutor::PostAfter(absl::Duration delay, Task task) {
   state_->timer.NotifyOne();
 }
 
-void ThreadPoolExecutor::PostBlocking(std::string name, Task task) {
-  MutexLock lock(state_->mu);
-  if (state_->stopped) return;
-  state_->blocking_tasks.push_back({std::move(name), std::move(task)});
-  if (state_->idle_blocking < static_cast<int>(state_->blocking_tasks.size())) {
-    state_->blocking_threads.emplace_back([state = state_.get()] { state->RunBlocking(); });
-  } else {
-    state_->blocking.NotifyOne();
-  }
-}
+void ThreadPoolExecutor::PostBlocking(std::string name, Task task) { state_->PostBlocking(State::kNormal, {std::move(name), std::move(task)}); }
+void ThreadPoolExecutor::PostBackground(std::string name, Task task) { state_->PostBlocking(State::kBackground, {std::move(name), std::move(task)}); }
 
 void ThreadPoolExecutor::Stop() {
   std::deque<Task> ready;
   std::multimap<absl::Duration, Task> timers;
-  std::deque<State::BlockingTask> blocking_tasks;
-  std::vector<std::thread> blocking_threads;
+  std::deque<State::BlockingTask> blocking_tasks[State::kUrgencies];
+  std::vector<std::thread> blocking_threads[State::kUrgencies];
   {
     MutexLock lock(state_->mu);
     state_->stopped = true;
     ready.swap(state_->ready);
     timers.swap(state_->timers);
-    blocking_tasks.swap(state_->blocking_tasks);
-    blocking_threads.swap(state_->blocking_threads);
+    for (int urgency = 0; urgency < State::kUrgencies; ++urgency) {
+      State::BlockingPool& pool = state_->blocking[urgency];
+      blocking_tasks[urgency].swap(pool.tasks);
+      blocking_threads[urgency].swap(pool.threads);
+      pool.work.NotifyAll();
+    }
     state_->work.NotifyAll();
     state_->timer.NotifyAll();
-    state_->blocking.NotifyAll();
   }
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
-  for (std::thread& thread : blocking_threads) thread.join();
+  for (std::vector<std::thread>& threads : blocking_threads) {
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 // Tasks often hold, through their owner, the queue they wait in: only the executor, which is stopped in the end, breaks that circle. So what stands before the

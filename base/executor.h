@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/mutex.h"
@@ -28,9 +29,13 @@ class Executor {
 
   // Runs `task`, which may block, on a thread named `name` that is its own until it returns.
   virtual void PostBlocking(std::string name, Task task) = 0;
+
+  // As PostBlocking, for long work behind what is urgent: where processors are short its thread gives way to the others (a live process: 10 is added to its
+  // nice value).
+  virtual void PostBackground(std::string name, Task task) { PostBlocking(std::move(name), std::move(task)); }
 };
 
-// The executor of a live process: `num_threads` threads for Post, one for the timers, and for PostBlocking as many as are
+// The executor of a live process: `num_threads` threads for Post, one for the timers, and for PostBlocking and PostBackground as many as are
 // busy at once (idle ones are used again).
 class ThreadPoolExecutor : public Executor {
  public:
@@ -40,6 +45,7 @@ class ThreadPoolExecutor : public Executor {
   void Post(Task task) override;
   void PostAfter(absl::Duration delay, Task task) override;
   void PostBlocking(std::string name, Task task) override;
+  void PostBackground(std::string name, Task task) override;
 
   // Drops what has not begun, timers included, waits for what runs, and joins all threads. Later posts are dropped.
   // REQUIRES: not called from a task of this executor.

@@ -1,5 +1,8 @@
 #include "base/executor.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -103,6 +106,23 @@ TEST(ThreadPoolExecutorTest, BlockingTasksHaveThreadsOfTheirOwn) {
   }
   executor.Post([&] { here.Add(); });  // the pool's one thread is free
   met.WaitFor(5);
+}
+
+TEST(ThreadPoolExecutorTest, BackgroundTasksGiveWayAndLeaveTheirPriorityToNobody) {
+  ThreadPoolExecutor executor(1);
+  Tally tally;
+  int background = 0, after = 0;
+  const int ordinary = getpriority(PRIO_PROCESS, 0);
+  executor.PostBackground("behind", [&] {
+    background = getpriority(PRIO_PROCESS, 0);  // of this thread
+    executor.PostBlocking("before", [&] {
+      after = getpriority(PRIO_PROCESS, 0);
+      tally.Add();
+    });
+  });
+  tally.WaitFor(1);
+  EXPECT_EQ(background, std::min(ordinary + 10, 19));
+  EXPECT_EQ(after, ordinary);
 }
 
 TEST(ThreadPoolExecutorTest, AnIdleThreadForBlockingIsUsedAgain) {

@@ -65,21 +65,22 @@ void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
 void ParameterServerCore::DropSnapshot() {
   if (snapshot_ == nullptr) return;
   for (auto& waiting : std::exchange(snapshot_->waiting, {})) Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
+  snapshot_->dropped = true;
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 
+// The writing alone is done behind all else: a lock of the core is not held by a thread that may not get the processor.
 void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   outbox_.Add([this, run] {
-    executor_.PostBlocking("snapshot", [this, weak = weak_from_this(), run] {
+    executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {
       const auto self = weak.lock();
-      if (self != nullptr && IsCurrent(run)) OnSliceWritten(run, run->WriteNext(*options_.checkpoint_files));
+      if (self == nullptr || run->dropped) return;
+      const absl::Status status = run->WriteNext(*options_.checkpoint_files);
+      executor_.Post([weak, run, status] {
+        if (const auto alive = weak.lock()) alive->OnSliceWritten(run, status);
+      });
     });
   });
-}
-
-bool ParameterServerCore::IsCurrent(const std::shared_ptr<SnapshotRun>& run) {
-  MutexLock lock(mu_);
-  return snapshot_ == run;
 }
 
 void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status) {

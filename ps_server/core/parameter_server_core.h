@@ -218,7 +218,6 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void BeginSnapshot(const SnapshotRequest& request) DIVVY_REQUIRES(mu_);
   void DropSnapshot() DIVVY_REQUIRES(mu_);
   void WriteSlice(const std::shared_ptr<SnapshotRun>& run) DIVVY_REQUIRES(mu_);
-  bool IsCurrent(const std::shared_ptr<SnapshotRun>& run);
   void OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status);
   void AnswerSnapshot(SnapshotRun& run) DIVVY_REQUIRES(mu_);
   void LoadCheckpoint(LoadRequest request, ResultCallback<LoadReply> done) DIVVY_REQUIRES(mu_);

@@ -2,6 +2,7 @@
 #ifndef DIVVY_PS_SERVER_CORE_RUNS_H_
 #define DIVVY_PS_SERVER_CORE_RUNS_H_
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <utility>
@@ -64,6 +65,7 @@ struct ParameterServerCore::SnapshotRun {
   size_t next = 0;
   int64_t written_bytes = 0;
   std::vector<SavedSlice> slices;
+  std::atomic<bool> dropped{false};  // nobody wants it any more
   // Under the lock.
   std::vector<ResultCallback<SnapshotReply>> waiting;
   int64_t told_bytes = 0;
