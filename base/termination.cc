@@ -18,6 +18,7 @@ namespace divvy {
 namespace {
 
 constexpr int kEnding[] = {SIGTERM, SIGINT};
+constexpr int kAsked = 255;  // no signal has that number
 constexpr int kTaken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
 // A handler, and not a mask with signalfd: a library may have threads before main begins (OpenBLAS does) that no mask of ours reaches, and a signal that finds
@@ -76,10 +77,11 @@ bool Termination::TakeSignal(Event& event) {
   unsigned char number = 0;
   for (;;) {
     if (read(signals_, &number, 1) != 1) return false;
-    if (number == SIGTERM || number == SIGINT) break;
+    if (number == SIGTERM || number == SIGINT || number == kAsked) break;
     Answer(number);
   }
-  event.signal = number;
+  event.signal = number == kAsked ? SIGTERM : number;
+  event.asked = number == kAsked;
   event.exit_code = 128 + event.signal;
   return true;
 }
@@ -112,13 +114,13 @@ bool Termination::TakeRequest(Event& event) {
   return true;
 }
 
-void Termination::AskToEnd() { OnSignal(SIGTERM); }
+void Termination::AskToEnd() { OnSignal(kAsked); }
 
 void Termination::Request(int exit_code, std::string why) {
   MutexLock lock(mu_);
   if (requested_) return;
   requested_ = true;
-  request_ = {0, exit_code, std::move(why)};
+  request_ = {0, exit_code, false, std::move(why)};
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
 }

@@ -23,9 +23,10 @@ namespace divvy {
 class Termination {
  public:
   struct Event {
-    int signal = 0;     // SIGTERM or SIGINT; 0: Request
-    int exit_code = 0;  // of Request; of a signal: 128 + its number
-    std::string why;    // of Request; may be empty
+    int signal = 0;      // SIGTERM or SIGINT; 0: Request
+    int exit_code = 0;   // of Request; of a signal: 128 + its number
+    bool asked = false;  // by AskToEnd: no signal has come
+    std::string why;     // of Request; may be empty
   };
 
   Termination();

@@ -14,6 +14,7 @@ TEST(TerminationTest, ASignalBecomesAnEventWithTheExitCodeOfItsNumber) {
   kill(getpid(), SIGTERM);
   const Termination::Event event = termination.Wait();
   EXPECT_EQ(event.signal, SIGTERM);
+  EXPECT_FALSE(event.asked);
   EXPECT_EQ(event.exit_code, 143);
 }
 
@@ -47,6 +48,7 @@ TEST(TerminationTest, WhoAsksTheProcessToEndIsHeardAsSigtermIs) {
   executor.Post([&] { termination.AskToEnd(); });
   const Termination::Event event = termination.Wait();
   EXPECT_EQ(event.signal, SIGTERM);
+  EXPECT_TRUE(event.asked);
   EXPECT_EQ(event.exit_code, 143);
 }
 

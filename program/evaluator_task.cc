@@ -126,6 +126,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(Checkpoi
   setup.report.reset();
   setup.sink = &sink;
   setup.only = checkpoint;
+  setup.limits.checkpoint_every = absl::ZeroDuration();  // the flag is the chief's: here nobody writes
+  setup.limits.final_checkpoint = false;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   RETURN_IF_ERROR(cluster->coordinator().RestoreLatest().status());
   return cluster;

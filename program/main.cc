@@ -1,5 +1,7 @@
 #include "program/main.h"
 
+#include <string.h>
+
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -9,6 +11,7 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -65,7 +68,7 @@ int RunEmbedded(const RegisteredProgram& program) {
   TellEvaluator(setup, std::nullopt);
   BlockingCoordinator& coordinator = (*cluster)->coordinator();
   const absl::Status result = coordinator.Finish(CallTrain(program.train, coordinator));
-  if (coordinator.Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(setup, ExitCodeOf(result));
+  if (ExitCodeOf(result) < exit_codes::kOfSignal) TellEvaluator(setup, ExitCodeOf(result));
   (*cluster)->reporter()->Summarize(PeakMemoryBytes());
   return EndWith(result);
 }
@@ -105,11 +108,24 @@ class SignalWatch {
     code_ = event.exit_code;
     DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for " << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";
     chief_.Drain([] {});
-    Termination::LetSignalsKill();
-    const std::optional<Termination::Event> end = termination_.WaitFor(DrainTimeoutFromFlags());
+    const std::optional<Termination::Event> end = AwaitDrained(event.asked);
     if (end && end->signal == 0) return;
     if (!end) DIVVY_LOG(WARNING) << "chief: not drained in time";
     std::_Exit(event.exit_code);  // the program does not come back, or a second signal came before it could kill
+  }
+
+  // A second signal ends a drain at once. Where an operator has asked for the drain, the first signal is not yet the second: whoever stops the whole cluster
+  // behind that, as Kubernetes and the launcher do, has lost no patience.
+  std::optional<Termination::Event> AwaitDrained(bool asked) {
+    const absl::Duration until = Clock::Real().Elapsed() + DrainTimeoutFromFlags();
+    if (asked) {
+      const std::optional<Termination::Event> event = termination_.WaitFor(DrainTimeoutFromFlags());
+      if (!event || event->signal == 0) return event;
+      code_ = event->exit_code;
+      DIVVY_LOG(INFO) << "chief: " << strsignal(event->signal) << ": it is draining already; another signal ends it at once";
+    }
+    Termination::LetSignalsKill();
+    return termination_.WaitFor(until - Clock::Real().Elapsed());
   }
 
   Termination& termination_;

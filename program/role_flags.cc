@@ -34,7 +34,7 @@ ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, w
 ABSL_FLAG(std::string, tensorboard_dir, "",
           "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration; and an evaluator its scores");
 ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1), "a worker that hears of no coordinator for so long ends (138)");
-ABSL_FLAG(std::string, state_dir, "", "where the chief keeps the job's row; without it a restarted chief begins a new job");
+ABSL_FLAG(divvy::DirectoryFlag, state_dir, {}, "where the chief keeps the job's row; without it a restarted chief begins a new job");
 ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10), "a checkpoint is made so often, where there is a --checkpoint_dir. 0: only at the end");
 ABSL_FLAG(int, keep, 3, "checkpoints that are kept, at least 2");
 ABSL_FLAG(divvy::Durability, durability, divvy::Durability::kReplay,
@@ -116,6 +116,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
   options.state_dir = OrFromEnvironment(absl::GetFlag(FLAGS_state_dir), "DIVVY_STATE_DIR");
   options.checkpoint_dir = CheckpointDirFromFlags();
+  options.core.final_checkpoint = !CheckpointDirIsTemporary();
   options.core.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.core.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   SetDurability(options.core);

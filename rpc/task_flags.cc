@@ -21,7 +21,7 @@ ABSL_FLAG(std::string, tls_cert, "", "PEM certificate of this task; without it e
 ABSL_FLAG(std::string, tls_key, "", "PEM private key of --tls_cert");
 ABSL_FLAG(std::string, tls_ca, "", "PEM certificates that sign those of all tasks");
 ABSL_FLAG(int64_t, rpc_memory_bytes, int64_t{1} << 30, "what all messages under way may take together");
-ABSL_FLAG(std::string, checkpoint_dir, "",
+ABSL_FLAG(divvy::DirectoryFlag, checkpoint_dir, {},
           "where checkpoints are; one directory that the chief and every parameter server can reach. Without it none are made");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(25), "what the process waits for at most, once it was asked to end");
 ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
@@ -99,12 +99,18 @@ absl::Status CheckFlagsOnly(const std::vector<char*>& words) {
   return absl::InvalidArgumentError(absl::StrCat("\"", words[1], "\": a task takes flags alone, and none behind --: write --name=value"));
 }
 
-std::string OrFromEnvironment(std::string flag, const char* variable) {
-  if (!flag.empty()) return flag;
-  return FromEnvironment(variable).value_or("");
+bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string*) {
+  flag->name = std::string(text);
+  return true;
 }
 
+std::string AbslUnparseFlag(const DirectoryFlag& flag) { return flag.name.value_or(""); }
+
+std::string OrFromEnvironment(const DirectoryFlag& flag, const char* variable) { return flag.name ? *flag.name : FromEnvironment(variable).value_or(""); }
+
 std::string CheckpointDirFromFlags() { return OrFromEnvironment(absl::GetFlag(FLAGS_checkpoint_dir), "DIVVY_CHECKPOINT_DIR"); }
+
+bool CheckpointDirIsTemporary() { return !absl::GetFlag(FLAGS_checkpoint_dir).name && FromEnvironment("DIVVY_TEMPORARY"); }
 
 absl::Duration DrainTimeoutFromFlags() { return absl::GetFlag(FLAGS_drain_timeout); }
 

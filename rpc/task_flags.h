@@ -25,10 +25,19 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources);
 // --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
 absl::Duration DrainTimeoutFromFlags();
+// The value of a flag that names a directory; nullopt: it was not given. Given and empty, as in --checkpoint_dir=, it says that there is to be none.
+struct DirectoryFlag {
+  std::optional<std::string> name;
+};
+bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string* error);
+std::string AbslUnparseFlag(const DirectoryFlag& flag);
+
 // The value of a flag, or if it was not given that of a variable of the environment: who starts many tasks gives those to all of them.
-std::string OrFromEnvironment(std::string flag, const char* variable);
+std::string OrFromEnvironment(const DirectoryFlag& flag, const char* variable);
 // --checkpoint_dir, or DIVVY_CHECKPOINT_DIR. Empty: the job keeps no checkpoints.
 std::string CheckpointDirFromFlags();
+// Whether it is DIVVY_CHECKPOINT_DIR, and DIVVY_TEMPORARY says that the directory goes when the job is complete: then nobody wants a last checkpoint.
+bool CheckpointDirIsTemporary();
 // Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
 absl::Status SetLogFromFlags(const std::string& task);
 

@@ -78,6 +78,7 @@ struct CoordinatorOptions {
   CheckpointCatalog* checkpoints = nullptr;           // null: this job keeps none. Outlives the core and its tasks
   absl::Duration checkpoint_every;                    // 0: only when asked, and at the end
   absl::Duration checkpoint_stall_timeout = absl::Minutes(10);  // what the end of a job waits for its last checkpoint, where a disk is full or broken
+  bool final_checkpoint = true;                                 // one is made when the job is complete
   int keep_checkpoints = 3;                                     // the newest so many; at least 2
   Durability durability = Durability::kReplay;
   int64_t redo_log_bytes = 256 << 20;  // kReplay: memory for what was done since the last checkpoint. Half full, one is made; full, no step begins until it is.

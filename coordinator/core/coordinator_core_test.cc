@@ -927,8 +927,7 @@ class FakeCatalog : public CheckpointCatalog {
 
 class CheckpointTest : public CoordinatorCoreTest {
  protected:
-  void Start(int num_ps, int num_workers) {
-    CoordinatorOptions options;
+  void Start(int num_ps, int num_workers, CoordinatorOptions options = {}) {
     options.checkpoints = &catalog_;
     CoordinatorCoreTest::Start(num_ps, num_workers, options);
     log_.clear();
@@ -1153,6 +1152,16 @@ TEST_F(CheckpointTest, AJobEndsWithAllThatItHasFinished) {
   world_.RunFor(absl::Seconds(3));
   ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
   EXPECT_EQ(catalog_.states.back().finished_steps, 1);
+}
+
+TEST_F(CheckpointTest, AJobWhoseDirectoryGoesWithItMakesNoLastOne) {
+  CoordinatorOptions options;
+  options.final_checkpoint = false;
+  Start(1, 1, options);
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  world_.RunFor(absl::Seconds(3));
+  ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
+  EXPECT_TRUE(catalog_.states.empty());
 }
 
 TEST_F(CoordinatorCoreTest, AWorkersRefusalIsShownWhileItIsWaitedFor) {

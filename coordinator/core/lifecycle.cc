@@ -443,7 +443,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   CancelResize(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
   phase_ = Phase::kEnding;
   ending_since_ = clock_.Elapsed();
-  final_wanted_ = options_.checkpoints != nullptr && exit_code == 0;
+  final_wanted_ = options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0;
   exit_code_ = exit_code;
   ending_done_ = std::move(done);
   ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here

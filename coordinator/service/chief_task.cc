@@ -187,7 +187,9 @@ void ChiefTask::TellEvaluator(int exit_code) {
 absl::Status ChiefTask::Finish(absl::Status result) {
   const bool away = SomebodyIsAway();
   result = coordinator_->Finish(std::move(result));
-  if (core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(ExitCodeOf(result));
+  // A final code of a coordinator that was not asked to end says the same: with it no other comes.
+  const bool is_final = ExitCodeOf(result) < exit_codes::kOfSignal && !drain_asked_;
+  if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(ExitCodeOf(result));
   if (away && ExitCodeOf(result) < exit_codes::kTryAgain) Linger();
   return result;
 }

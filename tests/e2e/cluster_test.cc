@@ -25,6 +25,7 @@ namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kDeterministic[] = "tests/e2e/deterministic_program";
 constexpr char kDigits[] = "examples/digits";
@@ -367,7 +368,7 @@ class EvaluatorTest : public ::testing::Test {
  protected:
   void StartEvaluator() {
     ChildOptions child;
-    child.command = {kDigits, "--data=" + data_, "--checkpoint_dir=" + directory_, "--tensorboard_dir=" + directory_ + "/logs"};
+    child.command = {kDigits, "--data=" + data_, "--checkpoint_dir=" + directory_, "--tensorboard_dir=" + directory_ + "/logs", "--checkpoint_every=1ms"};
     child.environment["TF_CONFIG"] = R"({"task":{"type":"evaluator","index":0}})";
     ASSERT_TRUE(cluster_->processes().Start("evaluator", child).ok());
   }
@@ -398,6 +399,7 @@ TEST_F(EvaluatorTest, ScoresTheCheckpointsOfARunningJobAndTheFinalOneAndEndsWith
   const std::string& said = cluster_->processes().output("evaluator");
   EXPECT_THAT(said, HasSubstr("step 450: evaluator: loss ")) << "10 epochs of 45 steps";
   EXPECT_THAT(said, HasSubstr("accuracy 0.9"));
+  EXPECT_THAT(said, Not(HasSubstr("could not be made"))) << "it writes no checkpoint";
   EXPECT_TRUE(FileSystem::Real().Stat(directory_ + "/logs/evaluator").ok());
 }
 
@@ -411,6 +413,17 @@ TEST_F(EvaluatorTest, ASignalEndsItAndAnotherScoresTheFinalCheckpointOfAJobThatI
   StartEvaluator();
   EXPECT_EQ(ExitOfEvaluator(), 0);
   EXPECT_THAT(cluster_->processes().output("evaluator"), HasSubstr("step 450: evaluator: loss "));
+}
+
+TEST_F(EvaluatorTest, EndsWithAJobThatItsCoordinatorGivesUp) {
+  StartEvaluator();
+  const LifeOptions fragile = {{"--epochs=100000", "--max_recoveries=0"}, {}, ""};
+  ASSERT_TRUE(cluster_->StartAll(fragile).ok());
+  ASSERT_TRUE(cluster_->processes().WaitForText("evaluator", "evaluator: loss ", kPatience).ok());
+  ASSERT_TRUE(cluster_->Kill(PsTask(0)).ok());
+  ASSERT_TRUE(cluster_->Start(PsTask(0), fragile).ok());
+  EXPECT_EQ(cluster_->WaitForExit(kChiefTask, kPatience)->code(), 70);
+  EXPECT_EQ(ExitOfEvaluator(), 70);
 }
 
 // ---- (k) the same bits everywhere

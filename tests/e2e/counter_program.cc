@@ -30,7 +30,8 @@ using namespace divvy;
 
 VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}; }
 
-// Whole numbers, which float32 holds exactly up to 2^24.
+// Whole numbers, which float32 holds exactly up to this.
+constexpr int64_t kExactInFloat = int64_t{1} << 24;
 VariableSpec Descent(int i) { return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}}; }
 
 VariableSpec Visits() { return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(), {}, DType::kInt64}; }
@@ -163,6 +164,7 @@ absl::Status Train(Coordinator& coordinator) {
   std::puts("counting");
   std::fflush(stdout);
   ASSIGN_OR_RETURN(const int64_t steps, visits ? CountPasses(coordinator) : Count(coordinator));
+  if (!descents.empty() && steps > kExactInFloat) return absl::OutOfRangeError(absl::StrCat("--descents count no further than ", kExactInFloat, " steps"));
   for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
   for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
   if (visits) RETURN_IF_ERROR(Check<int64_t>(*visits, coordinator.epoch()));

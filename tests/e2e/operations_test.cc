@@ -268,6 +268,19 @@ TEST_F(OperationsTest, AnInterruptedLaunchSaysHowToGoOn) {
   EXPECT_THAT(processes.output("launch"), HasSubstr("restored "));
 }
 
+TEST_F(OperationsTest, AnEmptyCheckpointDirSwitchesCheckpointsOffInALaunchToo) {
+  WatchedProcesses processes;
+  const std::string directory = OwnPath("tmp");
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(directory).ok());
+  const std::vector<std::string> command = {"tools/divvyctl",   "launch", "--ps=1", "--workers=1", "--", kCounter, "--stop_file=" + stop_file_,
+                                            "--checkpoint_dir="};
+  ASSERT_TRUE(processes.Start("launch", {command, {{"TMPDIR", directory}}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(processes.WaitForText("launch", "counted ", kPatience).ok());
+  processes.Signal("launch", SIGINT);  // with a directory this would save what is there, and say where
+  EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 130) << processes.LastLines();
+  EXPECT_TRUE(FileSystem::Real().ListDirectory(directory)->empty());
+}
+
 // ---- what an operator asks for
 
 TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
@@ -330,6 +343,18 @@ TEST_F(OperationsTest, OnlyTheCertificateOfAnOperatorMaySaveAndDrain) {
   std::vector<std::string> words = as("admin-0");
   words.insert(words.begin(), {"drain", "--tls_ca=" + certificates + "/ca.pem"});
   EXPECT_THAT(Divvyctl(words, kChiefTask), HasSubstr("there is no checkpoint"));
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
+}
+
+TEST_F(OperationsTest, TheFirstSignalBehindAnOperatorsDrainIsNotYetTheSecond) {
+  Make(1, 1, /*proxied=*/false, {"--hanging_worker=0", "--drain_timeout=50s"});
+  StartAll();
+  WaitFor(WorkerTask(0), "hanging");
+  Divvyctl({"drain", "--timeout=500ms"}, kChiefTask, 138);
+  cluster_->Signal(kChiefTask, SIGTERM);
+  WaitFor(kChiefTask, "it is draining already");
+  EXPECT_TRUE(cluster_->running(kChiefTask));
+  cluster_->Signal(kChiefTask, SIGTERM);
   EXPECT_EQ(ExitOf(kChiefTask), 143);
 }
 

@@ -19,6 +19,7 @@ namespace divvy {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int exit_code = -1;
@@ -69,6 +70,13 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.965) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 53,910 examples seen"));  // 1,437 for training and 360 for validation, 30 times: each once
   EXPECT_THAT(outcome.text, HasSubstr("peak memory"));
+}
+
+TEST(ProgramsTest, ALaunchedEvaluatorScoresTheFinalCheckpoint) {
+  const Outcome outcome = RunCommand("tools/divvyctl launch --ps=1 --workers=1 --evaluator -- examples/digits --data=examples/data/digits.csv.gz --epochs=3");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("step 135: evaluator: loss "));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("evaluator was killed")));
 }
 
 TEST(ProgramsTest, DigitsRunsOnOtherClustersToo) {

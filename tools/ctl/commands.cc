@@ -44,7 +44,8 @@ ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random task at that period");
 ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "launch: whom --chaos may hit, of worker, ps, coordinator");
 ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
-ABSL_FLAG(int, max_restarts, 5, "launch: of one task in a row");
+ABSL_FLAG(int, max_restarts, 5, "launch: of one task within 10 minutes");
+ABSL_FLAG(bool, evaluator, false, "launch: a process more, which scores the job's checkpoints");
 ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
 // gen
 ABSL_FLAG(std::string, image, "", "gen: the container image");
@@ -168,6 +169,7 @@ int LaunchCommand(const std::vector<std::string>& args) {
   options.chaos_roles = absl::GetFlag(FLAGS_chaos_roles);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  options.evaluator = absl::GetFlag(FLAGS_evaluator);
   options.usage = absl::GetFlag(FLAGS_usage);
   return Launch(options);
 }

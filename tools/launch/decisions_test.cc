@@ -98,7 +98,7 @@ std::vector<std::string> Words(const Supervisor::Actions& actions) {
 }
 
 constexpr absl::Duration kStart = absl::Seconds(100);
-constexpr int kChief = 0, kPs = 1, kFirstWorker = 2, kSecondWorker = 3;
+constexpr int kChief = 0, kPs = 1, kFirstWorker = 2, kSecondWorker = 3, kEvaluator = 4;
 
 class SupervisorTest : public ::testing::Test {
  protected:
@@ -138,20 +138,55 @@ TEST_F(SupervisorTest, ACrashLoopEndsTheLaunchWith70) {
   Exit(kFirstWorker, kKilled);
   Next();
   EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)),
-              ElementsAre("worker 0 was killed by SIGKILL, 2 times in a row; draining chief, ps 0, worker 1", "signal 0 15"));
+              ElementsAre("worker 0 was killed by SIGKILL, 2 times within 10m; draining chief, ps 0, worker 1", "signal 0 15"));
   EXPECT_THAT(Exit(kChief, {143, 0}), ElementsAre("signal 1 15", "signal 3 15"));
   for (const int task : {kPs, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 70);
 }
 
-TEST_F(SupervisorTest, ALongLifeStartsTheCountOfRestartsAnew) {
-  SupervisorOptions options;
-  options.max_restarts = 1;
-  Begin(options);
-  Exit(kFirstWorker, kKilled);
+TEST_F(SupervisorTest, ATaskThatDiesAtTheSamePaceForEverIsInACrashLoopHoweverLongItsLivesAre) {
+  Begin();
+  absl::Duration now;
+  for (int i = 1; i <= 5; ++i) {
+    now += absl::Minutes(1);
+    EXPECT_THAT(Exit(kFirstWorker, kKilled, now), ElementsAre(absl::StrCat("worker 0 was killed by SIGKILL; starting it again (", i, " of 5)")));
+    Next();
+  }
+  EXPECT_EQ(Exit(kFirstWorker, kKilled, now + absl::Minutes(1))[0], "worker 0 was killed by SIGKILL, 6 times within 10m; draining chief, ps 0, worker 1");
+}
+
+TEST_F(SupervisorTest, WhatIsLongerAgoThanTheWindowIsForgotten) {
+  Begin();
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Minutes(3) * i)[0], HasSubstr("starting it again"));
+    Next();
+  }
+}
+
+TEST_F(SupervisorTest, AnEvaluatorThatCannotGoOnLeavesTheJobAlone) {
+  supervisor_.emplace(SupervisorOptions(), ClusterTasks(1, 2, 1));
+  supervisor_->Begin(kStart);
+  EXPECT_THAT(Exit(kEvaluator, kKilled), ElementsAre("evaluator was killed by SIGKILL; starting it again (1 of 5)"));
   Next();
-  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(12)), ElementsAre("worker 0 was killed by SIGKILL; starting it again (1 of 1)"));
+  EXPECT_THAT(Exit(kEvaluator, {65, 0}), ElementsAre("evaluator ended with exit code 65 (corrupt data); the job goes on without it"));
+  EXPECT_TRUE(supervisor_->starts());
+}
+
+TEST_F(SupervisorTest, AnEvaluatorHasTheTimeItTakesForTheFinalCheckpointUntilAPersonHasNone) {
+  supervisor_.emplace(SupervisorOptions(), ClusterTasks(1, 2, 1));
+  supervisor_->Begin(kStart);
+  Exit(kChief, {0, 0});
+  for (const int task : {kPs, kFirstWorker}) Exit(task, {0, 0});
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 10s ago; asking worker 1 to end (SIGTERM)", "signal 3 15"));
+  Exit(kSecondWorker, {143, 0}, absl::Seconds(12));
+  EXPECT_THAT(Next(), ElementsAre("the evaluator scores the final checkpoint"));
+  EXPECT_EQ(supervisor_->deadline(), absl::InfiniteDuration());
+  EXPECT_FALSE(supervisor_->over());
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart + absl::Minutes(5))), ElementsAre("SIGINT: killing evaluator", "signal 4 9"));
+  Exit(kEvaluator, kKilled);
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 0);
 }
 
 TEST_F(SupervisorTest, TheOthersHaveTenSecondsToEndAfterAChiefThatSucceeded) {
@@ -320,6 +355,12 @@ TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
 TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
   EXPECT_EQ(TfConfigText(ClusterTasks(1, 2), {"h:1", "h:2", "h:3", "h:4"}, 3),
             R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3","h:4"]},"task":{"type":"worker","index":1}})");
+}
+
+TEST(TaskListTest, AnEvaluatorIsInNoClusterAndIsToldOfIt) {
+  EXPECT_EQ(TfConfigText(ClusterTasks(1, 1, 1), {"h:1", "h:2", "h:3", ""}, 3),
+            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"evaluator","index":0}})");
+  EXPECT_EQ(TaskList::OnLoopback(1, 1, 1)->Summary(), "chief, 1 ps, 1 worker, evaluator");
 }
 
 TEST(TaskListTest, EveryTaskHasAPortOfItsOwn) {

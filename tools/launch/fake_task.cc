@@ -2,7 +2,7 @@
 // is for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
 //
 //   show         prints TF_CONFIG             pid   prints its process id
-//   env=NAME     prints what that variable of the environment says
+//   env=NAME     prints what that variable of the environment says       unset=NAME   prints so if it is not there
 //   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a carriage return, without an end of line
 //   tty          says whether standard error is a terminal
 //   once=FILE    passes over the next argument if FILE is there; else makes it
@@ -68,6 +68,7 @@ bool Do(const std::string& verb, const std::string& value) {
   if (verb == "show") std::puts(std::getenv("TF_CONFIG"));
   if (verb == "pid") std::printf("pid %d\n", getpid());
   if (verb == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
+  if (verb == "unset" && std::getenv(value.c_str()) == nullptr) std::printf("%s is not set\n", value.c_str());
   if (verb == "print") std::puts(value.c_str());
   if (verb == "draw") Draw(value);
   if (verb == "tty") std::puts(isatty(STDERR_FILENO) ? "a terminal" : "no terminal");

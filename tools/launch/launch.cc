@@ -161,7 +161,7 @@ class Launcher {
     if (!supervisor_.starts()) return Do(supervisor_.OnCannotStart(task, Now()));
     ChildOptions child;
     child.command = options_.command;
-    child.environment = directory_.Environment();
+    child.environment = directory_.Environment(options_.evaluator ? WorkingDirectory::LastCheckpoint::kScored : WorkingDirectory::LastCheckpoint::kUnwanted);
     child.environment["TF_CONFIG"] = tasks_.TfConfig(task);
     child.output = DrawsForItself(task) ? ChildOutput::kTerminal : ChildOutput::kPipe;
     absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(child);
@@ -207,7 +207,7 @@ absl::Status LaunchOptions::Validate() const {
 
 int Launch(const LaunchOptions& options) {
   if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(exit_codes::kUsage, valid);
-  absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers);
+  absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers, options.evaluator ? 1 : 0);
   if (!tasks.ok()) return Fail(exit_codes::kResources, tasks.status());
   absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
   if (!directory.ok()) return Fail(exit_codes::kResources, directory.status());

@@ -19,7 +19,8 @@ struct LaunchOptions {
   absl::Duration chaos;                               // a random task is SIGKILLed at that period; 0: never
   std::vector<std::string> chaos_roles = {"worker"};  // whom it may hit: worker, ps, coordinator
   uint64_t seed = 0;                                  // of --chaos; 0: takes one and prints it
-  int max_restarts = 5;                               // of one task in a row: a life of 10 s and more starts the count anew
+  int max_restarts = 5;                               // of one task within 10 minutes
+  bool evaluator = false;                             // a process more, which scores the checkpoints of the job (an evaluator, docs/operations.md)
   bool usage = false;                                 // says at the end what each task has used: processor time and memory, over all its lives
 
   // Everything that is wrong, at once (InvalidArgument).
@@ -29,7 +30,8 @@ struct LaunchOptions {
 // Runs one process for each task with TF_CONFIG set, at free ports of 127.0.0.1, until the job is over. Blocks. What they print comes on standard error, whole
 // lines with the task's name before them, coloured on a terminal; there the chief draws for itself. Starts again what dies (restart_policy.h): so that a
 // coordinator or ps that does can go on with the job, tasks that were told of no --state_dir and --checkpoint_dir have them in a directory of this launch,
-// which goes when the job is over. SIGINT, SIGTERM and SIGHUP drain, a second one kills. No task outlives the thread that called this, however it dies.
+// which goes when the job is over: no checkpoint is made at its end there, unless for an evaluator, which is waited for. SIGINT, SIGTERM and SIGHUP drain, a
+// second one kills. No task outlives the thread that called this, however it dies.
 //
 // Returns the exit code for this process: the chief's; that of the task whose permanent failure ended the launch; 64 if the options are not valid, 66 if the
 // program cannot be started, 74 if no port, directory or log file can be had. REQUIRES: called once, on the main thread, while there is no other (it holds back

@@ -13,6 +13,7 @@ ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "");
 ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "");
 ABSL_FLAG(uint64_t, seed, 0, "");
 ABSL_FLAG(int, max_restarts, 5, "");
+ABSL_FLAG(bool, evaluator, false, "");
 ABSL_FLAG(bool, usage, false, "");
 
 int main(int argc, char** argv) {
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   options.chaos_roles = absl::GetFlag(FLAGS_chaos_roles);
   options.seed = absl::GetFlag(FLAGS_seed);
   options.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+  options.evaluator = absl::GetFlag(FLAGS_evaluator);
   options.usage = absl::GetFlag(FLAGS_usage);
   options.command.assign(words.begin() + 1, words.end());
   return divvy::Launch(options);

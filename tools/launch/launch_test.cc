@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cstdlib>
@@ -267,7 +268,7 @@ TEST_F(LaunchTest, APermanentFailureOfAWorkerEndsTheLaunchWithItsCode) {
 TEST_F(LaunchTest, ACrashLoopEndsTheLaunch) {
   Launch({"--max_restarts=1"}, {"worker0:raise=6", "await"});
   EXPECT_EQ(Exit(), 70);
-  EXPECT_THAT(Output(), HasSubstr("worker 0 was killed by SIGABRT, 2 times in a row; draining"));
+  EXPECT_THAT(Output(), HasSubstr("worker 0 was killed by SIGABRT, 2 times within 10m; draining"));
 }
 
 TEST_F(LaunchTest, ASignalIsPassedOnToAllAndTheChiefsCodeIsGiven) {
@@ -331,12 +332,34 @@ TEST_F(LaunchTest, TheTasksHaveADirectoryOfTheLaunchWhereNothingElseIsSaid) {
   ASSERT_EQ(setenv("TMPDIR", temporary.c_str(), 1), 0);
   Launch({}, {"chief0:env=DIVVY_STATE_DIR", "ps0:env=DIVVY_CHECKPOINT_DIR", "chief0:hang", "await"});
   EXPECT_THAT(WaitFor("chief    | DIVVY_STATE_DIR="), HasSubstr(temporary + "/divvy-launch-"));
-  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 1u);
+  const std::vector<std::string> made = *FileSystem::Real().ListDirectory(temporary);
+  ASSERT_EQ(made.size(), 1u);
+  struct stat what;
+  ASSERT_EQ(stat(absl::StrCat(temporary, "/", made[0]).c_str(), &what), 0);
+  EXPECT_EQ(what.st_mode & 0777, 0700u);  // what is learnt from private data is nobody else's
   processes_.Signal("launch", SIGTERM);
   WaitFor("SIGTERM: draining");
   processes_.Signal("launch", SIGTERM);
   EXPECT_EQ(Exit(), 137);
   EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);  // no checkpoint is in it
+}
+
+TEST_F(LaunchTest, TheLastCheckpointOfADirectoryThatGoesIsMadeForAnEvaluatorAlone) {
+  Launch({}, {"chief0:env=DIVVY_TEMPORARY"});
+  EXPECT_EQ(Exit(), 0);
+  EXPECT_THAT(Output(), HasSubstr("chief    | DIVVY_TEMPORARY=1\n"));
+  Launch({"--evaluator"}, {"evaluator0:show", "chief0:unset=DIVVY_TEMPORARY"});
+  EXPECT_EQ(Exit(), 0);
+  EXPECT_THAT(Output(), HasSubstr("chief     | DIVVY_TEMPORARY is not set\n"));
+  EXPECT_THAT(Output(), HasSubstr("launch    | chief, 1 ps, 1 worker, evaluator on 127.0.0.1"));
+  EXPECT_THAT(Output(), ContainsRegex("evaluator \\| .*\"type\":\"evaluator\",\"index\":0"));
+}
+
+TEST_F(LaunchTest, AnEvaluatorThatFailsIsDoneWithoutAndOneThatScoresIsWaitedFor) {
+  Launch({"--evaluator"}, {"evaluator0:exit=66", "chief0:finish", "await"});
+  WaitFor("evaluator ended with exit code 66 (missing input); the job goes on without it");
+  processes_.Signal("launch", SIGTERM);
+  EXPECT_EQ(Exit(), 0);
 }
 
 TEST_F(LaunchTest, EachTaskHasItsOwnLogFile) {

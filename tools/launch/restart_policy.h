@@ -6,13 +6,13 @@
 
 namespace divvy {
 
-enum class TaskType { kChief, kPs, kWorker };
+enum class TaskType { kChief, kPs, kWorker, kEvaluator };
 
 struct EndedTask {
   TaskType type = TaskType::kWorker;
   ExitStatus status;
   bool by_chaos = false;  // --chaos killed it, or one that it cannot do without: does not count
-  int restarts = 0;       // so far, since it last ran for long enough to count as well
+  int restarts = 0;       // of the last minutes that count (SupervisorOptions::window)
   int max_restarts = 0;
 };
 
@@ -29,8 +29,9 @@ struct Verdict {
 };
 
 // A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a task of any role is started again, until it
-// has died max_restarts times in a row (a crash loop: 70). The job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line at 128 is
-// Kubeflow's.)
+// has been started again max_restarts times within the window (a crash loop: 70): a life that is short and one that ends at the same moment again and again
+// count alike. Nobody waits for an evaluator, so its failure is its own. The job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line
+// at 128 is Kubeflow's.)
 Verdict RestartPolicy(const EndedTask& task);
 
 }  // namespace divvy

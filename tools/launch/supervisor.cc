@@ -42,13 +42,14 @@ std::string ToString(TaskId task) {
   switch (task.type) {
     case TaskType::kChief: return "chief";
     case TaskType::kPs: return absl::StrCat("ps ", task.index);
+    case TaskType::kEvaluator: return "evaluator";
     case TaskType::kWorker: break;
   }
   return absl::StrCat("worker ", task.index);
 }
 
 Supervisor::Supervisor(SupervisorOptions options, std::vector<TaskId> tasks) : options_(options), random_(options.seed) {
-  for (const TaskId& id : tasks) tasks_.push_back({id, false, {}, absl::InfiniteDuration(), 0, false, Backoff(random_.Next())});
+  for (const TaskId& id : tasks) tasks_.push_back({id, false, {}, absl::InfiniteDuration(), {}, false, Backoff(random_.Next())});
 }
 
 // ---- events
@@ -92,6 +93,7 @@ Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
 
 Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
   const std::string name = absl::StrCat("SIG", sigabbrev_np(signal));
+  spares_evaluator_ = false;
   if (phase_ == Phase::kDraining || phase_ == Phase::kKilling) {
     Say(absl::StrCat(name, ": killing ", Running()));
     Kill();
@@ -136,22 +138,24 @@ void Supervisor::Start(Task& task, absl::Duration now) {
 }
 
 void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
-  if (now - task.started >= options_.settled) {
-    task.restarts = 0;
-    task.backoff.Reset();
-  }
+  if (now - task.started >= options_.settled) task.backoff.Reset();
+  while (!task.restarts.empty() && now - task.restarts.front() > options_.window) task.restarts.pop_front();
   task.by_chaos = task.by_chaos || IsConsequence(task, status);
-  const Verdict verdict = RestartPolicy({task.id.type, status, task.by_chaos, task.restarts, options_.max_restarts});
+  const int restarts = static_cast<int>(task.restarts.size());
+  const Verdict verdict = RestartPolicy({task.id.type, status, task.by_chaos, restarts, options_.max_restarts});
   switch (verdict.reaction) {
-    case Reaction::kLetGo: return;
+    case Reaction::kLetGo:
+      if (!status.ok()) Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job goes on without it"));
+      return;
     case Reaction::kRestart: return Restart(task, status, now);
     case Reaction::kLinger:
       if (strikes_ > 0) Say(absl::StrCat("chaos: ", strikes_, strikes_ == 1 ? " kill" : " kills", " before the job was complete"));
+      spares_evaluator_ = true;
       return Linger(now);
     case Reaction::kDrain: break;
   }
   verdict_ = verdict.exit_code;
-  const std::string loop = verdict.exit_code == status.code() ? "" : absl::StrCat(", ", task.restarts + 1, " times in a row");
+  const std::string loop = verdict.exit_code == status.code() ? "" : absl::StrCat(", ", restarts + 1, " times within ", absl::FormatDuration(options_.window));
   const std::string others = Running();
   Say(absl::StrCat(ToString(task.id), " ", status.ToString(), loop, others.empty() ? "" : absl::StrCat("; draining ", others)));
   Drain(SIGTERM, now);
@@ -164,10 +168,10 @@ void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
   if (task.by_chaos) {
     task.backoff.Reset();
   } else {
-    ++task.restarts;
+    task.restarts.push_back(now);
   }
   task.restart_at = now + task.backoff.Next();
-  const std::string count = task.by_chaos ? "" : absl::StrCat(" (", task.restarts, " of ", options_.max_restarts, ")");
+  const std::string count = task.by_chaos ? "" : absl::StrCat(" (", task.restarts.size(), " of ", options_.max_restarts, ")");
   Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; starting it again", count));
 }
 
@@ -194,7 +198,10 @@ void Supervisor::Kill() {
 }
 
 void Supervisor::EndPhase(absl::Duration now) {
-  if (phase_ == Phase::kLingering) {
+  if (Running().empty()) {
+    phase_ends_ = absl::InfiniteDuration();
+    Say("the evaluator scores the final checkpoint");
+  } else if (phase_ == Phase::kLingering) {
     Say(absl::StrCat("the chief ended ", absl::FormatDuration(options_.linger), " ago; asking ", Running(), " to end (SIGTERM)"));
     Drain(SIGTERM, now);
   } else {
@@ -221,14 +228,16 @@ void Supervisor::Strike(absl::Duration now) {
 
 void Supervisor::SignalAll(int signal) {
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    if (tasks_[i].running) out_.push_back({Action::Kind::kSignal, static_cast<int>(i), signal, ""});
+    if (IsToEnd(tasks_[i])) out_.push_back({Action::Kind::kSignal, static_cast<int>(i), signal, ""});
   }
 }
+
+bool Supervisor::IsToEnd(const Task& task) const { return task.running && !(spares_evaluator_ && task.id.type == TaskType::kEvaluator); }
 
 std::string Supervisor::Running() const {
   std::vector<std::string> names;
   for (const Task& task : tasks_) {
-    if (task.running) names.push_back(ToString(task.id));
+    if (IsToEnd(task)) names.push_back(ToString(task.id));
   }
   return absl::StrJoin(names, ", ");
 }

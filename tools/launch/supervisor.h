@@ -2,6 +2,7 @@
 #ifndef DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
 #define DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,8 +28,9 @@ absl::string_view RoleName(TaskType type);
 std::optional<TaskType> RoleNamed(absl::string_view name);  // nullopt: there is none
 
 struct SupervisorOptions {
-  int max_restarts = 5;                                     // of one task in a row
-  absl::Duration settled = absl::Seconds(10);               // a life that long is no crash loop: what follows counts from 0 again
+  int max_restarts = 5;                                     // of one task
+  absl::Duration window = absl::Minutes(10);                // within this: a task that needs more is in a crash loop, however long each of its lives is
+  absl::Duration settled = absl::Seconds(10);               // after a life that long the next begins without a pause
   absl::Duration chaos;                                     // SIGKILL to a random task at that period; 0: never
   std::vector<TaskType> chaos_roles = {TaskType::kWorker};  // whom it may hit
   absl::Duration linger = absl::Seconds(10);                // how long the others may take to end by themselves after a chief that succeeded
@@ -40,7 +42,8 @@ struct SupervisorOptions {
 //
 // Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a
 // chief that failed lead straight to draining; a second signal to killing. A task is started again only while running. Draining, the chief goes first: it
-// needs the others for the steps in flight and for its last checkpoint.
+// needs the others for the steps in flight and for its last checkpoint. An evaluator that scores the final checkpoint of a job that is complete is given the
+// time it takes: only a person's signal ends it then.
 class Supervisor {
  public:
   struct Action {
@@ -83,7 +86,7 @@ class Supervisor {
     bool running = false;
     absl::Duration started;
     absl::Duration restart_at = absl::InfiniteDuration();  // finite: waits to be started again
-    int restarts = 0;
+    std::deque<absl::Duration> restarts;                   // those of the window
     bool by_chaos = false;
     Backoff backoff;
   };
@@ -99,6 +102,7 @@ class Supervisor {
   bool IsConsequence(const Task& task, ExitStatus status) const;
   void Strike(absl::Duration now);
   void SignalAll(int signal);
+  bool IsToEnd(const Task& task) const;  // it runs, and is not left to end by itself
   std::string Running() const;
   Actions Take() { return std::exchange(out_, {}); }
 
@@ -109,6 +113,7 @@ class Supervisor {
   absl::Duration phase_ends_ = absl::InfiniteDuration(), next_strike_ = absl::InfiniteDuration();
   absl::Duration last_strike_ = -absl::InfiniteDuration();
   int drain_signal_ = 0;
+  bool spares_evaluator_ = false;
   std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
   int chief_code_ = 0;
   int strikes_ = 0;  // of chaos

@@ -15,6 +15,7 @@ absl::string_view JobOf(TaskType type) {
   switch (type) {
     case TaskType::kChief: return "chief";
     case TaskType::kPs: return "ps";
+    case TaskType::kEvaluator: return "evaluator";
     case TaskType::kWorker: break;
   }
   return "worker";
@@ -36,18 +37,23 @@ std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::s
   return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"", JobOf(tasks[self].type), "\",\"index\":", tasks[self].index, "}}");
 }
 
-std::vector<TaskId> ClusterTasks(int num_ps, int num_workers) {
+std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators) {
   std::vector<TaskId> tasks = {{TaskType::kChief, 0}};
   for (int i = 0; i < num_ps; ++i) tasks.push_back({TaskType::kPs, i});
   for (int i = 0; i < num_workers; ++i) tasks.push_back({TaskType::kWorker, i});
+  for (int i = 0; i < num_evaluators; ++i) tasks.push_back({TaskType::kEvaluator, i});
   return tasks;
 }
 
-absl::StatusOr<TaskList> TaskList::OnLoopback(int num_ps, int num_workers) {
-  std::vector<TaskId> ids = ClusterTasks(num_ps, num_workers);
+absl::StatusOr<TaskList> TaskList::OnLoopback(int num_ps, int num_workers, int num_evaluators) {
+  std::vector<TaskId> ids = ClusterTasks(num_ps, num_workers, num_evaluators);
   std::vector<LoopbackPort> ports;
   std::vector<std::string> addresses;
-  while (ports.size() < ids.size()) {
+  for (const TaskId& id : ids) {
+    if (id.type == TaskType::kEvaluator) {
+      addresses.push_back("");
+      continue;
+    }
     ASSIGN_OR_RETURN(LoopbackPort port, LoopbackPort::Reserve());
     addresses.push_back(port.address());
     ports.push_back(std::move(port));
@@ -64,7 +70,8 @@ std::vector<std::string> TaskList::names() const {
 std::string TaskList::Summary() const {
   const auto count = [this](TaskType type) { return std::count_if(ids_.begin(), ids_.end(), [type](const TaskId& id) { return id.type == type; }); };
   const auto workers = count(TaskType::kWorker);
-  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers, workers == 1 ? " worker" : " workers");
+  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers, workers == 1 ? " worker" : " workers",
+                      count(TaskType::kEvaluator) > 0 ? ", evaluator" : "");
 }
 
 }  // namespace divvy

@@ -12,23 +12,23 @@
 
 namespace divvy {
 
-// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task.
+// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task; an evaluator, which is in no cluster, has none.
 std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self);
 
-// The chief, then the ps, then the workers. REQUIRES: no number is negative.
-std::vector<TaskId> ClusterTasks(int num_ps, int num_workers);
+// The chief, then the ps, then the workers, then the evaluator if there is one. REQUIRES: no number is negative.
+std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators = 0);
 
-// A chief, ps and workers with a port each, kept for as long as this lives. Move-only.
+// The tasks of a cluster, those that listen with a port each, kept for as long as this lives. Move-only.
 class TaskList {
  public:
   // Errors are those of LoopbackPort.
-  static absl::StatusOr<TaskList> OnLoopback(int num_ps, int num_workers);
+  static absl::StatusOr<TaskList> OnLoopback(int num_ps, int num_workers, int num_evaluators = 0);
 
   size_t size() const { return ids_.size(); }
   const std::vector<TaskId>& ids() const { return ids_; }
   std::vector<std::string> names() const;
   std::string TfConfig(int task) const { return TfConfigText(ids_, addresses_, task); }
-  std::string Summary() const;  // "chief, 2 ps, 4 workers"
+  std::string Summary() const;  // "chief, 2 ps, 4 workers, evaluator"
 
  private:
   TaskList(std::vector<TaskId> ids, std::vector<LoopbackPort> ports, std::vector<std::string> addresses)

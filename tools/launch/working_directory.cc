@@ -1,7 +1,11 @@
 #include "tools/launch/working_directory.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+
 #include <cstdlib>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
@@ -28,13 +32,16 @@ void RemoveTree(const std::string& name) {
 absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
   WorkingDirectory directory(absl::StrCat(TemporaryDirectory(), "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)));
   RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(directory.path_));
+  if (chmod(directory.path_.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", directory.path_, " to others"));
   return directory;
 }
 
-std::map<std::string, std::string> WorkingDirectory::Environment() const {
+std::map<std::string, std::string> WorkingDirectory::Environment(LastCheckpoint last) const {
   std::map<std::string, std::string> environment;
   if (std::getenv("DIVVY_STATE_DIR") == nullptr) environment["DIVVY_STATE_DIR"] = state();
-  if (std::getenv("DIVVY_CHECKPOINT_DIR") == nullptr) environment["DIVVY_CHECKPOINT_DIR"] = checkpoints();
+  if (std::getenv("DIVVY_CHECKPOINT_DIR") != nullptr) return environment;
+  environment["DIVVY_CHECKPOINT_DIR"] = checkpoints();
+  if (last == LastCheckpoint::kUnwanted) environment["DIVVY_TEMPORARY"] = "1";
   return environment;
 }
 

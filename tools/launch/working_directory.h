@@ -9,14 +9,16 @@
 
 namespace divvy {
 
-// A directory of one launch, new, below TMPDIR or /tmp: a job that is over is not found there by the next. Not thread-safe.
+// A directory of one launch, new, below TMPDIR or /tmp, for its user's eyes alone: a job that is over is not found there by the next. Not thread-safe.
 class WorkingDirectory {
  public:
-  // Makes it. Errors are those of FileSystem::CreateDirectory.
+  // Makes it. An error names it.
   static absl::StatusOr<WorkingDirectory> Make();
 
+  enum class LastCheckpoint { kUnwanted, kScored };  // of a job that is complete: the directory goes with it
   // DIVVY_STATE_DIR and DIVVY_CHECKPOINT_DIR, for tasks that are given no --state_dir and --checkpoint_dir; but those that this process has keep what they say.
-  std::map<std::string, std::string> Environment() const;
+  // DIVVY_TEMPORARY, where nobody wants the last checkpoint.
+  std::map<std::string, std::string> Environment(LastCheckpoint last) const;
   std::string state() const { return path_ + "/state"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   const std::string& path() const { return path_; }
