@@ -152,6 +152,19 @@ TEST_P(AnyTaskTest, EndsWith130WhenInterrupted) {
   FinishAll();
 }
 
+// Longer than a worker may say nothing, and a coordinator to a worker.
+TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(GetParam(), SIGSTOP);
+  cluster_->processes().RunFor(absl::Milliseconds(6500));
+  cluster_->Signal(GetParam(), SIGCONT);
+  CountOnWhoeverDies();
+  CountOn(1);
+  FinishAll();
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
                          [](const ::testing::TestParamInfo<TaskId>& info) { return std::string(RoleName(info.param.type)); });
 
