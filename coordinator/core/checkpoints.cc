@@ -340,7 +340,7 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
     for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
   }
   if (!why.ok() && draining_) last_saved_ = true;
-  if (!why.ok() && ResizeIsQuiet()) CancelResize(why);  // while it waits nothing is trained
+  if (!why.ok() && ResizeIsQuiet()) FailResize(why);  // while it waits nothing is trained
   // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
   if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
   StartNextLayoutJob();

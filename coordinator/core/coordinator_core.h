@@ -228,8 +228,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load it, cut and placed anew. Those that join are ps N, N+1, ...
   // and are waited for until they have registered; of too many the last are told to end with 0. `done` when steps run again. The job's flags keep the number of
   // its start: a coordinator that is started again is told by its own. FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
-  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout. The
-  // disk's error, of the checkpoint. After an error the number is as it was, and the job goes on.
+  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout.
+  // The disk's error, of the checkpoint. After an error the number is as it was, and the job goes on.
   void Resize(int num_ps, StatusCallback done);
 
   // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later
@@ -669,6 +669,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
   void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
+  void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
   void ReplaceServers() DIVVY_REQUIRES(mu_);
