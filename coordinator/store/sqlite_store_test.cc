@@ -1,6 +1,8 @@
 #include "coordinator/store/sqlite_store.h"
 
+#include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
 #include <memory>
 #include <string>
@@ -279,6 +281,24 @@ TEST_F(SqliteStoreTest, ALaterSchemaIsRefusedNamingBothVersions) {
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 2")));
+}
+
+TEST_F(SqliteStoreTest, AFileThatMayNotGrowIsAFullDiskAndNoFailedDevice) {
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  StoreChange change;
+  change.job = SomeRow();
+  ASSERT_EQ(Put(**store, change), absl::OkStatus());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit narrow = {100, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &narrow), 0);
+  const absl::Status full = Put(**store, change);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr(file()), HasSubstr("ulimit -f")));
+  EXPECT_EQ(Put(**store, change), absl::OkStatus()) << "the limit was raised";
 }
 
 TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeNamesTheFlag) {
