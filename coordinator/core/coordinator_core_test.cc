@@ -1409,6 +1409,9 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
   ASSERT_EQ(ps_[1]->created.size(), 1u);
   EXPECT_EQ(ps_[1]->created[0].name, "new");
   EXPECT_THAT(Dispatched(), ElementsAre("b"));
+  EXPECT_EQ(store_.Load()->job.lineage, Epoch(1)) << "nobody may adopt a state from which steps are missing";
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
 }
 
