@@ -4,9 +4,9 @@
 //   2. LOADING    the program has asked: every server keeps what it has. One that restarts meanwhile has lost its part: all begins again, without it
 //   3. RUNNING    a checkpoint is made at once. Until it is committed a lost server ends the job: what the former coordinator had logged is gone with it
 //
-// The store is told nothing between a rewind and the end of its replay: it then still speaks of the state that has been lost, which nobody can adopt. What it is
-// told beside the layout is durable before the next entry is given an id: so what the servers hold is never of a later moment than what the
-// store says of it.
+// The store is told nothing between a rewind and the end of its replay: it then still speaks of the state that has been lost, which nobody can adopt. What it
+// is told beside the layout is durable before the next entry is given an id: so what the servers hold is never of a later moment than what the store says of
+// it.
 #include <algorithm>
 #include <utility>
 

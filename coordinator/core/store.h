@@ -61,7 +61,7 @@ struct StateRow {
   };
   Held held = Held::kAll;
   // `lineage` is that of the servers it speaks of; `layout` has a version and no variables: those are rows of their own. finished_steps and next_ordinal are of
-  // the moment of writing, open steps left out. The cut, and passes under way, are empty.
+  // the moment of writing, open steps left out. The cut, and passes under way, are empty; `checkpoint` names none. REQUIRES: job and lineage are not 0.
   JobState state;
 };
 

@@ -200,7 +200,11 @@ absl::StatusOr<CheckpointRow> DecodeCheckpoint(absl::Span<const SqlValue> values
   return row;
 }
 
-SqlRow Encode(const StateRow& row) { return {int64_t{1}, static_cast<int64_t>(row.held), Blob{wire::EncodeJobState(row.state)}}; }
+SqlRow Encode(const StateRow& row) {
+  JobState state = row.state;
+  state.checkpoint = {state.lineage, 0};  // a JobState names one: this is none's
+  return {int64_t{1}, static_cast<int64_t>(row.held), Blob{wire::EncodeJobState(state)}};
+}
 
 absl::StatusOr<StateRow> DecodeState(absl::Span<const SqlValue> values) {
   Columns columns(StateTable(), values);

@@ -712,12 +712,12 @@ void Cluster::OnRestored(int64_t steps) {
 void Cluster::RememberPast() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   const CoordinatorSnapshot seen = core_->Snapshot();
-  if (truth.lineage == Epoch() || (restoring_ && seen.adopted_steps)) return;
+  if (restoring_ && seen.adopted_steps) return;
   Past past{model_, pending_write_};
   if (model_.pass) past.model->pass->visited = Visited();
   const auto cut = restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
   if (cut != cuts_.end()) past.model = cut->second.model;
-  past_[truth.lineage] = std::move(past);
+  past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);  // it may have loaded all, and not begun
 }
 
 std::optional<int64_t> Cluster::TagOfStep(EntryId id) {

@@ -45,6 +45,7 @@ StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string pro
   StateRow row;
   row.held = held;
   row.state.job = JobId(77);
+  row.state.lineage = Epoch(2);
   row.state.layout = Layout::Received(7, {});
   row.state.finished_steps = row.state.next_ordinal = finished_steps;
   row.state.program_state = std::move(program_state);
