@@ -60,7 +60,8 @@ SimConfig WithAdoptions(uint64_t seed) {
 // Both coordinators and parameter servers are.
 SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
   SimConfig config = WithAdoptions(seed);
-  config.kill_ps = config.restart_ps = config.replay = config.checkpoints = true;
+  config.kill_ps = config.restart_ps = config.replay = true;
+  config.checkpoints = seed % 2 == 0;  // else none can ever be made, and a lost server ends the job from then on
   config.redo_log_bytes = 256 << 20;
   return config;
 }
