@@ -57,10 +57,10 @@ SimConfig WithAdoptions(uint64_t seed) {
   return config;
 }
 
-// Both coordinators and parameter servers are.
+// And a parameter server is lost soon after.
 SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
   SimConfig config = WithAdoptions(seed);
-  config.kill_ps = config.restart_ps = config.replay = true;
+  config.restart_ps = config.replay = config.lose_at_worst = true;
   config.checkpoints = seed % 2 == 0;  // else none can ever be made, and a lost server ends the job from then on
   config.redo_log_bytes = 256 << 20;
   return config;
@@ -69,7 +69,7 @@ SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
 // A parameter server is lost when the program has ended, and nobody needs it for a step any more.
 SimConfig WithALossAtTheEnd(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
-  config.lose_at_end = true;
+  config.lose_at_worst = true;
   config.checkpoints = false;
   return config;
 }

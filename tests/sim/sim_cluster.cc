@@ -786,6 +786,11 @@ void Cluster::OnAdopted(int64_t steps) {
   }
   if (!is_newest) model_.program_state = told, model_.rounds = told.empty() ? 0 : std::stoi(told);
   rounds_done_ = model_.rounds;
+  if (config_.lose_at_worst && !faults_stopped_) {
+    world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(random_.Below(300))), Mine([this] {
+                       if (!faults_stopped_) FaultOfPs(absl::Seconds(1));
+                     }));
+  }
   calls_ = true;
   ReadAll();
 }
@@ -928,7 +933,7 @@ void Cluster::ReadAll() {
 
 void Cluster::EndProgram() {
   Trace("program: ends");
-  if (config_.lose_at_end && !faults_stopped_) FaultOfPs(absl::Seconds(1));
+  if (config_.lose_at_worst && !faults_stopped_) FaultOfPs(absl::Seconds(1));
   gone_at_end_.clear();
   for (const auto& process : processes_) {
     if (process->ps != nullptr && !process->node->executor->alive()) gone_at_end_.insert(process->incarnation.value());
@@ -1374,7 +1379,7 @@ SimConfig ConfigOf(uint64_t seed) {
   if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
   if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
   config.resize = config.checkpoints && random.Chance(0.25);
-  config.lose_at_end = config.replay && config.restart_ps && random.Chance(0.2);
+  config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);
   return config;
 }

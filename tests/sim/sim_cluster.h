@@ -36,7 +36,7 @@ struct SimConfig {
   bool restore = false;                                                  // the program calls RestoreLatest
   bool resize = false;                                                   // a person changes the number of parameter servers (with checkpoints)
   bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
-  bool lose_at_end = false;                                              // a parameter server is lost just before the program ends
+  bool lose_at_worst = false;                                            // a parameter server is lost just before the program ends, and soon after an adoption
   bool store_faults = false;                                             // now and then the coordinator's store refuses a change, and all behind it
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
@@ -77,7 +77,7 @@ struct SimResult {
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t rewinds = 0;
-  int64_t adoptions = 0;  // coordinators that went on with what the servers held
+  int64_t adoptions = 0;                          // coordinators that went on with what the servers held
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
   int64_t killed_at_points = 0;
   bool job_lost = false;  // ended with Unavailable, as it had to
