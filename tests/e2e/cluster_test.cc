@@ -241,6 +241,25 @@ TEST_F(CountingTest, ARestartedCoordinatorRunsTheProgramAgainOnTheSameCluster) {
   Finish();
 }
 
+// No checkpoint is made before the kill; the program checks that its bytes and the steps fit, and in the end that every counter is exact.
+TEST_F(CountingTest, AKilledCoordinatorGoesOnWithWhatTheServersHoldAndLoadsNothing) {
+  Make(2, 2, /*proxied=*/false,
+       {"--state_dir=" + TemporaryPath("state_adopted"), "--checkpoint_dir=" + TemporaryPath("checkpoints_adopted"), "--checkpoint_every=0s"});
+  StartAll();
+  for (int kill = 0; kill < 2; ++kill) {
+    CountOn(3);
+    Kill(kChiefTask);
+    Start(kChiefTask);
+    WaitFor(kChiefTask, "adopted what 2 parameter servers hold");
+    int64_t steps = 0;
+    const std::string restored = WaitFor(kChiefTask, "restored ");
+    EXPECT_TRUE(absl::SimpleAtoi(restored.substr(restored.find(' ') + 1), &steps)) << restored;
+    EXPECT_GE(steps, 600 * (kill + 1));
+  }
+  CountOn(1);
+  Finish();
+}
+
 // ---- (g) duplicates
 
 TEST_F(CountingTest, ASecondWorkerOfTheSameIndexIsRefusedInOneLine) {
