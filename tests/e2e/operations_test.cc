@@ -240,6 +240,34 @@ TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
 }
 
+// ---- full disks
+
+TEST_F(OperationsTest, AFullDiskOfAPsCostsCheckpointsAndNothingElse) {
+  MakeDurable({"--elements=64"}, "100ms");
+  StartAll();
+  CountOn(1);
+  cluster_->LimitFiles(PsTask(0), 100);
+  WaitFor(kChiefTask, "could not be made, older ones stand");
+  CountOn(2);
+  const auto newest = [] { return FileSystem::Real().ReadFile(OwnPath("checkpoints") + "/checkpoint").value_or(""); };
+  const std::string before = newest();
+  cluster_->LimitFiles(PsTask(0), ProcessCluster::kUnlimited);
+  EXPECT_TRUE(cluster_->processes().WaitUntil([&] { return newest() != before; }, kPatience));
+  FinishAll();
+}
+
+TEST_F(OperationsTest, AFullDiskOfTheStateDirectoryEndsTheCoordinatorWith74AndTheNextGoesOn) {
+  MakeDurable({}, "100ms");
+  StartAll();
+  CountOn(1);
+  cluster_->LimitFiles(kChiefTask, 0);
+  EXPECT_EQ(ExitOf(kChiefTask), 74);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--state_dir"));
+  Start(kChiefTask);
+  CountOn(1);
+  FinishAll();
+}
+
 // ---- launched
 
 // As `divvyctl launch` has it: each task is started again, with what the launcher has given it to go on from.
