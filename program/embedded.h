@@ -47,6 +47,7 @@ class EmbeddedCluster {
   absl::Status RestartPs(int index);  // comes back empty, as another life
   void CutPs(int index);              // nobody reaches it, until
   void HealPs(int index);             // REQUIRES: it has not been killed
+  ParameterServerSnapshot InspectPs(int index) const { return ps_[static_cast<size_t>(index)]->Inspect(ParameterServerCore::Detail::kWithoutValues); }
 
  private:
   struct WorkerTask {
