@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
 
 namespace divvy {
 namespace {
@@ -42,8 +41,7 @@ Termination::Termination() {
   signal_pipe = ends[1];
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   DIVVY_CHECK(wake_ >= 0);
-  signal(SIGPIPE, SIG_IGN);
-  SurviveLargeFiles();
+  for (const int of_a_write : {SIGPIPE, SIGXFSZ}) signal(of_a_write, SIG_IGN);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;

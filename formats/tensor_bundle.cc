@@ -77,6 +77,11 @@ absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice>
   return index;
 }
 
+// A device that fails says nothing of the bytes that stand there: it is not taken for damage.
+absl::Status OfDevice(const absl::Status& status) {
+  return absl::IsDataLoss(status) ? absl::UnavailableError(absl::StrCat(status.message(), ": try again, or look at the disk")) : status;
+}
+
 // How much of a data file the index speaks of.
 struct FileUse {
   uint64_t bytes = 0;  // in all parts; they do not overlap
@@ -116,8 +121,9 @@ class PartStream {
       const size_t piece = std::min<uint64_t>(bytes, kPiece);
       if (out == nullptr && scratch_.size() < piece) scratch_.resize(piece);
       char* const place = out == nullptr ? scratch_.data() : out;
-      ASSIGN_OR_RETURN(const size_t got, file_.ReadAt(offset_, absl::MakeSpan(place, piece)));
-      if (got < piece) return absl::OutOfRangeError("the file ends");
+      const absl::StatusOr<size_t> got = file_.ReadAt(offset_, absl::MakeSpan(place, piece));
+      if (!got.ok()) return OfDevice(got.status());
+      if (*got < piece) return absl::OutOfRangeError("the file ends");
       crc_ = ExtendCrc32c(crc_, absl::string_view(place, piece));
       offset_ += piece;
       bytes -= piece;
@@ -303,7 +309,7 @@ absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem& fil
   const std::string name = BundleIndexFile(prefix);
   const absl::StatusOr<std::string> bytes = files.ReadFile(name);
   if (absl::IsNotFound(bytes.status())) return absl::NotFoundError(absl::StrCat("no checkpoint ", prefix, ": there is no ", name));
-  RETURN_IF_ERROR(bytes);
+  if (!bytes.ok()) return OfDevice(bytes.status());
   absl::StatusOr<BundleIndex> index = DecodeBundleIndex(*bytes);
   if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat(name, ": ", index.status().message()));
   std::unique_ptr<BundleReader> reader(new BundleReader(prefix, *std::move(index)));
@@ -318,9 +324,12 @@ absl::Status BundleReader::OpenFiles(FileSystem& files) {
   for (size_t i = 0; i < uses.size(); ++i) {
     if (uses[i].bytes == 0 && !is_exact) continue;
     const std::string name = BundleDataFile(prefix_, static_cast<int>(i), index_.num_files);
-    ASSIGN_OR_RETURN(const std::string fault, FaultOfFile(files, name, uses[i], is_exact));
-    if (!fault.empty()) return absl::DataLossError(fault);
-    ASSIGN_OR_RETURN(data_[i], files.OpenRandomAccess(name));
+    const absl::StatusOr<std::string> fault = FaultOfFile(files, name, uses[i], is_exact);
+    if (!fault.ok()) return OfDevice(fault.status());
+    if (!fault->empty()) return absl::DataLossError(*fault);
+    absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = files.OpenRandomAccess(name);
+    if (!file.ok()) return OfDevice(file.status());
+    data_[i] = *std::move(file);
   }
   return absl::OkStatus();
 }

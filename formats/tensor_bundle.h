@@ -101,7 +101,7 @@ absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int 
 
 // Reads. Thread-safe. Blocks. Memory: the index, a buffer, and what the caller asks for, which is no more than the files have.
 // Errors of all calls: NotFound, no such checkpoint or no such tensor. DataLoss: damaged; the message names the file and the place: take another checkpoint.
-// Unimplemented: see DecodeBundleIndex. Others: the file system's.
+// Unavailable: the device failed (EIO), which says nothing of the bytes: try again. Unimplemented: see DecodeBundleIndex. Others: the file system's.
 class BundleReader {
  public:
   // Reads the index and looks that the data files are there and long enough (of a bundle of our own: exactly as long as they should be).

@@ -44,7 +44,7 @@ class Catalog : public CheckpointCatalog {
     return std::optional<JobState>(std::move(state));
   }
   absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override { return NoneIsMade(); }
-  absl::Status Collect(int, CheckpointId, CheckpointId) override { return absl::OkStatus(); }
+  absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override { return absl::OkStatus(); }
   absl::Status Export(CheckpointId, const std::string&) override { return NoneIsMade(); }
 
  private:

@@ -20,6 +20,7 @@
 #include "proto/health.grpc.pb.h"
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
+#include "rpc/parameter_client.h"
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
 #include "rpc/steps_server.h"
@@ -34,6 +35,7 @@ ABSL_DECLARE_FLAG(std::optional<int>, num_ps);
 namespace divvy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Health = grpc::health::v1::HealthCheckResponse;
@@ -561,6 +563,23 @@ TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
   EXPECT_EQ(SendRaw(Channel(), 2).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(Register().Get().ok());
+}
+
+TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
+  Serve();
+  LoadRequest request;
+  request.from = LoadRequest::From::kCheckpoint;
+  ShardSpec shard;
+  shard.name = std::string(1000, 'v');
+  shard.shape = shard.full_shape = {1};
+  request.shards.resize(17'000, shard);
+  Promise<absl::Status> answer;
+  MakeParameterClient(Environment(), Channel(), Channel())->Load(std::move(request), [&](const absl::StatusOr<LoadReply>& reply) {
+    answer.Set(reply.status());
+  });
+  const absl::Status refused = answer.Get();
+  EXPECT_EQ(ReasonOf(refused), Reason::kInvalid) << refused;
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("LoadRequest for "), HasSubstr("and a message may have 16777216"), HasSubstr("fewer variables")));
 }
 
 // The message limit alone would let all of it in first.

@@ -16,6 +16,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "rpc/credentials.h"
+#include "rpc/message_limit.h"
 
 namespace divvy {
 
@@ -24,9 +25,9 @@ struct ServerOptions {
   std::optional<TlsFiles> tls;              // none: plaintext, on loopback only
   std::string health_address;               // grpc.health.v1.Health alone, without TLS, for probes that have no certificate; empty: none. Any interface
   int64_t memory_bytes = int64_t{1} << 30;  // what gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late
-  int64_t max_message_bytes = 16 << 20;     // of a control message; those of the data streams are smaller
-  int max_metadata_bytes = 8 << 10;         // of a call's headers
-  int max_concurrent_streams = 128;         // calls at a time on one connection
+  int64_t max_message_bytes = kMaxControlMessageBytes;  // those of the data streams are smaller
+  int max_metadata_bytes = 8 << 10;                     // of a call's headers
+  int max_concurrent_streams = 128;                     // calls at a time on one connection
 
   // FailedPrecondition with every problem at once, naming flags; reads the certificates.
   absl::Status Validate() const;

@@ -8,10 +8,13 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/executor.h"
 #include "cluster/clients.h"
+#include "cluster/error.h"
 #include "grpcpp/client_context.h"
+#include "rpc/message_limit.h"
 #include "rpc/open_calls.h"
 #include "rpc/status.h"
 #include "rpc/time.h"
@@ -26,6 +29,17 @@ constexpr absl::Duration kSyncDeadline = absl::Seconds(1);    // any later Sync 
 constexpr absl::Duration kLoadDeadline = absl::Seconds(30);   // clears what may be much; while a checkpoint is read, it answers how far it is
 constexpr absl::Duration kCreateDeadline = absl::Minutes(2);  // computes the first values
 
+// InvalidArgument (Reason::kInvalid): the request is larger than a message may be.
+template <typename ProtoRequest>
+absl::Status CheckSize(const ProtoRequest& request, const std::string& address) {
+  const size_t bytes = request.ByteSizeLong();
+  if (bytes <= static_cast<size_t>(kMaxControlMessageBytes)) return absl::OkStatus();
+  return MakeError(Reason::kInvalid, absl::StrCat(ProtoRequest::descriptor()->name(), " for ", address, " has ", bytes, " bytes, and a message may have ",
+                                                  kMaxControlMessageBytes,
+                                                  ": it names every shard of every variable there. Make fewer variables, or fewer shards of each, or use more "
+                                                  "parameter servers"));
+}
+
 // What the calls of a client need. They hold what they use of it, so that the client may go while they are open.
 struct CallEnvironment {
   Executor& executor;  // outlives the last call: OpenCalls waits for it
@@ -34,7 +48,8 @@ struct CallEnvironment {
 };
 
 // Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the Executor: once, never from within. Holds `stub` until then.
-// Cancelled where the environment is closed; InvalidArgument (Reason::kInvalid) for a reply that makes no sense; else FromGrpc's errors.
+// Cancelled where the environment is closed; InvalidArgument (Reason::kInvalid) for a request that is too large, and is not sent, and for a reply that makes no
+// sense; else FromGrpc's errors.
 //
 //   CallUnary(environment, stub, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(done));
 template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
@@ -54,6 +69,9 @@ void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& 
   call->stub = stub;
   call->done = std::move(done);
   Executor& executor = environment.executor;
+  if (absl::Status size = CheckSize(call->request, environment.address); !size.ok()) {
+    return executor.Post([call = std::move(call), size = std::move(size)] { call->done(size); });
+  }
   if (!environment.open->Begin({call, &call->context})) {
     return executor.Post([call = std::move(call)] { call->done(absl::CancelledError("the client is closed")); });
   }

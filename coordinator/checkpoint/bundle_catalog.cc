@@ -6,11 +6,16 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/version.h"
+#include "cluster/error.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
@@ -19,7 +24,11 @@
 namespace divvy {
 namespace {
 
-constexpr char kJobTensor[] = "_divvy/job";  // uint8 [n]: a serialized JobState
+constexpr char kJobTensor[] = "_divvy/job";        // uint8 [n]: a serialized JobState
+constexpr char kFormatTensor[] = "_divvy/format";  // int64 []: of kJobTensor, and of what its layout's hash is of
+constexpr int64_t kFormat = 1;                     // bump it where a reader of before would take it for something else
+constexpr char kNewestFile[] = "checkpoint";       // TensorFlow's hint, for tf.train.latest_checkpoint
+constexpr char kJobFile[] = "job";                 // whose the directory is, from its first commit on: "job 1f2e3d"
 
 // The file of a bundle: "ckpt-3-17.index" -> its id and "index".
 struct BundleFile {
@@ -55,25 +64,71 @@ absl::Status CheckComplete(const Layout& layout, const std::vector<BundleSlice>&
   return absl::OkStatus();
 }
 
+absl::string_view BytesOf(const int64_t& number) { return absl::string_view(reinterpret_cast<const char*>(&number), sizeof number); }
+
+// Its bytes are whole, or another version could not be told from damage.
+absl::Status OfAnotherVersion(const std::string& prefix, absl::string_view why) {
+  return MakeError(Reason::kVersionMismatch, absl::StrCat(prefix, " was written by another version of Divvy, this is ", kVersion, ": ", why,
+                                                          ". Start all tasks of the version that wrote it; or take the variables into a new job: divvyctl "
+                                                          "checkpoint export"));
+}
+
+absl::Status CheckFormat(const BundleReader& reader) {
+  if (reader.index().Find(kFormatTensor) == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Tensor tensor, reader.ReadTensor(kFormatTensor));
+  ASSIGN_OR_RETURN(const int64_t format, tensor.scalar<int64_t>());
+  return format == kFormat ? absl::OkStatus() : OfAnotherVersion(reader.prefix(), absl::StrCat("it has format ", format, ", and only ", kFormat, " is read"));
+}
+
+absl::Status NameNewest(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
+  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile), absl::StrCat("model_checkpoint_path: \"", checkpoint.name(), "\"\n"));
+}
+
 class BundleCatalog : public CheckpointCatalog {
  public:
   BundleCatalog(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
 
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override;
   absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override;
-  absl::Status Collect(int keep, CheckpointId base, CheckpointId below) override;
+  absl::Status Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) override;
   absl::Status Export(CheckpointId checkpoint, const std::string& path) override;
 
  private:
   std::string PathOf(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
+  enum class Claim : uint8_t { kLook, kMake };
+  absl::Status CheckOwner(Claim claim);
+  void SetOwn(JobId job) {
+    MutexLock lock(mu_);
+    own_ = job;
+  }
   absl::Status WriteState(const JobState& state, int num_files, std::vector<BundleSlice>& slices);
-  absl::StatusOr<std::string> NameOfExport(CheckpointId checkpoint, const std::string& directory);
   absl::StatusOr<std::map<CheckpointId, std::vector<BundleFile>>> FilesByCheckpoint();
   absl::Status Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it);
 
   FileSystem& files_;
   const std::string directory_;
+  Mutex mu_;
+  std::optional<JobId> own_ DIVVY_GUARDED_BY(mu_);  // whose catalog this is; none: nobody has said so yet
 };
+
+// Two jobs that began in one empty directory would remove and rename each other's files: the first to commit writes its number there.
+absl::Status BundleCatalog::CheckOwner(Claim claim) {
+  std::string own;
+  {
+    MutexLock lock(mu_);
+    if (own_) own = absl::StrCat("job ", absl::Hex(own_->value()), "\n");
+  }
+  const absl::StatusOr<std::string> owner = files_.ReadFile(PathOf(kJobFile));
+  if (!absl::IsNotFound(owner.status())) RETURN_IF_ERROR(owner);
+  if (owner.ok() && *owner == own) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
+  const bool is_free = !owner.ok() || checkpoints.empty();  // a job that has nothing there may have died before its first
+  if (is_free) return claim == Claim::kMake ? files_.ReplaceFile(PathOf(kJobFile), own) : absl::OkStatus();
+  return MakeError(Reason::kWrongJob, absl::StrCat(PathOf(kJobFile), " says that the checkpoints in ", directory_, " are of ",
+                                                   absl::CHexEscape(absl::StripTrailingAsciiWhitespace(*owner)),
+                                                   own.empty() ? "" : absl::StrCat(", and this is ", absl::StripTrailingAsciiWhitespace(own)),
+                                                   ": give each job a --checkpoint_dir of its own"));
+}
 
 absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<CheckpointId> below) {
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
@@ -81,7 +136,10 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
   for (const CheckpointId checkpoint : checkpoints) {
     if (below && !(checkpoint < *below)) continue;
     absl::StatusOr<JobState> state = ReadJobState(files_, directory_, checkpoint);
-    if (state.ok()) return std::optional<JobState>(*std::move(state));
+    if (state.ok()) {
+      SetOwn(state->job);  // another job does not go on from it
+      return std::optional<JobState>(*std::move(state));
+    }
     if (!absl::IsDataLoss(state.status())) return state.status();
     DIVVY_LOG(ERROR) << state.status().message() << ". Looking for an older checkpoint";
     damage.Update(state.status());
@@ -96,6 +154,8 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
     for (const SavedSlice& slice : parts[file]) slices.push_back(ToBundle(slice, static_cast<int>(file)));
   }
   RETURN_IF_ERROR(CheckComplete(*state.layout, slices));
+  SetOwn(state.job);
+  RETURN_IF_ERROR(CheckOwner(Claim::kMake));
   const int num_files = static_cast<int>(parts.size()) + 1;
   RETURN_IF_ERROR(WriteState(state, num_files, slices));
   const std::string prefix = PathOf(state.checkpoint.name());
@@ -104,7 +164,7 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
     return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix, " will survive a crash: ", written.message()));
   }
   RETURN_IF_ERROR(written);
-  const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint.name());
+  const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint);
   if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();  // a hint: the checkpoint is there all the same
   return absl::OkStatus();
 }
@@ -118,8 +178,8 @@ absl::Status BundleCatalog::WriteState(const JobState& state, int num_files, std
   ASSIGN_OR_RETURN(const auto writer, BundleDataWriter::Create(files_, PathOf(state.checkpoint.name()), num_files - 1, num_files));
   const int64_t bytes = static_cast<int64_t>(job.size());
   ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kJobTensor, DType::kUInt8, Shape{bytes}, 0, bytes, job));
-  const absl::string_view steps(reinterpret_cast<const char*>(&state.finished_steps), sizeof(state.finished_steps));
-  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFinishedStepsTensor, DType::kInt64, Shape(), 0, 1, steps));
+  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFormatTensor, DType::kInt64, Shape(), 0, 1, BytesOf(kFormat)));
+  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFinishedStepsTensor, DType::kInt64, Shape(), 0, 1, BytesOf(state.finished_steps)));
   return writer->Finish();
 }
 
@@ -132,7 +192,8 @@ absl::StatusOr<std::map<CheckpointId, std::vector<BundleFile>>> BundleCatalog::F
   return by_checkpoint;
 }
 
-absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId below) {
+absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) {
+  RETURN_IF_ERROR(CheckOwner(Claim::kLook));
   ASSIGN_OR_RETURN(const auto by_checkpoint, FilesByCheckpoint());
   int kept = 0;
   for (auto it = by_checkpoint.rbegin(); it != by_checkpoint.rend(); ++it) {
@@ -140,35 +201,24 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
     kept += committed && wanted;
-    if (!wanted && checkpoint < below) RETURN_IF_ERROR(Remove(checkpoint, of_it));  // others may be being written
+    if (wanted || !(checkpoint < below)) continue;  // later ones may be being written
+    RETURN_IF_ERROR(Remove(checkpoint, of_it));
+    removed.push_back(checkpoint);
   }
   return absl::OkStatus();
 }
 
-// With the job's id, which no two jobs share: a program that begins anew counts its checkpoints anew, and may export into the same directory. And none that
-// goes on from that directory takes it for one of its checkpoints.
-absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint, const std::string& directory) {
-  ASSIGN_OR_RETURN(const JobState state, ReadJobState(files_, directory_, checkpoint));
-  const absl::StatusOr<JobState> there = ReadJobState(files_, directory, checkpoint);
-  if (there.ok() && there->job == state.job)
-    return absl::AlreadyExistsError(absl::StrCat(directory, " is the --checkpoint_dir, where this job's checkpoints stand: export to another directory"));
-  return absl::StrCat(checkpoint.name(), "-", absl::Hex(state.job.value(), absl::kZeroPad16));
-}
-
+// A bundle has the checkpoint's name: no two exports into a directory share one.
 absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path) {
   const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
-  std::string name;
-  if (is_bundle) {
-    ASSIGN_OR_RETURN(name, NameOfExport(checkpoint, path));
-  }
   ExportOptions options;
   options.from = PathOf(checkpoint.name());
-  options.to = is_bundle ? absl::StrCat(path, "/", name) : path;
+  options.to = is_bundle ? absl::StrCat(path, "/", checkpoint.name()) : path;
   options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;
   options.existing = Existing::kReplaced;
   ASSIGN_OR_RETURN(const Exchanged exported, ExportCheckpoint(files_, options));
   for (const std::string& what : exported.left_out) DIVVY_LOG(WARNING) << path << " has not got " << what;
-  return is_bundle ? OfDisk(NameNewest(files_, path, name)) : absl::OkStatus();
+  return is_bundle ? NameNewest(files_, path, checkpoint) : absl::OkStatus();
 }
 
 // The index first, and for good: data without an index is nothing, an index without data is a damaged checkpoint.
@@ -202,8 +252,9 @@ absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& dire
   const absl::StatusOr<Tensor> job = reader->ReadTensor(kJobTensor);
   if (absl::IsNotFound(job.status())) return absl::DataLossError(absl::StrCat(prefix, " has no ", kJobTensor, ": it is no checkpoint that Divvy made"));
   RETURN_IF_ERROR(job.status());
+  RETURN_IF_ERROR(CheckFormat(*reader));
   absl::StatusOr<JobState> state = wire::DecodeJobState(std::string(job->data_as<char>(), static_cast<size_t>(job->size_bytes())));
-  if (!state.ok()) return absl::DataLossError(absl::StrCat(prefix, ", ", kJobTensor, ": ", state.status().message()));
+  if (!state.ok()) return OfAnotherVersion(prefix, absl::StrCat(kJobTensor, ": ", state.status().message()));
   if (state->checkpoint != checkpoint)
     return absl::DataLossError(absl::StrCat(prefix, " says that it is ", state->checkpoint.name(), ": its files were renamed"));
   return state;

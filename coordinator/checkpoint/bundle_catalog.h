@@ -14,7 +14,8 @@ namespace divvy {
 // The checkpoints that are committed in `directory`, newest first. NotFound: there is no such directory.
 absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, const std::string& directory);
 
-// What a checkpoint says of its job. NotFound; DataLoss: damaged, or no checkpoint of Divvy's.
+// What a checkpoint says of its job. NotFound; DataLoss: damaged, or no checkpoint of Divvy's; kVersionMismatch: whole, and written by another version of Divvy
+// that says it otherwise.
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory, CheckpointId checkpoint);
 
 // Makes the directory, if it is missing. Errors name it. REQUIRES: `files` outlives the catalog.

@@ -17,6 +17,7 @@ constexpr absl::Duration kLongestWait = absl::Milliseconds(500);  // of an answe
 
 Reason WhyNotLoaded(const absl::Status& status) {
   if (absl::IsNotFound(status)) return Reason::kCheckpointMissing;
+  if (absl::IsUnavailable(status)) return Reason::kNotReady;  // the device failed: the coordinator asks again, and says what it waits for
   if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status)) return Reason::kCheckpointCorrupt;
   return Reason::kDisk;
 }

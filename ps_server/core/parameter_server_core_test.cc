@@ -1319,6 +1319,8 @@ TEST_F(CheckpointTest, WhatCannotBeLoadedLeavesItEmptyAndAnotherMayBeTried) {
   EXPECT_EQ(ps_->Done(SendLoad(kSecond, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointMissing);
   files_.read_error = absl::DataLossError("a bit is wrong");
   EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointCorrupt);
+  files_.read_error = absl::UnavailableError("cannot read it: the device failed (EIO)");
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kNotReady) << "no damage: ask again";
   EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
   EXPECT_EQ(ps_->core->Inspect().memory_bytes, 0);
   files_.read_error = absl::OkStatus();
