@@ -15,17 +15,20 @@
 namespace divvy {
 
 enum class Rule {
-  kDedupe,                  // a ps applies a commit that it has applied before no second time
-  kSessionCheck,            // a ps refuses what comes from a session that is fenced or unknown
-  kWaitForFence,            // a step is dispatched again only when every ps has fenced its former session
-  kOpenContainsInFlight,    // the horizon's list of open steps names the steps in flight
-  kSessionsOfEpochsDiffer,  // the sessions of a coordinator and of its successor have different numbers
-  kHoldBeforeSnapshot,      // while a checkpoint is cut, no step begins to commit
-  kRewindWhenReRunDiffers,  // a half applied step whose re-run touches other servers is taken back, so that all of it comes from one run
-  kReadsWaitForReplay,      // what a program reads after a rewind has all that it saw finished
-  kHeldWhenNothingCommits,  // a worker says that it is held only when none of its steps is committing
+  kDedupe,                   // a ps applies a commit that it has applied before no second time
+  kSessionCheck,             // a ps refuses what comes from a session that is fenced or unknown
+  kWaitForFence,             // a step is dispatched again only when every ps has fenced its former session
+  kOpenContainsInFlight,     // the horizon's list of open steps names the steps in flight
+  kSessionsOfEpochsDiffer,   // the sessions of a coordinator and of its successor have different numbers
+  kHoldBeforeSnapshot,       // while a checkpoint is cut, no step begins to commit
+  kRewindWhenReRunDiffers,   // a half applied step whose re-run touches other servers is taken back, so that all of it comes from one run
+  kReadsWaitForReplay,       // what a program reads after a rewind has all that it saw finished
+  kHeldWhenNothingCommits,   // a worker says that it is held only when none of its steps is committing
+  kAdoptOnlyWhole,           // what the servers hold is adopted only if no entry is half applied
+  kCheckpointAfterAdopting,  // what was adopted is saved at once, and until it is a lost server ends the job
+  kSyncBeforeComplete,       // a job is called complete only when every server has answered after its last step
 };
-inline constexpr int kNumRules = 9;
+inline constexpr int kNumRules = 12;
 
 #ifdef DIVVY_BREAKABLE
 

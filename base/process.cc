@@ -1,6 +1,7 @@
 #include "base/process.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@ int NumCores() {
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
+
+void SurviveLargeFiles() { signal(SIGXFSZ, SIG_IGN); }
 
 void ExitAfter(absl::Duration delay, int exit_code) {
   std::thread([delay, exit_code] {

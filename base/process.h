@@ -14,6 +14,10 @@ int64_t PeakMemoryBytes();  // the most memory it ever held resident
 int ProcessId();
 std::string HostName();  // of this machine, as it calls itself; "localhost" if it has no name
 
+// From now on a write that would make a file larger than it may be (`ulimit -f`) fails, and whoever wrote says what that means; else it kills the process
+// (SIGXFSZ). For the beginning of a process.
+void SurviveLargeFiles();
+
 // Ends the process with `exit_code` if it has not ended within `delay`: for a process that ends while a thread runs code that may never return. Nothing is
 // cleaned up then. Never blocks; cannot be taken back.
 void ExitAfter(absl::Duration delay, int exit_code);

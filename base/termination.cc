@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 
 namespace divvy {
 namespace {
@@ -41,7 +42,8 @@ Termination::Termination() {
   signal_pipe = ends[1];
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   DIVVY_CHECK(wake_ >= 0);
-  for (const int of_a_write : {SIGPIPE, SIGXFSZ}) signal(of_a_write, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  SurviveLargeFiles();
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;

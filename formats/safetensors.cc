@@ -1,6 +1,7 @@
 #include "formats/safetensors.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -221,7 +222,7 @@ absl::Status CheckNew(FileSystem& files, const std::string& name, Existing exist
   return absl::IsNotFound(there) ? absl::OkStatus() : there;
 }
 
-// For good, before anything else is written.
+// For good, before anything else is done.
 absl::Status RemoveIfThere(FileSystem& files, const std::string& name) {
   const absl::Status removed = files.Remove(name);
   if (absl::IsNotFound(removed)) return absl::OkStatus();
@@ -236,6 +237,46 @@ absl::Status WriteWhole(FileSystem& files, const std::string& name, absl::string
   for (const SafetensorsSpec& tensor : tensors) RETURN_IF_ERROR(WriteTensor(*file, tensor, source));
   RETURN_IF_ERROR(file->Sync());
   return file->Close();
+}
+
+// Files that are written whole under other names before the first of them takes its own.
+class UnfinishedFiles {
+ public:
+  explicit UnfinishedFiles(FileSystem& files) : files_(files) {}
+  ~UnfinishedFiles() {  // of a full disk they may hold what is left
+    for (const std::string& name : names_) files_.Remove(UnfinishedName(name)).IgnoreError();
+  }
+  absl::Status Write(const std::string& name, absl::string_view head, const std::vector<SafetensorsSpec>& tensors, const SafetensorsSource& source) {
+    names_.push_back(name);
+    return WriteWhole(files_, UnfinishedName(name), head, tensors, source);
+  }
+  // Each takes its name for good, in the order they were written.
+  absl::Status Finish() {
+    for (; !names_.empty(); names_.pop_front()) {
+      RETURN_IF_ERROR(files_.Rename(UnfinishedName(names_.front()), names_.front()));
+      RETURN_IF_ERROR(files_.SyncDirectory(DirectoryOf(names_.front())));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static std::string UnfinishedName(const std::string& name) { return name + ".tmp"; }
+
+  FileSystem& files_;
+  std::deque<std::string> names_;
+};
+
+absl::Status WriteFile(UnfinishedFiles& out, const std::string& name, std::vector<SafetensorsSpec> tensors, const SafetensorsMetadata& metadata,
+                       const SafetensorsSource& source) {
+  std::sort(tensors.begin(), tensors.end(), [](const SafetensorsSpec& a, const SafetensorsSpec& b) {
+    return std::make_pair(-DTypeSize(a.dtype), absl::string_view(a.name)) < std::make_pair(-DTypeSize(b.dtype), absl::string_view(b.name));
+  });
+  const std::string json = HeaderOf(tensors, metadata);
+  if (json.size() > kMaxSafetensorsHeaderBytes)
+    return absl::InvalidArgumentError(absl::StrCat(name, ": a header of ", json.size(), " bytes, which nobody reads"));
+  std::string head;
+  AppendLittleEndian<uint64_t>(json.size(), head);
+  return out.Write(name, head + json, tensors, source);
 }
 
 // In the order of the names, each file as full as it may be.
@@ -255,11 +296,54 @@ std::vector<std::vector<SafetensorsSpec>> ShardsOf(std::vector<SafetensorsSpec> 
   return shards;
 }
 
-std::string IndexOf(const std::map<std::string, std::string>& file_of, int64_t total) {
+std::string IndexOf(const std::vector<std::vector<SafetensorsSpec>>& shards, const std::vector<std::string>& names) {
+  std::map<std::string, std::string> file_of;
+  int64_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    for (const SafetensorsSpec& tensor : shards[i]) {
+      file_of[tensor.name] = names[i];
+      total += BytesOf(tensor);
+    }
+  }
   std::string json = absl::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", total, "\n  },\n  \"weight_map\": {");
   const char* separator = "\n    ";
   for (const auto& [tensor, file] : file_of) absl::StrAppend(&json, std::exchange(separator, ",\n    "), Quote(tensor), ": ", Quote(file));
   return json + "\n  }\n}\n";
+}
+
+// Where the files of a model stand: "DIRECTORY/MODEL".
+struct ModelFiles {
+  std::string directory, model;
+  std::string Whole() const { return absl::StrCat(model, kSafetensorsEnd); }
+  std::string Index() const { return absl::StrCat(Whole(), ".index.json"); }
+  std::string PathOf(absl::string_view file) const { return absl::StrCat(directory, "/", file); }
+  std::vector<std::string> Shards(size_t count) const {
+    if (count == 1) return {Whole()};
+    std::vector<std::string> names;
+    while (names.size() < count) names.push_back(absl::StrFormat("%s-%05d-of-%05d%s", model, names.size() + 1, count, kSafetensorsEnd));
+    return names;
+  }
+  // An index may name any file of the directory: only those that are called as its own are.
+  bool MayOwn(absl::string_view file) const { return absl::StartsWith(file, model + "-") && absl::EndsWith(file, kSafetensorsEnd); }
+};
+
+// The files of a model that stands there, and cut: what its index names. None of an index that nobody can read.
+absl::StatusOr<std::vector<std::string>> FormerShards(FileSystem& files, const ModelFiles& model) {
+  const absl::StatusOr<std::string> json = files.ReadFile(model.PathOf(model.Index()));
+  if (absl::IsNotFound(json.status())) return std::vector<std::string>();
+  RETURN_IF_ERROR(json);
+  std::vector<std::string> names = ParseSafetensorsIndex(*json).value_or(std::vector<std::string>());
+  names.erase(std::remove_if(names.begin(), names.end(), [&](const std::string& name) { return !model.MayOwn(name); }), names.end());
+  return names;
+}
+
+// What the new model, of the files `names`, has no use for.
+absl::Status RemoveFormer(FileSystem& files, const ModelFiles& model, const std::vector<std::string>& former, const std::vector<std::string>& names) {
+  RETURN_IF_ERROR(RemoveIfThere(files, model.PathOf(names.size() > 1 ? model.Whole() : model.Index())));
+  for (const std::string& name : former) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) RETURN_IF_ERROR(RemoveIfThere(files, model.PathOf(name)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -342,50 +426,33 @@ absl::Status WriteSafetensors(FileSystem& files, const std::string& name, std::v
                               const SafetensorsSource& source, Existing existing) {
   RETURN_IF_ERROR(CheckSpecs(tensors));
   RETURN_IF_ERROR(CheckNew(files, name, existing));
-  std::sort(tensors.begin(), tensors.end(), [](const SafetensorsSpec& a, const SafetensorsSpec& b) {
-    return std::make_pair(-DTypeSize(a.dtype), absl::string_view(a.name)) < std::make_pair(-DTypeSize(b.dtype), absl::string_view(b.name));
-  });
-  const std::string json = HeaderOf(tensors, metadata);
-  if (json.size() > kMaxSafetensorsHeaderBytes)
-    return absl::InvalidArgumentError(absl::StrCat(name, ": a header of ", json.size(), " bytes, which nobody reads"));
-  std::string head;
-  AppendLittleEndian<uint64_t>(json.size(), head);
-  const std::string unfinished = name + ".tmp";
-  if (const absl::Status written = WriteWhole(files, unfinished, head + json, tensors, source); !written.ok()) {
-    files.Remove(unfinished).IgnoreError();  // of a full disk it may hold what is left
-    return written;
-  }
-  RETURN_IF_ERROR(files.Rename(unfinished, name));
-  return files.SyncDirectory(DirectoryOf(name));
+  UnfinishedFiles unfinished(files);
+  RETURN_IF_ERROR(WriteFile(unfinished, name, std::move(tensors), metadata, source));
+  return unfinished.Finish();
 }
 
 absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors,
                                                                  const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source,
                                                                  Existing existing) {
-  const std::string whole = BaseNameOf(name), index = whole + ".index.json", directory = DirectoryOf(name);
-  const absl::string_view model = absl::StripSuffix(whole, kSafetensorsEnd);
-  if (model == whole) return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name *", kSafetensorsEnd));
+  const ModelFiles model{DirectoryOf(name), std::string(absl::StripSuffix(BaseNameOf(name), kSafetensorsEnd))};
+  if (model.model == BaseNameOf(name)) return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name *", kSafetensorsEnd));
   if (max_shard_bytes < 1) return absl::InvalidArgumentError(absl::StrCat("files of at most ", max_shard_bytes, " bytes"));
   RETURN_IF_ERROR(CheckSpecs(tensors));
-  RETURN_IF_ERROR(CheckNew(files, absl::StrCat(directory, "/", index), existing));
   const std::vector<std::vector<SafetensorsSpec>> shards = ShardsOf(std::move(tensors), max_shard_bytes);
-  const bool is_cut = shards.size() > 1;
-  if (existing == Existing::kReplaced) RETURN_IF_ERROR(RemoveIfThere(files, absl::StrCat(directory, "/", index)));
-  std::vector<std::string> names;
-  std::map<std::string, std::string> file_of;
-  int64_t total = 0;
-  for (const std::vector<SafetensorsSpec>& shard : shards) {
-    names.push_back(is_cut ? absl::StrFormat("%s-%05d-of-%05d%s", model, names.size() + 1, shards.size(), kSafetensorsEnd) : whole);
-    RETURN_IF_ERROR(WriteSafetensors(files, absl::StrCat(directory, "/", names.back()), shard, metadata, source, existing));
-    for (const SafetensorsSpec& tensor : shard) {
-      file_of[tensor.name] = names.back();
-      total += BytesOf(tensor);
-    }
+  std::vector<std::string> names = model.Shards(shards.size());
+  RETURN_IF_ERROR(CheckNew(files, model.PathOf(model.Index()), existing));
+  for (const std::string& file : names) RETURN_IF_ERROR(CheckNew(files, model.PathOf(file), existing));
+  ASSIGN_OR_RETURN(const std::vector<std::string> former, FormerShards(files, model));
+  // All that needs room is written before anything of what stands there is touched.
+  UnfinishedFiles unfinished(files);
+  for (size_t i = 0; i < shards.size(); ++i) RETURN_IF_ERROR(WriteFile(unfinished, model.PathOf(names[i]), shards[i], metadata, source));
+  if (shards.size() > 1) {
+    RETURN_IF_ERROR(unfinished.Write(model.PathOf(model.Index()), IndexOf(shards, names), {}, source));
+    RETURN_IF_ERROR(RemoveIfThere(files, model.PathOf(model.Index())));
   }
-  if (!is_cut) return names;
-  RETURN_IF_ERROR(files.ReplaceFile(absl::StrCat(directory, "/", index), IndexOf(file_of, total)));
-  names.push_back(index);
-  if (existing == Existing::kReplaced) RETURN_IF_ERROR(RemoveIfThere(files, name));
+  RETURN_IF_ERROR(unfinished.Finish());
+  if (existing == Existing::kReplaced) RETURN_IF_ERROR(RemoveFormer(files, model, former, names));
+  if (shards.size() > 1) names.push_back(model.Index());
   return names;
 }
 

@@ -99,8 +99,11 @@ absl::Status WriteSafetensors(FileSystem& files, const std::string& name, std::v
 
 // Writes `name`, "DIRECTORY/MODEL.safetensors", or, if that were larger than `max_shard_bytes`, DIRECTORY/MODEL-00001-of-0000N.safetensors and the rest, and
 // last MODEL.safetensors.index.json, which names them. A tensor is never cut: a larger one has a file of its own. Returns the names of the files, without the
-// directory. kReplaced: an index that names files which are about to be replaced goes first, so none ever names files of two models; of both kinds one is
-// left. InvalidArgument: max_shard_bytes < 1, another name. Others: as above.
+// directory. InvalidArgument: max_shard_bytes < 1, another name. Others: as above.
+//
+// kReplaced. All is written under other names first, so there must be room for both models, and what fails meanwhile (a full disk) leaves the former one as it
+// was. Then the names are taken: of a model that is cut, behind its former index, so none ever names files of two models; a crash in that moment may leave
+// neither, and it is to be written again. When the new one stands, what only the former one had goes: its index, and the files MODEL-... that it named.
 absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors,
                                                                  const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source,
                                                                  Existing existing = Existing::kKept);

@@ -21,6 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 constexpr char kName[] = "/out/model.safetensors";
@@ -243,24 +244,90 @@ TEST_F(SafetensorsTest, ALargeModelIsCutBetweenTensors) {
   EXPECT_EQ(WriteShardedSafetensors(files_, "/out/model.safetensors", specs, {}, 0, From(bytes)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SafetensorsTest, AFormerModelIsReplacedAndNoIndexEverNamesFilesOfTwo) {
-  const std::vector<SafetensorsSpec> specs = {{"a", DType::kInt8, {2}}, {"b", DType::kInt8, {2}}};
-  const std::string name = "/out/towers.safetensors", index = "/out/towers.safetensors.index.json", first = "/out/towers-00001-of-00002.safetensors";
-  const auto write = [&](const Bytes& bytes, int64_t max_shard_bytes) {
-    return WriteShardedSafetensors(files_, name, specs, {}, max_shard_bytes, From(bytes), Existing::kReplaced).status();
-  };
-  const Bytes old = {{"a", "aa"}, {"b", "bb"}}, fresh = {{"a", "AA"}, {"b", "BB"}};
-  ASSERT_EQ(write(old, 4), absl::OkStatus());
-  ASSERT_EQ(write({{"a", "AA"}, {"b", ""}}, 4).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(*files_.ReadFile(name), EndsWith("aabb")) << "what failed has replaced nothing";
-  ASSERT_EQ(write(fresh, 4), absl::OkStatus());
-  EXPECT_THAT(*files_.ReadFile(name), EndsWith("AABB"));
-  ASSERT_EQ(write(old, 2), absl::OkStatus());
-  EXPECT_EQ(files_.Stat(name).status().code(), absl::StatusCode::kNotFound) << "now it is cut";
-  EXPECT_TRUE(files_.Stat(index).ok());
-  ASSERT_EQ(write({{"a", "AA"}, {"b", ""}}, 2).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(*files_.ReadFile(first), EndsWith("AA"));
-  EXPECT_EQ(files_.Stat(index).status().code(), absl::StatusCode::kNotFound);
+class ReplacedModelTest : public SafetensorsTest {
+ protected:
+  absl::Status Write(const Bytes& bytes, int64_t max_shard_bytes) {
+    const std::vector<SafetensorsSpec> specs = {{"a", DType::kInt8, {2}}, {"b", DType::kInt8, {2}}, {"c", DType::kInt8, {2}}};
+    return WriteShardedSafetensors(files_, "/out/towers.safetensors", specs, {}, max_shard_bytes, From(bytes), Existing::kReplaced).status();
+  }
+  std::vector<std::string> Files() { return *files_.ListDirectory("/out"); }
+  // The bytes of the tensors, read as a user does: by the index, if there is one.
+  std::string Model() {
+    const auto index = files_.ReadFile("/out/towers.safetensors.index.json");
+    std::string bytes;
+    for (const std::string& name : index.ok() ? *ParseSafetensorsIndex(*index) : std::vector<std::string>{"towers.safetensors"}) {
+      const auto file = files_.ReadFile("/out/" + name);
+      bytes += file.ok() ? file->substr(file->rfind('}') + 1) : file.status().ToString();
+    }
+    bytes.erase(std::remove(bytes.begin(), bytes.end(), ' '), bytes.end());
+    return bytes;
+  }
+
+  const Bytes old_ = {{"a", "aa"}, {"b", "bb"}, {"c", "cc"}}, fresh_ = {{"a", "AA"}, {"b", "BB"}, {"c", "CC"}};
+};
+
+TEST_F(ReplacedModelTest, OfTheFormerOneNothingIsLeftWhateverTheNumberOfFiles) {
+  const std::vector<std::string> one = {"towers.safetensors"};
+  const std::vector<std::string> two = {"towers-00001-of-00002.safetensors", "towers-00002-of-00002.safetensors", "towers.safetensors.index.json"};
+  const std::vector<std::string> three = {"towers-00001-of-00003.safetensors", "towers-00002-of-00003.safetensors", "towers-00003-of-00003.safetensors",
+                                          "towers.safetensors.index.json"};
+  const std::map<int64_t, std::vector<std::string>> files_of = {{6, one}, {4, two}, {2, three}};
+  for (const auto& [before, unused] : files_of) {
+    for (const auto& [after, files] : files_of) {
+      ASSERT_EQ(Write(old_, before), absl::OkStatus());
+      EXPECT_EQ(Model(), "aabbcc");
+      ASSERT_EQ(Write(fresh_, after), absl::OkStatus());
+      EXPECT_EQ(Model(), "AABBCC");
+      EXPECT_EQ(Files(), files) << before << " bytes a file, then " << after;
+    }
+  }
+}
+
+TEST_F(ReplacedModelTest, AFullDiskLeavesItAsItWas) {
+  for (const int64_t before : {6, 2}) {
+    for (const int64_t after : {6, 4, 2}) {
+      ASSERT_EQ(Write(old_, before), absl::OkStatus());
+      const std::vector<std::string> files = Files();
+      for (uint64_t free = 0; free < 500; free += 20) {
+        files_.SetFreeBytes(free);
+        const absl::Status written = Write(fresh_, after);
+        if (written.ok()) break;
+        ASSERT_EQ(written.code(), absl::StatusCode::kResourceExhausted) << written;
+        ASSERT_EQ(Model(), "aabbcc") << free << " bytes free, " << before << " bytes a file, then " << after;
+        ASSERT_EQ(Files(), files) << free << " bytes free";
+      }
+      files_.SetFreeBytes(1'000'000);
+      ASSERT_EQ(Write(fresh_, after), absl::OkStatus());
+    }
+  }
+}
+
+TEST_F(ReplacedModelTest, NoIndexEverNamesFilesOfTwo) {
+  for (const char* file : {"-00001-of", "-00002-of", "-00003-of", "index.json"}) {
+    ASSERT_EQ(Write(old_, 2), absl::OkStatus());
+    files_.FailNext(FileOperation::kRename, file, absl::DataLossError("EIO"));
+    ASSERT_EQ(Write(fresh_, 2), absl::DataLossError("EIO"));
+    EXPECT_THAT(Model(), HasSubstr("NOT_FOUND")) << file;
+    for (const std::string& name : Files()) EXPECT_THAT(name, Not(EndsWith(".tmp")));
+  }
+}
+
+TEST_F(ReplacedModelTest, FilesThatAreNoneOfItsOwnAreLeftAlone) {
+  ASSERT_TRUE(files_.ReplaceFile("/out/notes.txt", "mine").ok());
+  ASSERT_TRUE(files_.ReplaceFile("/out/towers.safetensors.index.json", "{\"weight_map\":{\"a\":\"notes.txt\"}}").ok());
+  ASSERT_EQ(Write(fresh_, 6), absl::OkStatus());
+  EXPECT_THAT(Files(), ElementsAre("notes.txt", "towers.safetensors"));
+  ASSERT_TRUE(files_.ReplaceFile("/out/towers.safetensors.index.json", "no index").ok());
+  ASSERT_EQ(Write(fresh_, 6), absl::OkStatus());
+  EXPECT_THAT(Files(), ElementsAre("notes.txt", "towers.safetensors"));
+}
+
+TEST_F(SafetensorsTest, AFileThatCannotHaveItsNameIsNotLeftUnderAnother) {
+  ASSERT_TRUE(files_.CreateDirectory(kName).ok());
+  for (const Existing existing : {Existing::kKept, Existing::kReplaced}) {
+    EXPECT_FALSE(WriteSafetensors(files_, kName, {{"a", DType::kInt8, {1}}}, {}, From({{"a", "1"}}), existing).ok());
+  }
+  EXPECT_THAT(*files_.ListDirectory("/out"), ElementsAre("model.safetensors"));
 }
 
 TEST_F(SafetensorsTest, AModelsNameSaysWhatItIs) {

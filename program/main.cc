@@ -220,6 +220,7 @@ int Play(const TaskOptions& task) {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  SurviveLargeFiles();
   DescribeBinary("a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster");
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/exit_codes.h"
+#include "base/process.h"
 #include "base/terminal.h"
 #include "base/version.h"
 #include "tools/ctl/commands.h"
@@ -44,6 +45,7 @@ std::string Usage() {
 }
 
 int Main(int argc, char** argv) {
+  SurviveLargeFiles();
   absl::SetProgramUsageMessage(Usage());
   absl::FlagsUsageConfig config;
   config.version_string = [] { return absl::StrCat("divvyctl ", kVersion, "\n"); };

@@ -27,7 +27,6 @@ namespace {
 constexpr char kJobTensor[] = "_divvy/job";        // uint8 [n]: a serialized JobState
 constexpr char kFormatTensor[] = "_divvy/format";  // int64 []: of kJobTensor, and of what its layout's hash is of
 constexpr int64_t kFormat = 1;                     // bump it where a reader of before would take it for something else
-constexpr char kNewestFile[] = "checkpoint";       // TensorFlow's hint, for tf.train.latest_checkpoint
 constexpr char kJobFile[] = "job";                 // whose the directory is, from its first commit on: "job 1f2e3d"
 
 // The file of a bundle: "ckpt-3-17.index" -> its id and "index".
@@ -80,10 +79,6 @@ absl::Status CheckFormat(const BundleReader& reader) {
   return format == kFormat ? absl::OkStatus() : OfAnotherVersion(reader.prefix(), absl::StrCat("it has format ", format, ", and only ", kFormat, " is read"));
 }
 
-absl::Status NameNewest(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
-  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile), absl::StrCat("model_checkpoint_path: \"", checkpoint.name(), "\"\n"));
-}
-
 class BundleCatalog : public CheckpointCatalog {
  public:
   BundleCatalog(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
@@ -102,6 +97,7 @@ class BundleCatalog : public CheckpointCatalog {
     own_ = job;
   }
   absl::Status WriteState(const JobState& state, int num_files, std::vector<BundleSlice>& slices);
+  absl::StatusOr<std::string> NameOfExport(CheckpointId checkpoint, const std::string& directory);
   absl::StatusOr<std::map<CheckpointId, std::vector<BundleFile>>> FilesByCheckpoint();
   absl::Status Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it);
 
@@ -164,7 +160,7 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
     return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix, " will survive a crash: ", written.message()));
   }
   RETURN_IF_ERROR(written);
-  const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint);
+  const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint.name());
   if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();  // a hint: the checkpoint is there all the same
   return absl::OkStatus();
 }
@@ -208,17 +204,30 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
   return absl::OkStatus();
 }
 
-// A bundle has the checkpoint's name: no two exports into a directory share one.
+// With the job's id, which no two jobs share: a program that begins anew counts its checkpoints anew, and may export into the same directory. And none that
+// goes on from that directory takes it for one of its checkpoints.
+absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint, const std::string& directory) {
+  ASSIGN_OR_RETURN(const JobState state, ReadJobState(files_, directory_, checkpoint));
+  const absl::StatusOr<JobState> there = ReadJobState(files_, directory, checkpoint);
+  if (there.ok() && there->job == state.job)
+    return absl::AlreadyExistsError(absl::StrCat(directory, " is the --checkpoint_dir, where this job's checkpoints stand: export to another directory"));
+  return absl::StrCat(checkpoint.name(), "-", absl::Hex(state.job.value(), absl::kZeroPad16));
+}
+
 absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path) {
   const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
+  std::string name;
+  if (is_bundle) {
+    ASSIGN_OR_RETURN(name, NameOfExport(checkpoint, path));
+  }
   ExportOptions options;
   options.from = PathOf(checkpoint.name());
-  options.to = is_bundle ? absl::StrCat(path, "/", checkpoint.name()) : path;
+  options.to = is_bundle ? absl::StrCat(path, "/", name) : path;
   options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;
   options.existing = Existing::kReplaced;
   ASSIGN_OR_RETURN(const Exchanged exported, ExportCheckpoint(files_, options));
   for (const std::string& what : exported.left_out) DIVVY_LOG(WARNING) << path << " has not got " << what;
-  return is_bundle ? NameNewest(files_, path, checkpoint) : absl::OkStatus();
+  return is_bundle ? OfDisk(NameNewest(files_, path, name)) : absl::OkStatus();
 }
 
 // The index first, and for good: data without an index is nothing, an index without data is a damaged checkpoint.

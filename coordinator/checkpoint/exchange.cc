@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/path.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
 
@@ -142,7 +143,7 @@ absl::Status WriteBundle(FileSystem& files, const std::string& prefix, const Sou
 
 absl::StatusOr<Exchanged> ToBundle(FileSystem& files, const Source& source, const std::string& prefix) {
   if (files.Stat(BundleIndexFile(prefix)).ok()) return absl::AlreadyExistsError(absl::StrCat(BundleIndexFile(prefix), " exists: choose another name"));
-  RETURN_IF_ERROR(files.CreateDirectory(DirectoryOf(prefix)));
+  RETURN_IF_ERROR(files.CreateDurableDirectory(DirectoryOf(prefix)));
   RETURN_IF_ERROR(WriteBundle(files, prefix, source));
   return Exchanged{{BundleDataFile(prefix, 0, 1), BundleIndexFile(prefix)}, source.left_out, source.tensors.size()};
 }
@@ -155,7 +156,7 @@ absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const 
   source.tensors.erase(kept, source.tensors.end());
   const std::string file = absl::EndsWith(options.to, kSafetensorsEnd) ? options.to : absl::StrCat(options.to, "/model", kSafetensorsEnd);
   const std::string directory = DirectoryOf(file);
-  RETURN_IF_ERROR(files.CreateDirectory(directory));
+  RETURN_IF_ERROR(files.CreateDurableDirectory(directory));
   const SafetensorsSource bytes_of = [&](const SafetensorsSpec& tensor, const std::function<absl::Status(absl::string_view)>& append) {
     return ForEachPiece(source, tensor, [&](int64_t, int64_t, absl::string_view bytes) { return append(bytes); });
   };
@@ -166,17 +167,35 @@ absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const 
   return exchanged;
 }
 
+// What `write` makes of the source. A device that fails (DataLoss) while all that was read was good is the one that is written to.
+template <typename Write>
+absl::StatusOr<Exchanged> Written(Source source, const Write& write) {
+  absl::Status read;
+  source.read = [&read, original = source.read](const std::string& name, int64_t begin, int64_t end, absl::Span<char> out) {
+    const absl::Status status = original(name, begin, end, out);
+    read.Update(status);
+    return status;
+  };
+  absl::StatusOr<Exchanged> exchanged = write(source);
+  if (read.ok() && !exchanged.ok()) return OfDisk(exchanged.status());
+  return exchanged;
+}
+
 }  // namespace
+
+absl::Status OfDisk(const absl::Status& written) { return absl::IsDataLoss(written) ? MakeError(Reason::kDisk, written.message()) : written; }
 
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOptions& options) {
   ASSIGN_OR_RETURN(Source source, SourceOfBundle(files, options.from));
-  return options.format == ExchangeFormat::kBundle ? ToBundle(files, source, options.to) : ToSafetensors(files, std::move(source), options);
+  return Written(std::move(source), [&](const Source& from) {
+    return options.format == ExchangeFormat::kBundle ? ToBundle(files, from, options.to) : ToSafetensors(files, from, options);
+  });
 }
 
 absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string& from, const std::string& to) {
   const bool is_safetensors = absl::EndsWith(from, kSafetensorsEnd) || absl::EndsWith(from, ".json");
-  ASSIGN_OR_RETURN(const Source source, is_safetensors ? SourceOfSafetensors(files, from) : SourceOfBundle(files, from));
-  return ToBundle(files, source, to);
+  ASSIGN_OR_RETURN(Source source, is_safetensors ? SourceOfSafetensors(files, from) : SourceOfBundle(files, from));
+  return Written(std::move(source), [&](const Source& opened) { return ToBundle(files, opened, to); });
 }
 
 }  // namespace divvy

@@ -3,10 +3,10 @@
 #define DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_system.h"
 #include "formats/safetensors.h"
@@ -19,18 +19,24 @@ struct Exchanged {
   size_t tensors = 0;
 };
 
+constexpr int64_t kMaxShardBytes = int64_t{5} << 30;  // PyTorch's world cuts its models so
+
 enum class ExchangeFormat { kSafetensors, kBundle };
 
 struct ExportOptions {
   std::string from;  // a directory of checkpoints or a prefix (coordinator/checkpoint/open_checkpoint.h)
   std::string to;    // safetensors: NAME.safetensors, or a directory for model.safetensors. A bundle: its prefix. Directories are made
   ExchangeFormat format = ExchangeFormat::kSafetensors;
-  int64_t max_shard_bytes = std::numeric_limits<int64_t>::max();  // of one file of tensors; safetensors only
-  Existing existing = Existing::kKept;                            // safetensors only: a bundle's name is used once
+  int64_t max_shard_bytes = kMaxShardBytes;  // of one file of tensors; safetensors only
+  Existing existing = Existing::kKept;       // safetensors only: a bundle's name is used once
 };
 
+// What is said of a failed write: DataLoss, a device that failed, is no word about the data that was to be written.
+absl::Status OfDisk(const absl::Status& written);
+
 // Writes a checkpoint's variables and slots, without what Divvy keeps for itself ("_divvy/..."). Every checksum is verified on the way. Memory: the largest
-// slice. Errors: as of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex; AlreadyExists: something of that name is there, and kept.
+// slice. Errors: as of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex; AlreadyExists: something of that name is there, and kept. Reason::kDisk
+// (cluster/error.h): the device that is written to failed; DataLoss is the checkpoint's that is read.
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOptions& options);
 
 // Makes a bundle, of the prefix `to`, of another program's: a bundle (directory or prefix), a .safetensors file, or a model.safetensors.index.json with the

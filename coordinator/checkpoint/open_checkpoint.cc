@@ -15,6 +15,8 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kIndexEnd = ".index";
+constexpr absl::string_view kNewestFile = "checkpoint";
+constexpr absl::string_view kNewestField = "model_checkpoint_path: \"";
 
 absl::StatusOr<bool> IsDirectory(FileSystem& files, const std::string& path) {
   const absl::StatusOr<FileInfo> info = files.Stat(path);
@@ -24,6 +26,14 @@ absl::StatusOr<bool> IsDirectory(FileSystem& files, const std::string& path) {
 }
 
 std::string PrefixOf(const std::string& path) { return std::string(absl::StripSuffix(path, kIndexEnd)); }
+
+// The name that NameNewest, or TensorFlow, wrote last; "" without one. TensorFlow may have written a path.
+std::string NamedNewest(FileSystem& files, const std::string& directory) {
+  const std::string text = files.ReadFile(absl::StrCat(directory, "/", kNewestFile)).value_or("");
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, kNewestField)) return "";
+  return BaseNameOf(rest.substr(0, rest.find('"')));
+}
 
 }  // namespace
 
@@ -36,6 +46,10 @@ std::optional<CheckpointId> CheckpointOf(absl::string_view name) {
   return checkpoint;
 }
 
+absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::string_view name) {
+  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile), absl::StrCat(kNewestField, name, "\"\n"));
+}
+
 absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
   std::vector<std::string> prefixes;
@@ -43,9 +57,12 @@ absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, c
     if (absl::EndsWith(name, kIndexEnd)) prefixes.push_back(absl::StrCat(absl::StripSuffix(directory, "/"), "/", PrefixOf(name)));
   }
   if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
-  std::stable_sort(prefixes.begin(), prefixes.end(), [](const std::string& a, const std::string& b) {
-    return CheckpointOf(BaseNameOf(b)) < CheckpointOf(BaseNameOf(a));  // nothing is older than any
-  });
+  const auto rank = [named = NamedNewest(files, directory)](const std::string& prefix) {
+    const std::string name = BaseNameOf(prefix);
+    const auto own = CheckpointOf(name);  // nothing is older than any
+    return std::make_pair(own, !own && name == named);
+  };
+  std::stable_sort(prefixes.begin(), prefixes.end(), [&](const std::string& a, const std::string& b) { return rank(b) < rank(a); });
   return prefixes;
 }
 

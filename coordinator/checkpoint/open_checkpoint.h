@@ -1,7 +1,8 @@
 // Checkpoints by their names, of Divvy or of another program (formats/tensor_bundle.h).
 //
 // A checkpoint is named by its prefix ("/ckpt/ckpt-3-17", with ".index" or without) or, where a directory is given, is the newest whole one in it. The newest
-// of Divvy's own, "ckpt-EPOCH-SERIAL", is that of the highest epoch, then serial; others stand behind these, by name.
+// of Divvy's own, "ckpt-EPOCH-SERIAL", is that of the highest epoch, then serial; others stand behind these: the one that TensorFlow's file "checkpoint"
+// names, then by name.
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 
@@ -23,6 +24,9 @@ constexpr char kFinishedStepsTensor[] = "_divvy/finished_steps";  // int64 []: f
 
 // "ckpt-3-17" -> the id; nullopt: another file's name.
 std::optional<CheckpointId> CheckpointOf(absl::string_view name);
+
+// Makes `name` the one that TensorFlow finds in `directory` (tf.train.latest_checkpoint). Blocks. Errors: FileSystem::ReplaceFile.
+absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::string_view name);
 
 // The prefixes of the checkpoints in `directory`, newest first. NotFound also where there is none.
 absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, const std::string& directory);

@@ -50,8 +50,10 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
 }
 
 void CoordinatorCore::SetProgramState(std::string bytes) {
-  MutexLock lock(mu_);
+  CoreLock lock(mu_, outbox_);
   program_state_ = std::move(bytes);
+  ++program_states_;
+  if (!abandoned_) StoreState();
 }
 
 std::string CoordinatorCore::program_state() const {
@@ -71,12 +73,12 @@ bool CoordinatorCore::HasBegunAnew() const {
 
 CoordinatorCore::Restored CoordinatorCore::restored() const {
   MutexLock lock(mu_);
-  return restored_ ? Restored{found_->epochs, found_->finished_steps} : Restored();
+  return restored_ ? Restored{Restorable()->epochs, Restorable()->finished_steps} : Restored();
 }
 
 bool CoordinatorCore::WasRestored(const std::string& variable) const {
   MutexLock lock(mu_);
-  return restored_ && found_->layout->Find(variable) != nullptr;
+  return restored_ && Restorable()->layout->Find(variable) != nullptr;
 }
 
 void CoordinatorCore::ExpectValues(int change) {
@@ -95,7 +97,7 @@ int64_t CoordinatorCore::durable_steps() const {
 bool CoordinatorCore::CheckpointIsDue() const {
   if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint() || ResizeIsQuiet()) return true;
   if (phase_ != Phase::kRunning) return false;
-  return log_.half_full() || (options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_);
+  return adoption_.unsaved || log_.half_full() || (options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_);
 }
 
 // A process that was asked to end saves what is there, if it can, before it goes.
@@ -111,7 +113,7 @@ bool CoordinatorCore::HalfApplied() const {
 
 // After a checkpoint that was given up.
 absl::Duration CoordinatorCore::Pause() const {
-  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || log_.full() || ResizeIsQuiet();
+  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || adoption_.unsaved || log_.full() || ResizeIsQuiet();
   return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
 }
 
@@ -349,7 +351,7 @@ void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
     for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
   }
   if (!why.ok() && draining_) last_saved_ = true;
-  if (!why.ok() && ResizeIsQuiet()) CancelResize(why);  // while it waits nothing is trained
+  if (!why.ok() && ResizeIsQuiet()) FailResize(why);  // while it waits nothing is trained
   // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
   if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
   StartNextLayoutJob();
@@ -368,7 +370,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   if (abandoned_) return;
   absl::Status refused = job_error_;
   const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding || recovery_;
-  if ((begun || chosen_) && found_ && restored_ != found_->checkpoint) {
+  if ((begun || chosen_) && Restorable() != nullptr && restored_ != Restorable()->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
                                       "has begun without its checkpoint"));
@@ -381,37 +383,57 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
 
 void CoordinatorCore::ChooseEmpty() {
   if (phase_ != Phase::kChoosing) return;
-  outbox_.Add(
-      [text = absl::StrCat("the program begins anew, beside ", found_->checkpoint.name(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add([text = absl::StrCat("the program begins anew, beside ", RestorableText(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
   BeginLoading();
 }
 
 void CoordinatorCore::ChooseCheckpoint() {
-  if (const absl::Status fits = Relayout(*found_, declared_); !fits.ok()) {
+  adoption_.adopting = adoption_.held.ok();
+  if (const absl::Status fits = adoption_.adopting ? AdoptLayout() : Relayout(*found_, declared_); !fits.ok()) {
+    adoption_.adopting = false;
     if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
     for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), fits] { done(fits); });
     return;
   }
-  restored_ = last_checkpoint_ = found_->checkpoint;
-  finished_steps_ = durable_steps_ = found_->finished_steps;
-  finished_reads_ = found_->finished_reads;
-  next_ordinal_ = found_->next_ordinal;
-  epochs_ = found_->epochs;
-  for (const auto& [source, begun] : found_->passes) passes_[source] = std::max(passes_[source], begun);
-  unfinished_passes_ = found_->data;
-  ResumeIterators();
-  program_state_ = found_->program_state;
+  if (!adoption_.adopting && adoption_.stored.state) {
+    outbox_.Add([text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(), ". The job goes on from ",
+                                     found_->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
+  }
+  restored_ = Restorable()->checkpoint;
+  TakeUp(*Restorable());
   BeginLoading();
 }
 
-namespace {
+// All that is the program's, or the coordinator's alone.
+void CoordinatorCore::TakeUp(const JobState& state) {
+  last_checkpoint_.reset();
+  if (found_ && restored_) last_checkpoint_ = found_->checkpoint;
+  durable_steps_ = last_checkpoint_ ? found_->finished_steps : 0;
+  finished_steps_ = state.finished_steps;
+  finished_reads_ = state.finished_reads;
+  next_ordinal_ = state.next_ordinal;
+  epochs_ = state.epochs;
+  for (const auto& [source, begun] : state.passes) passes_[source] = std::max(passes_[source], begun);
+  unfinished_passes_ = state.data;
+  ResumeIterators();
+  program_state_ = state.program_state;
+}
 
-absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, CheckpointId checkpoint) {
+absl::Status CoordinatorCore::CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) {
   if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ", declared.shape.ToString(), ", and in ",
-                                                    checkpoint.name(), " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
+                                                    where, " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
                                                     ": give the new one another name, or train in an empty --checkpoint_dir"));
 }
+
+// The variable that was there before, as the program now declares it. What it lacks is made when it is needed.
+VariableLayout CoordinatorCore::Claimed(VariableLayout variable, const VariableSpec& declared) {
+  variable.spec.optimizer = declared.optimizer;
+  variable.spec.aggregation = declared.aggregation;
+  return variable;
+}
+
+namespace {
 
 // Adds the slots that were saved to those that the variable has by now.
 void AddSavedSlots(const VariableLayout& saved, VariableLayout& variable) {
@@ -464,7 +486,7 @@ absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& 
     VariableLayout variable = std::move(change->variable);
     const VariableLayout* const saved = state.layout->Find(spec.name);
     if (saved != nullptr) {
-      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, state.checkpoint));
+      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, state.checkpoint.name()));
       AddSavedSlots(*saved, variable);
     }
     for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
@@ -490,13 +512,11 @@ absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& 
 // The program declares a variable that came with the checkpoint before it was declared.
 bool CoordinatorCore::ClaimRestored(const VariableSpec& spec, const StatusCallback& done) {
   if (unclaimed_.count(spec.name) == 0) return false;
-  const absl::Status same = CheckSameVariable(spec, layout_->Find(spec.name)->spec, *restored_);
+  const absl::Status same = CheckSameVariable(spec, layout_->Find(spec.name)->spec, RestorableText());
   if (same.ok()) {
     unclaimed_.erase(spec.name);
-    VariableLayout variable = *layout_->Find(spec.name);
-    variable.spec.optimizer = spec.optimizer;
-    variable.spec.aggregation = spec.aggregation;
-    layout_ = layout_->With(std::move(variable));
+    layout_ = layout_->With(Claimed(*layout_->Find(spec.name), spec));
+    if (adoption_.is_told) PutThen(StoredWith(*layout_->Find(spec.name), *layout_), [](CoordinatorCore&) {});
     SendToAll(LayoutUpdate{layout_});
   }
   outbox_.Add([done, same] { done(same); });

@@ -12,7 +12,8 @@
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
 // (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes, direct reads and writes), checkpoints.cc
-// (the cut, and the state that an epoch begins with), replay.cc (back to the last cut, and forward again), resize.cc (another number of servers).
+// (the cut, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and forward again),
+// resize.cc (another number of servers).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -37,6 +38,7 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
+#include "coordinator/core/adoption.h"
 #include "coordinator/core/checkpoint_catalog.h"
 #include "coordinator/core/lease_book.h"
 #include "coordinator/core/redo_log.h"
@@ -137,6 +139,7 @@ struct CoordinatorSnapshot {
   std::optional<CheckpointId> last_checkpoint;  // committed, or restored from
   std::optional<CheckpointId> checkpoint;       // that is being made
   std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
+  std::optional<int64_t> adopted_steps;         // this life of the coordinator went on with what the servers held: steps in it
   absl::Duration longest_hold;                  // of commits, while a checkpoint was cut
   int64_t recoveries = 0;                       // how often the job went back to its last checkpoint
   int64_t redo_log_entries = 0, redo_log_bytes = 0;
@@ -164,8 +167,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // An operator decides nothing for the program: asked before the job runs, the checkpoint is made when it does.
   enum class Asker : uint8_t { kProgram, kOperator };
   void SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker = Asker::kProgram);
-  // After the variables are created, and before any other use of them: goes on with the newest checkpoint that is whole, whatever its number of ps. The steps
-  // it holds; 0: there is none. Variables that it has not got get their initial values. FailedPrecondition: one is of another dtype or shape, or was used.
+  // After the variables are created, and before any other use of them: goes on with what the servers hold, where that is a whole state and the store was kept
+  // (adoption.h): then nothing that has finished is lost, and nothing is loaded. Else with the newest checkpoint that is whole, whatever its number of ps. The
+  // steps that are in it; 0: there is neither. Variables that it has not got get their initial values. FailedPrecondition: one is of another dtype or shape, or
+  // was used.
   void RestoreLatest(ResultCallback<int64_t> done);
   // Whether nobody knows yet if the variables are restored: they are declared, and have no values.
   bool Choosing() const;
@@ -175,12 +180,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Whether the state of the job is decided, and no checkpoint is in it: RestoreLatest comes too late, or has nothing to restore.
   bool HasBegunAnew() const;
   struct Restored {
-    int64_t epochs = 0, steps = 0;  // of the checkpoint that this life of the program went on from
+    int64_t epochs = 0, steps = 0;  // of the checkpoint, or of what the servers held, that this life of the program went on from
   };
   Restored restored() const;
-  // Whether the variable's values came from a checkpoint.
+  // Whether the variable's values came with that.
   bool WasRestored(const std::string& variable) const;
-  // Saved in each checkpoint from now on; what it is after RestoreLatest was saved with it.
+  // Saved in each checkpoint from now on, and in the store before another step begins (some 0.2 ms: for each round or epoch, not for each step); what it is
+  // after RestoreLatest was saved with it.
   void SetProgramState(std::string bytes);
   std::string program_state() const;
   int64_t durable_steps() const;                                           // covered by a checkpoint
@@ -228,8 +234,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load it, cut and placed anew. Those that join are ps N, N+1, ...
   // and are waited for until they have registered; of too many the last are told to end with 0. `done` when steps run again. The job's flags keep the number of
   // its start: a coordinator that is started again is told by its own. FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
-  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout. The
-  // disk's error, of the checkpoint. After an error the number is as it was, and the job goes on.
+  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for. Unavailable: who was to join has not come within ps_timeout.
+  // The disk's error, of the checkpoint. After an error the number is as it was, and the job goes on.
   void Resize(int num_ps, StatusCallback done);
 
   // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in flight. Then every call of the program that waits, and every later
@@ -252,6 +258,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
     int unacknowledged = 0;       // the most of any Steps stream
     bool recovering = false;      // what has finished is not all there again
+    Epoch lineage;                // of the servers' state, once this coordinator has run on it
   };
   Inspection Inspect() const;
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
@@ -277,6 +284,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
     int64_t max_commit_bytes = 0;  // 0: any
+    PsAttachReply attach_reply;    // to the last Attach
     bool attached = false, ready = false;
     uint64_t tries = 0;  // of Attach: an answer to an older one, and its timer, are void
     std::optional<Claim> claim;
@@ -451,7 +459,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
     ResultCallback<std::vector<Tensor>> done;
   };
 
-  CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found);
+  CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found,
+                  StoredJob stored);
 
   // ---- lifecycle.cc ----
   void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
@@ -543,6 +552,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int NumWorkers() const DIVVY_REQUIRES(mu_);
   bool MayGiveId() const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
+  void NoteTraining(const Step& step) DIVVY_REQUIRES(mu_);
   bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
   void ReturnLeases(const Step& step) DIVVY_REQUIRES(mu_);
   void SendStep(const std::shared_ptr<Step>& step, Worker& worker) DIVVY_REQUIRES(mu_);
@@ -627,6 +637,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnCollected(const std::vector<CheckpointId>& removed) DIVVY_REQUIRES(mu_);
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
+  void TakeUp(const JobState& state) DIVVY_REQUIRES(mu_);
+  static absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where);
+  static VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared);
   absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
   absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared_variables) DIVVY_REQUIRES(mu_);
   VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
@@ -635,8 +648,24 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void MakeDeclared() DIVVY_REQUIRES(mu_);
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
 
+  // ---- adopt.cc ----
+  void LookAtServers() DIVVY_REQUIRES(mu_);
+  const JobState* Restorable() const DIVVY_REQUIRES(mu_);  // what RestoreLatest goes on with; null: nothing is there
+  std::string RestorableText() const DIVVY_REQUIRES(mu_);
+  absl::Status AdoptLayout() DIVVY_REQUIRES(mu_);
+  void TakeBackAdoption() DIVVY_REQUIRES(mu_);
+  void FinishAdopting() DIVVY_REQUIRES(mu_);
+  StoredMark MarkNow() const DIVVY_REQUIRES(mu_);
+  StateRow StateRowNow(const Layout& layout) const DIVVY_REQUIRES(mu_);
+  StoreChange WholeState() DIVVY_REQUIRES(mu_);
+  StoreChange StoredWith(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
+  void StoreLayout() DIVVY_REQUIRES(mu_);
+  void StoreState() DIVVY_REQUIRES(mu_);  // tells the store what has changed
+  // Whether the store knows all that an entry that is given an id now stands on.
+  bool StateIsStored() const DIVVY_REQUIRES(mu_) { return !adoption_.putting && MarkNow() == adoption_.told; }
+
   // ---- replay.cc ----
-  bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept(); }
+  bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept() && !adoption_.unsaved; }
   bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning || phase_ == Phase::kReplaying; }
   void Rewind(std::string why) DIVVY_REQUIRES(mu_);
   void GoBack(std::string why) DIVVY_REQUIRES(mu_);
@@ -670,6 +699,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
   void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
+  void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
   void ReplaceServers() DIVVY_REQUIRES(mu_);
@@ -781,6 +811,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::optional<CheckpointId> last_checkpoint_ DIVVY_GUARDED_BY(mu_);
   int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
+  uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
+  Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   int given_up_ DIVVY_GUARDED_BY(mu_) = 0;  // checkpoints in a row, for no fault of a disk

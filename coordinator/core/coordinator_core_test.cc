@@ -1294,7 +1294,27 @@ TEST_F(ResizeTest, ANumberThatThePartitionerRefusesChangesNothing) {
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(step->over && step->status.ok()) << "the job goes on: " << step->status;
-  EXPECT_TRUE(Resize(2)->status.ok());
+  const auto again = Resize(2);
+  EXPECT_TRUE(again->over && again->status.ok()) << again->status;
+}
+
+TEST_F(ResizeTest, AServerThatHadJoinedInVainIsNamedWithWhatToDo) {
+  Start(2);
+  const auto uncut = Resize(3);
+  ASSERT_TRUE(uncut->over);
+  EXPECT_EQ(uncut->status.code(), absl::StatusCode::kInvalidArgument) << uncut->status;
+  EXPECT_THAT(std::string(uncut->status.message()), HasSubstr("the number of parameter servers stays 2: "));
+  EXPECT_THAT(std::string(uncut->status.message()), HasSubstr("Mend this, start ps 2 again (it ends, for nobody waits for it now), and ask again"));
+}
+
+TEST_F(ResizeTest, ServersThatHadJoinedBeforeADiskFailedAreNamedWithWhatToDo) {
+  Start(2);
+  catalog_.error = absl::ResourceExhaustedError("no space for the index");
+  const auto full = Resize(4);
+  ASSERT_TRUE(full->over);
+  EXPECT_EQ(ReasonOf(full->status), Reason::kDisk) << full->status;
+  EXPECT_THAT(std::string(full->status.message()),
+              HasSubstr("the number of parameter servers stays 2: no space for the index. Mend this, start ps 2 to 3 again"));
 }
 
 TEST_F(ResizeTest, ADiskThatFailsTheCheckpointEndsItAndTheJobGoesOn) {
@@ -1405,6 +1425,9 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
   ASSERT_EQ(ps_[1]->created.size(), 1u);
   EXPECT_EQ(ps_[1]->created[0].name, "new");
   EXPECT_THAT(Dispatched(), ElementsAre("b"));
+  EXPECT_EQ(store_.Load()->job.lineage, Epoch(1)) << "nobody may adopt a state from which steps are missing";
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
 }
 

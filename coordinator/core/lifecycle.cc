@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -95,7 +96,7 @@ absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(Coordina
   if (row.job == JobId()) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
   row.state = JobRow::State::kRunning;
   row.epoch = row.epoch.next();
-  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row, std::move(found)));
+  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row, std::move(found), stored));
   CoreLock lock(core->mu_, core->outbox_);
   core->BeginEpoch();
   core->ScheduleTick();
@@ -103,7 +104,7 @@ absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(Coordina
 }
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row,
-                                 std::optional<JobState> found)
+                                 std::optional<JobState> found, StoredJob stored)
     : options_(std::move(options)),
       executor_(executor),
       clock_(clock),
@@ -116,6 +117,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       next_checkpoint_(began_ + options_.checkpoint_every),
       log_(options_.redo_log_bytes) {
   if (options_.durability == Durability::kCheckpoint) log_.GiveUp();
+  for (const VariableRow& variable : stored.variables) adoption_.rows.insert(variable.layout.id);
+  adoption_.stored = std::move(stored);
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += options_.id_block;
   durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
@@ -189,7 +192,9 @@ void CoordinatorCore::MaybeLoad() {
   if (phase_ != Phase::kAttaching) return;
   if (static_cast<int>(workers_.size()) < options_.min_workers) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
+  if (!chosen_) LookAtServers();
   if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
+  if (!chosen_ && Restorable() != nullptr) return BeginChoosing();
   if (std::exchange(reload_, false)) return ChooseCheckpoint();
   BeginLoading();
 }
@@ -213,13 +218,13 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   if (!newest.ok()) return FailJob(newest.status());
   if (const absl::Status ours = *newest ? CheckJobOf(**newest, row_.job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
   found_ = *newest;
-  if (!found_) return BeginLoading();
-  if (found_->checkpoint.epoch >= row_.epoch) return RestartEpoch(found_->checkpoint.epoch);  // of a life whose store is lost
-  NumbersBeyond(*found_, row_);
+  if (Restorable() == nullptr) return BeginLoading();
+  if (found_ && found_->checkpoint.epoch >= row_.epoch) return RestartEpoch(found_->checkpoint.epoch);  // of a life whose store is lost
+  if (found_) NumbersBeyond(*found_, row_);
   BeginChoosing();
 }
 
-// There is a checkpoint, and the program has not said yet whether it goes on with it.
+// There is a state to go on with, and the program has not said yet whether it does.
 void CoordinatorCore::BeginChoosing() {
   phase_ = Phase::kChoosing;
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
@@ -231,7 +236,7 @@ void CoordinatorCore::BeginChoosing() {
 void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
   chosen_ = true;
-  if (!last_checkpoint_) {
+  if (!last_checkpoint_ && !adoption_.adopting) {
     made_.clear();
     for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
   }
@@ -240,8 +245,9 @@ void CoordinatorCore::BeginLoading() {
 
 void CoordinatorCore::FinishLoading() {
   if (phase_ != Phase::kLoading) return;
-  row_.lineage = row_.epoch;
-  PutThen({row_}, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.StartRunning(); });
+  if (recovery_) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
+  if (!adoption_.adopting) row_.lineage = row_.epoch;
+  PutThen(WholeState(), [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.StartRunning(); });
 }
 
 void CoordinatorCore::StartRunning() {
@@ -249,6 +255,8 @@ void CoordinatorCore::StartRunning() {
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
   if (recovery_) return BeginReplay();
   phase_ = Phase::kRunning;
+  history_.lineage = row_.lineage;
+  if (adoption_.adopting) FinishAdopting();
   next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   WantSync();
   for (auto& [index, worker] : workers_) AttachWorker(worker);
@@ -447,10 +455,11 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   exit_code_ = exit_code;
   ending_done_ = std::move(done);
   ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here
+  if (!RuleHolds(Rule::kSyncBeforeComplete)) FinishEnding();
 }
 
 void CoordinatorCore::FinishEnding() {
-  if (ending_seq_ == 0 || !AllAcknowledged(ending_seq_)) return;
+  if (ending_seq_ == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending_seq_))) return;
   if (final_wanted_) return MaybeCheckpoint();
   ending_seq_ = 0;
   StoreEnd();
@@ -600,6 +609,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.last_checkpoint = last_checkpoint_;
   if (checkpoint_) snapshot.checkpoint = checkpoint_->id;
   if (found_) snapshot.newest_found = found_->checkpoint;
+  snapshot.adopted_steps = adoption_.adopted_steps;
   snapshot.longest_hold = longest_hold_;
   snapshot.recoveries = recoveries_;
   snapshot.redo_log_entries = log_.size();

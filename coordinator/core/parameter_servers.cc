@@ -54,6 +54,7 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   ps.attached = true;
   ps.incarnation = reply->incarnation;
   ps.max_commit_bytes = reply->max_commit_bytes;
+  ps.attach_reply = *reply;
   ps.claim.reset();
   OnPsAnswer(ps);
   MaybeLoad();
@@ -67,7 +68,12 @@ void CoordinatorCore::LoadPs(int index) {
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
   request.horizon = MakeHorizon();
-  if (last_checkpoint_) {
+  if (adoption_.adopting) {
+    request.from = LoadRequest::From::kKeep;
+    request.expected_lineage = row_.lineage;
+    request.layout_version = ps.attach_reply.layout_version;  // as it has it: not every change touched every ps
+    request.layout_hash = ps.attach_reply.layout_hash;
+  } else if (last_checkpoint_) {
     request.from = LoadRequest::From::kCheckpoint;
     request.checkpoint = *last_checkpoint_;
     request.job_seed = options_.job_seed;
@@ -163,7 +169,7 @@ void CoordinatorCore::PsGone(Ps& ps) {
   ps.incarnation = Incarnation();
   if (ps.claim) Dial(ps, ps.claim->address);
   ps.claim.reset();
-  AttachPs(ps.index);
+  adoption_.adopting ? TakeBackAdoption() : AttachPs(ps.index);
 }
 
 // ---- the watch on parameter servers ----

@@ -48,6 +48,7 @@ void CoordinatorCore::GoBack(std::string why) {
   phase_ = Phase::kAttaching;
   if (checkpoint_) DropCheckpoint();
   layout_work_.reset();  // its job begins anew
+  adoption_.is_told = false;
   DropSessions();
   RequeueOpenSteps();
   CollectLoggedIterators();
@@ -253,6 +254,8 @@ void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
 void CoordinatorCore::FinishReplay() {
   const Recovery recovery = *std::exchange(recovery_, std::nullopt);
   phase_ = Phase::kRunning;
+  row_.lineage = history_.lineage = row_.epoch;
+  PutThen(WholeState(), [](CoordinatorCore&) {});
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
@@ -326,6 +329,7 @@ void CoordinatorCore::CheckLog(absl::Duration now) {
 void CoordinatorCore::MoveBase(const JobState& committed) {
   durable_steps_ = committed.finished_steps;
   last_checkpoint_ = committed.checkpoint;
+  adoption_.unsaved = false;
   loaded_.clear();
   made_.clear();
   for (const auto& [id, variable] : committed.layout->variables()) AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);

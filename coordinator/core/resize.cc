@@ -6,8 +6,8 @@
 //   4. the servers that leave are told to end; a new epoch begins, in which the others, and those that join, load the checkpoint, each what is its by a new
 //      layout: a recovery with nothing to run again
 //
-// A server that is lost meanwhile, an error of a step: each is what it always is, and the resize goes on when it is over. A disk that fails the checkpoint ends it:
-// the number stays, and steps run again.
+// A server that is lost meanwhile, an error of a step: each is what it always is, and the resize goes on when it is over. A disk that fails the checkpoint ends
+// it: the number stays, and steps run again.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +76,19 @@ void CoordinatorCore::CancelResize(const absl::Status& why) {
   for (auto& again : resizing.deferred) outbox_.Add(std::move(again));
 }
 
+// The way is barred. Servers that have joined for it register again, are told that they are not of this cluster, and end for good.
+void CoordinatorCore::FailResize(const absl::Status& why) {
+  std::string remedy = "Mend this, and ask again";
+  if (const auto& joined = resizing_->joining; !joined.empty()) {
+    const int first = joined.begin()->first, last = joined.rbegin()->first;
+    const std::string who = first == last ? absl::StrCat(first, " again (it ends") : absl::StrCat(first, " to ", last, " again (they end");
+    remedy = absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ", first == last ? "it" : "them", " now), and ask again");
+  }
+  absl::Status told(why.code(), absl::StrCat("the number of parameter servers stays ", ps_.size(), ": ", why.message(), ". ", remedy));
+  why.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  CancelResize(told);
+}
+
 // Who does not come is not waited for without end.
 void CoordinatorCore::CheckResize(absl::Duration now) {
   if (!resizing_ || now - resizing_->since <= options_.ps_timeout) return;
@@ -94,7 +107,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
   ReplaceServers();
   if (const absl::Status placed = Relayout(saved, {}); !placed.ok()) {
     ps_ = before;
-    CancelResize(placed);
+    FailResize(placed);
     return Pump();
   }
   unclaimed_ = unclaimed;

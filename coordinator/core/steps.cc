@@ -270,6 +270,7 @@ void CoordinatorCore::Pump() {
     return DrainIfQuiet();
   }
   MaybeRaise();
+  StoreState();
   MaybeCheckpoint();
   while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
     std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
@@ -281,6 +282,7 @@ void CoordinatorCore::Pump() {
   CompleteRuns();
   CompleteWaiters();
   MaybeRaise();  // a run without data has stored an error meanwhile
+  StoreState();
 }
 
 // Queues the steps that wait for room.
@@ -301,7 +303,9 @@ void CoordinatorCore::AdmitSchedules() {
 }
 
 // Where values are being brought to a variable that is made, no checkpoint could be cut that makes room in the log: what brings them is let in.
-bool CoordinatorCore::MayGiveId() const { return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && (!log_.full() || expected_values_ > 0); }
+bool CoordinatorCore::MayGiveId() const {
+  return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && (!log_.full() || expected_values_ > 0) && StateIsStored();
+}
 
 EntryId CoordinatorCore::GiveId() {
   if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
@@ -346,10 +350,18 @@ bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
     if (iterator == iterators_.end() || !iterator->second.make.leased) continue;
     const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
     if (!taken) return false;
-    iterator->second.trains |= !step.request.read_only;
     step.leases.push_back({id, taken->first, taken->second});
   }
   return true;
+}
+
+// Where a pass stands is in no server: the store knows that it is under way before its first positions are given.
+void CoordinatorCore::NoteTraining(const Step& step) {
+  for (const ResourceId id : step.iterators) {
+    const auto iterator = iterators_.find(id);
+    if (iterator != iterators_.end() && iterator->second.make.leased) iterator->second.trains |= !step.request.read_only;
+  }
+  StoreState();
 }
 
 bool CoordinatorCore::DispatchOne() {
@@ -363,6 +375,7 @@ bool CoordinatorCore::DispatchOne() {
     Settle(step, JudgeReport(FactsOf(*step), StepOutcome::kEndOfData, {}), Nest(), absl::OkStatus());
     return true;
   }
+  if (worker != nullptr && first) NoteTraining(*step);
   if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits()))) return false;
   if (from_queue) queue_.pop_front();
   if (step->run != nullptr && first) {

@@ -32,6 +32,7 @@ void ApplyRows(const std::vector<Row>& put, const std::vector<Id>& deleted, std:
 
 void Apply(const StoreChange& change, StoredJob& job) {
   if (change.job) job.job = *change.job;
+  if (change.state) job.state = change.state;
   ApplyRows(change.put_variables, change.deleted_variables, job.variables);
   ApplyRows(change.put_checkpoints, change.deleted_checkpoints, job.checkpoints);
 }

@@ -14,6 +14,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "cluster/ids.h"
+#include "cluster/job_state.h"
 #include "cluster/layout.h"
 #include "initializers/initializer.h"
 
@@ -32,7 +33,8 @@ struct JobRow {
   int32_t exit_code = 0;          // kComplete and kFailed: what the job ended with
 };
 
-// A variable, written before any ps hears of it. kCreating and kDeleting are changes under way: a restart carries them through.
+// A variable that is part of the layout: written when every ps has made its shards, before the program or a worker hears of it. kCreating and
+// kDeleting are changes under way, which no coordinator of this version leaves behind: an adoption with such a row is refused.
 struct VariableRow {
   enum class State : uint8_t { kCreating, kLive, kDeleting };
   VariableLayout layout;              // with its placement and its optimizers' slots
@@ -49,9 +51,24 @@ struct CheckpointRow {
   uint64_t bytes = 0;  // of its files; 0 while it is being written
 };
 
+// What a coordinator knows of a running job, and no parameter server does. With the rows of the variables it is all that a successor needs to go on with what
+// the servers hold (adoption.h). Written with each change of the layout, and before the first step begins after any other change of it.
+struct StateRow {
+  enum class Held : uint8_t {
+    kAll,         // the servers, and this row, hold all there is
+    kLeasedData,  // a pass over leased data is under way, and where it stands is in no server
+    kFirstValues  // a variable exists whose first values are still being brought
+  };
+  Held held = Held::kAll;
+  // `lineage` is that of the servers it speaks of; `layout` has a version and no variables: those are rows of their own. finished_steps and next_ordinal are of
+  // the moment of writing, open steps left out. The cut, and passes under way, are empty; `checkpoint` names none. REQUIRES: job and lineage are not 0.
+  JobState state;
+};
+
 // All that a store holds.
 struct StoredJob {
   JobRow job;
+  std::optional<StateRow> state;           // none: of a job whose servers have loaded nothing yet, or of an older version
   std::vector<VariableRow> variables;      // by id, rising
   std::vector<CheckpointRow> checkpoints;  // by id, rising
 };
@@ -69,6 +86,7 @@ struct StoreChange {
   std::vector<VariableId> deleted_variables = {};
   std::vector<CheckpointRow> put_checkpoints = {};
   std::vector<CheckpointId> deleted_checkpoints = {};
+  std::optional<StateRow> state = {};
 };
 
 // `job` as it is after `change`.

@@ -149,7 +149,7 @@ void CoordinatorCore::StartLayoutJob() {
   layout_work_->change = **std::move(change);
   layout_work_->next = layout_->With(layout_work_->change.variable);
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
-  if (layout_work_->waiting.empty()) return FinishLayoutJob();
+  if (layout_work_->waiting.empty()) return StoreLayout();
   for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
 }
 
@@ -183,7 +183,7 @@ void CoordinatorCore::OnShards(int ps, uint64_t tries, absl::Status answer) {
 
 // All ps have answered. Where one refused, what the others made goes first: a delete that came late could take away what a later job makes.
 void CoordinatorCore::AfterShards() {
-  if (layout_work_->refusal.ok()) return FinishLayoutJob();
+  if (layout_work_->refusal.ok()) return StoreLayout();
   layout_work_->undoing = true;
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
   for (const int ps : std::set<int>(layout_work_->waiting)) SendUndo(ps);

@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <memory>
 #include <utility>
 
@@ -41,6 +42,10 @@ SqlRow RowAt(sqlite3_stmt* statement) {
   }
   return row;
 }
+
+// SQLite has one error for a device that failed and for a file that may not grow. The second is a full disk: the change is taken back, and others may be
+// written. REQUIRES: errno is as the failed call left it (sqlite3_system_errno says 0 of a failed commit).
+bool MayNotGrow(sqlite3* handle) { return sqlite3_extended_errcode(handle) == SQLITE_IOERR_WRITE && errno == EFBIG; }
 
 }  // namespace
 
@@ -94,8 +99,10 @@ absl::Status SqliteDatabase::Damaged(const std::string& why) const {
 }
 
 absl::Status SqliteDatabase::Error(int code) {
+  const bool may_not_grow = handle_ != nullptr && MayNotGrow(handle_);
   const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
   const std::string what = absl::StrCat(path_, ": ", why);
+  if (may_not_grow) return absl::ResourceExhaustedError(absl::StrCat(what, ". It is as large as a file may be here: raise the limit (ulimit -f)"));
   device_failed_ |= (code & 0xff) == SQLITE_IOERR;
   switch (code & 0xff) {
     case SQLITE_BUSY:

@@ -17,10 +17,10 @@ namespace divvy {
 namespace {
 
 constexpr int64_t kApplicationId = 0x44565659;  // "DVVY"
-constexpr int64_t kSchemaVersion = 2;
+constexpr int64_t kSchemaVersion = 3;
 
 const StoreTable* const* Tables() {
-  static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(), nullptr};
+  static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(), &StateTable(), nullptr};
   return tables;
 }
 
@@ -101,6 +101,7 @@ absl::StatusOr<StoredJob> ReadAll(SqliteDatabase& database) {
   RETURN_IF_ERROR(ReadRows(database, JobTable(), found, DecodeJob, [&](JobRow row) { all.job = row; }));
   RETURN_IF_ERROR(ReadRows(database, VariableTable(), found, DecodeVariable, [&](VariableRow row) { all.put_variables.push_back(std::move(row)); }));
   RETURN_IF_ERROR(ReadRows(database, CheckpointTable(), found, DecodeCheckpoint, [&](CheckpointRow row) { all.put_checkpoints.push_back(row); }));
+  RETURN_IF_ERROR(ReadRows(database, StateTable(), found, DecodeState, [&](StateRow row) { all.state = std::move(row); }));
   ASSIGN_OR_RETURN(const Seal sealed, ReadSeal(database));
   if (!(found == sealed)) return database.Damaged("rows are missing, or are not the last that were written");
   StoredJob job;
@@ -115,6 +116,7 @@ absl::Status WriteRows(SqliteDatabase& database, const StoreChange& change) {
   for (const VariableId id : change.deleted_variables) RETURN_IF_ERROR(DeleteRow(database, VariableTable(), KeyOf(id), seal));
   for (const CheckpointRow& row : change.put_checkpoints) RETURN_IF_ERROR(PutRow(database, CheckpointTable(), Encode(row), seal));
   for (const CheckpointId id : change.deleted_checkpoints) RETURN_IF_ERROR(DeleteRow(database, CheckpointTable(), KeyOf(id), seal));
+  if (change.state) RETURN_IF_ERROR(PutRow(database, StateTable(), Encode(*change.state), seal));
   return WriteSeal(database, seal);
 }
 
@@ -148,6 +150,12 @@ absl::Status MigrateFrom1(SqliteDatabase& database) {
   return WriteSeal(database, seal);
 }
 
+// Schema 2 had no table `state`. Its rows of variables are nobody's word on what servers hold: without a row of `state` nothing is adopted.
+absl::Status MigrateFrom2(SqliteDatabase& database) {
+  RETURN_IF_ERROR(database.Run(StateTable().create));
+  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+}
+
 // The file is a store of this version; an empty one, or one of an older version, becomes it.
 absl::Status MakeOrMigrate(SqliteDatabase& database) {
   ASSIGN_OR_RETURN(const int64_t tables, database.Number("SELECT count(*) FROM sqlite_schema"));
@@ -158,6 +166,7 @@ absl::Status MakeOrMigrate(SqliteDatabase& database) {
     return absl::FailedPreconditionError(absl::StrCat(database.path(), ": this is another program's database. Give a --state_dir that is Divvy's alone"));
   }
   if (version == 1) return MigrateFrom1(database);
+  if (version == 2) return MigrateFrom2(database);
   if (version == kSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(database.path(), ": written by another version of Divvy (schema ", version, ", this one reads 1 to ",
                                                     kSchemaVersion, "). Run the coordinator that wrote it, or give an empty --state_dir to begin a new job"));

@@ -1,6 +1,8 @@
 #include "coordinator/store/sqlite_store.h"
 
+#include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
 #include <memory>
 #include <string>
@@ -206,6 +208,64 @@ TEST_F(SqliteStoreTest, TheFirstVersionsFileIsTakenOver) {
   }
 }
 
+TEST_F(SqliteStoreTest, TheSecondVersionsFileIsTakenOverWithoutAWordOnWhatServersHold) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}, {}, {SomeCheckpoint(3, 8)}}).ok());
+  }
+  RunSql("DROP TABLE state; PRAGMA user_version = 2");  // what the second version made
+  for (int i = 0; i < 2; ++i) {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    const absl::StatusOr<StoredJob> stored = (*store)->Load();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ(stored->job.epoch, Epoch(7));
+    EXPECT_EQ(stored->variables.size(), 1u);
+    EXPECT_EQ(stored->checkpoints.size(), 1u);
+    EXPECT_FALSE(stored->state.has_value());
+  }
+}
+
+TEST_F(SqliteStoreTest, TheStateOfARunningJobIsThereAfterOpeningAgain) {
+  StateRow row;
+  row.held = StateRow::Held::kFirstValues;
+  row.state.job = JobId(77);
+  row.state.lineage = Epoch(5);
+  row.state.layout = Layout::Received(9, {});
+  row.state.finished_steps = 100;
+  row.state.next_ordinal = 103;
+  row.state.finished_reads = 7;
+  row.state.epochs = 2;
+  row.state.passes = {{"train", 3}};
+  row.state.program_state = std::string("round\0 2", 8);
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    StoreChange change;
+    change.state = row;
+    change.state->held = StateRow::Held::kLeasedData;
+    ASSERT_TRUE(Put(**store, change).ok());
+    change.state = row;
+    ASSERT_TRUE(Put(**store, change).ok());
+    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());  // leaves it
+  }
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  const std::optional<StateRow> read = (*store)->Load()->state;
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->held, StateRow::Held::kFirstValues);
+  EXPECT_EQ(read->state.lineage, Epoch(5));
+  EXPECT_EQ(read->state.layout->version(), 9u);
+  EXPECT_TRUE(read->state.layout->variables().empty());
+  EXPECT_EQ(read->state.finished_steps, 100);
+  EXPECT_EQ(read->state.next_ordinal, 103);
+  EXPECT_EQ(read->state.finished_reads, 7);
+  EXPECT_EQ(read->state.epochs, 2);
+  EXPECT_EQ(read->state.passes, (std::map<std::string, int64_t>{{"train", 3}}));
+  EXPECT_EQ(read->state.program_state, row.state.program_state);
+}
+
 TEST_F(SqliteStoreTest, RowsThatAreNotWhatWasWrittenAreDataLoss) {
   {
     const auto store = Open();
@@ -278,7 +338,25 @@ TEST_F(SqliteStoreTest, ALaterSchemaIsRefusedNamingBothVersions) {
   RunSql("PRAGMA user_version = 9");
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 2")));
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 3")));
+}
+
+TEST_F(SqliteStoreTest, AFileThatMayNotGrowIsAFullDiskAndNoFailedDevice) {
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  StoreChange change;
+  change.job = SomeRow();
+  ASSERT_EQ(Put(**store, change), absl::OkStatus());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit narrow = {100, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &narrow), 0);
+  const absl::Status full = Put(**store, change);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr(file()), HasSubstr("ulimit -f")));
+  EXPECT_EQ(Put(**store, change), absl::OkStatus()) << "the limit was raised";
 }
 
 TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeNamesTheFlag) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/crc32c.h"
 #include "base/status_macros.h"
+#include "wire/job_state.h"
 #include "wire/layout.h"
 
 namespace divvy {
@@ -128,6 +129,11 @@ const StoreTable& CheckpointTable() {
   return table;
 }
 
+const StoreTable& StateTable() {
+  static const StoreTable& table = *new StoreTable(MakeTable("state", 1, {{"id", "INTEGER"}, {"held", "INTEGER"}, {"job_state", "BLOB"}}));
+  return table;
+}
+
 SqlRow Encode(const JobRow& row) {
   return {int64_t{1},
           Signed(row.job.value()),
@@ -191,6 +197,21 @@ absl::StatusOr<CheckpointRow> DecodeCheckpoint(absl::Span<const SqlValue> values
   ASSIGN_OR_RETURN(row.finished_steps, columns.Next<int64_t>());
   ASSIGN_OR_RETURN(row.bytes, columns.Number());
   row.id.epoch = Epoch(epoch);
+  return row;
+}
+
+SqlRow Encode(const StateRow& row) {
+  JobState state = row.state;
+  state.checkpoint = {state.lineage, 0};  // a JobState names one: this is none's
+  return {int64_t{1}, static_cast<int64_t>(row.held), Blob{wire::EncodeJobState(state)}};
+}
+
+absl::StatusOr<StateRow> DecodeState(absl::Span<const SqlValue> values) {
+  Columns columns(StateTable(), values);
+  StateRow row;
+  RETURN_IF_ERROR(columns.Number());  // the id is always 1
+  ASSIGN_OR_RETURN(row.held, columns.State(StateRow::Held::kFirstValues));
+  ASSIGN_OR_RETURN(row.state, columns.Message<v1::JobState>());
   return row;
 }
 

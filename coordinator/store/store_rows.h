@@ -26,7 +26,8 @@ struct StoreTable {
 const StoreTable& JobTable();
 const StoreTable& VariableTable();
 const StoreTable& CheckpointTable();
-// The one row (rows, crc_sum): how many rows the three tables have, and the sum of their checksums modulo 2^64. So a row that is lost, or is an older state of
+const StoreTable& StateTable();
+// The one row (rows, crc_sum): how many rows the other tables have, and the sum of their checksums modulo 2^64. So a row that is lost, or is an older state of
 // itself, is noticed.
 constexpr char kSealTable[] = "seal";
 constexpr char kCreateSeal[] =
@@ -36,9 +37,11 @@ constexpr char kCreateSeal[] =
 SqlRow Encode(const JobRow& row);
 SqlRow Encode(const VariableRow& row);
 SqlRow Encode(const CheckpointRow& row);
+SqlRow Encode(const StateRow& row);
 absl::StatusOr<JobRow> DecodeJob(absl::Span<const SqlValue> row);
 absl::StatusOr<VariableRow> DecodeVariable(absl::Span<const SqlValue> row);
 absl::StatusOr<CheckpointRow> DecodeCheckpoint(absl::Span<const SqlValue> row);
+absl::StatusOr<StateRow> DecodeState(absl::Span<const SqlValue> row);
 SqlRow KeyOf(VariableId id);
 SqlRow KeyOf(CheckpointId id);
 

@@ -59,6 +59,7 @@ class Chaos {
   absl::Status Violation(absl::string_view what) const { return absl::InternalError(absl::StrCat(what, cluster_->processes().LastLines())); }
 
   absl::Status Begin() {
+    FileSystem::Real().Remove(stop_file_).IgnoreError();  // of a run that failed
     ProcessClusterOptions cluster;
     cluster.program = options_.program;
     cluster.num_ps = options_.num_ps;

@@ -241,6 +241,25 @@ TEST_F(CountingTest, ARestartedCoordinatorRunsTheProgramAgainOnTheSameCluster) {
   Finish();
 }
 
+// No checkpoint is made before the kill; the program checks that its bytes and the steps fit, and in the end that every counter is exact.
+TEST_F(CountingTest, AKilledCoordinatorGoesOnWithWhatTheServersHoldAndLoadsNothing) {
+  Make(2, 2, /*proxied=*/false,
+       {"--state_dir=" + TemporaryPath("state_adopted"), "--checkpoint_dir=" + TemporaryPath("checkpoints_adopted"), "--checkpoint_every=0s"});
+  StartAll();
+  for (int kill = 0; kill < 2; ++kill) {
+    CountOn(3);
+    Kill(kChiefTask);
+    Start(kChiefTask);
+    WaitFor(kChiefTask, "adopted what 2 parameter servers hold");
+    int64_t steps = 0;
+    const std::string restored = WaitFor(kChiefTask, "restored ");
+    EXPECT_TRUE(absl::SimpleAtoi(restored.substr(restored.find(' ') + 1), &steps)) << restored;
+    EXPECT_GE(steps, 600 * (kill + 1));
+  }
+  CountOn(1);
+  Finish();
+}
+
 // ---- (g) duplicates
 
 TEST_F(CountingTest, ASecondWorkerOfTheSameIndexIsRefusedInOneLine) {
@@ -277,6 +296,66 @@ TEST_F(CountingTest, WorkersComeAndGoWhileTheJobRuns) {
   cluster_->Signal(WorkerTask(0), SIGTERM);
   EXPECT_EQ(ExitOf(WorkerTask(0)), 143);
   CountOn(2);
+  Finish();
+}
+
+// ---- (h2) tasks that know a part of the cluster
+
+// TF_CONFIG as Kubeflow writes it for a job whose workers may come and go: the chief knows nobody, a ps itself alone, a worker itself and the ps.
+class SparseTest : public CountingTest {
+ protected:
+  std::string KubeflowConfig(TaskId task) const {
+    const auto quoted = [this](TaskId other) { return absl::StrCat("\"", cluster_->address(other), "\""); };
+    const bool is_worker = task.type == TaskType::kWorker;
+    const std::string worker = is_worker ? absl::StrCat("\"", task.index, "\":", quoted(task)) : "";
+    const std::string ps = is_worker                    ? absl::StrCat("[", quoted(PsTask(0)), ",", quoted(PsTask(1)), "]")
+                           : task.type == TaskType::kPs ? absl::StrCat("[", quoted(task), "]")
+                                                        : "null";
+    return absl::StrCat(R"({"cluster":{"worker":{)", worker, R"(},"ps":)", ps, R"(},"task":{"type":")",
+                        is_worker                    ? "worker"
+                        : task.type == TaskType::kPs ? "ps"
+                                                     : "chief",
+                        R"(","index":)", task.index, "}}");
+  }
+  LifeOptions Sparse(TaskId task) const {
+    LifeOptions life;
+    life.environment["TF_CONFIG"] = KubeflowConfig(task);
+    if (task == kChiefTask) {
+      life.flags = {"--num_ps=2", "--bind_address=" + cluster_->address(kChiefTask)};
+    } else {
+      life.flags = {"--coordinator_address=" + cluster_->address(kChiefTask)};
+    }
+    return life;
+  }
+};
+
+TEST_F(SparseTest, AJobRunsWhereTheChiefKnowsNobodyAndFindsAllAgainAfterEachLoss) {
+  Make(2, 2, /*proxied=*/false, {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"), "--checkpoint_every=200ms"});
+  for (const TaskId& task : cluster_->tasks()) Start(task, Sparse(task));
+  CountOn(2);
+  for (const TaskId& victim : {PsTask(1), WorkerTask(0), kChiefTask}) {
+    Kill(victim);
+    Start(victim, Sparse(victim));
+    CountOn(2);
+  }
+  Finish();
+}
+
+TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) {
+  Make(2, 2, /*proxied=*/false);
+  for (const TaskId& task : {PsTask(0), PsTask(1), WorkerTask(0)}) Start(task, Sparse(task));
+  Start(kChiefTask);  // knows all
+  CountOn(1);
+  LifeOptions liar = Sparse(WorkerTask(1));
+  std::string& config = liar.environment["TF_CONFIG"];
+  const size_t at = config.find(cluster_->address(PsTask(1)));
+  config.replace(at, cluster_->address(PsTask(1)).size(), "127.0.0.1:1");
+  Start(WorkerTask(1), liar);
+  EXPECT_EQ(ExitOf(WorkerTask(1)), 78);
+  EXPECT_THAT(Lines(cluster_->output(WorkerTask(1))).back(),
+              HasSubstr(absl::StrCat("cluster.ps[1] is \"127.0.0.1:1\" there and \"", cluster_->address(PsTask(1)), "\" here")));
+  Start(WorkerTask(1), Sparse(WorkerTask(1)));
+  CountOn(1);
   Finish();
 }
 

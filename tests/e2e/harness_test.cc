@@ -260,14 +260,16 @@ TEST(ProcessClusterTest, BehindProxiesATaskListensElsewhereThanItsAddressSays) {
 
 // ---- RunChaos
 
-// A program that plays the counter program's part in chaos, ending as `last` says.
-std::string FakeCounter(const std::string& name, const std::string& last) {
+// A program that plays the counter program's part in chaos, ending as `last` says; tasks but the chief do `first`.
+std::string FakeCounter(const std::string& name, const std::string& last, const std::string& first = "true") {
   const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
   const std::string script = absl::StrCat(
       "#!/bin/sh\n"
       "stop=${1#--stop_file=}\n"
       "chief() { case $TF_CONFIG in *'\"type\":\"chief\"'*) true;; *) false;; esac; }\n"
-      "chief && echo counting\n"
+      "chief && echo counting || ",
+      first,
+      "\n"
       "until [ -e $stop ]; do sleep 0.01; done\n"
       "chief && ",
       last, "\ntrue\n");
@@ -295,6 +297,19 @@ TEST(ChaosHarnessTest, KillsAsOftenAsAskedAndReturnsTheCount) {
 TEST(ChaosHarnessTest, AProgramThatFindsAnInexactSumIsAnErrorThatShowsItsWords) {
   const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("inexact", "{ echo 'counter/0[0] = 6, wanted 7'; exit 70; }")));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("counter/0[0] = 6, wanted 7"));
+}
+
+TEST(ChaosHarnessTest, AnEndThatNothingDoneExplainsIsAViolation) {
+  for (const std::string first : {"exit 138", "exit 143", "exit 134", "kill -SEGV $$", "kill -KILL $$", "exit 0"}) {
+    const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("unexplained", "echo counter = 7", first)));
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("and nothing explains it")) << first;
+  }
+}
+
+TEST(ChaosHarnessTest, ATaskThatEndsABadWayWhenTheJobIsCompleteIsAViolation) {
+  const absl::StatusOr<ChaosResult> result =
+      RunChaos(FewKills(FakeCounter("late", "echo counter = 7", "{ until [ -e $stop ]; do sleep 0.01; done; sleep 0.2; exit 139; }")));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("ended with exit code 139"));
 }
 
 TEST(ChaosHarnessTest, AProgramThatIsNotThereIsAnError) {

@@ -152,6 +152,19 @@ TEST_P(AnyTaskTest, EndsWith130WhenInterrupted) {
   FinishAll();
 }
 
+// Longer than a worker may say nothing, and a coordinator to a worker.
+TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes) {
+  MakeDurable({});
+  StartAll();
+  CountOn(1);
+  cluster_->Signal(GetParam(), SIGSTOP);
+  cluster_->processes().RunFor(absl::Milliseconds(6500));
+  cluster_->Signal(GetParam(), SIGCONT);
+  CountOnWhoeverDies();
+  CountOn(1);
+  FinishAll();
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
                          [](const ::testing::TestParamInfo<TaskId>& info) { return std::string(RoleName(info.param.type)); });
 
@@ -225,6 +238,34 @@ TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
   cluster_->Signal(kChiefTask, SIGTERM);  // which may stay for the worker, and does not call it work that remains
   EXPECT_EQ(ExitOf(kChiefTask), 74);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
+}
+
+// ---- full disks
+
+TEST_F(OperationsTest, AFullDiskOfAPsCostsCheckpointsAndNothingElse) {
+  MakeDurable({"--elements=64"}, "100ms");
+  StartAll();
+  CountOn(1);
+  cluster_->LimitFiles(PsTask(0), 100);
+  WaitFor(kChiefTask, "could not be made, older ones stand");
+  CountOn(2);
+  const auto newest = [] { return FileSystem::Real().ReadFile(OwnPath("checkpoints") + "/checkpoint").value_or(""); };
+  const std::string before = newest();
+  cluster_->LimitFiles(PsTask(0), ProcessCluster::kUnlimited);
+  EXPECT_TRUE(cluster_->processes().WaitUntil([&] { return newest() != before; }, kPatience));
+  FinishAll();
+}
+
+TEST_F(OperationsTest, AFullDiskOfTheStateDirectoryEndsTheCoordinatorWith74AndTheNextGoesOn) {
+  MakeDurable({}, "100ms");
+  StartAll();
+  CountOn(1);
+  cluster_->LimitFiles(kChiefTask, 0);
+  EXPECT_EQ(ExitOf(kChiefTask), 74);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--state_dir"));
+  Start(kChiefTask);
+  CountOn(1);
+  FinishAll();
 }
 
 // ---- launched

@@ -48,6 +48,32 @@ SimConfig WithRewinds(uint64_t seed) {
   return config;
 }
 
+// Coordinators that are killed again and again, beside workers whose commits are slow to arrive.
+SimConfig WithAdoptions(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.kill_coordinator = config.restore = true;
+  config.zombie_coordinator = config.lose_store = config.changing_steps = config.failing_steps = false;
+  config.fault_rate = 0.2;
+  return config;
+}
+
+// And a parameter server is lost soon after.
+SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
+  SimConfig config = WithAdoptions(seed);
+  config.restart_ps = config.replay = config.lose_at_worst = true;
+  config.checkpoints = seed % 2 == 0;  // else none can ever be made, and a lost server ends the job from then on
+  config.redo_log_bytes = 256 << 20;
+  return config;
+}
+
+// A parameter server is lost when the program has ended, and nobody needs it for a step any more.
+SimConfig WithALossAtTheEnd(uint64_t seed) {
+  SimConfig config = WithRewinds(seed);
+  config.lose_at_worst = true;
+  config.checkpoints = false;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough) {
   SetRuleBroken(rule, true);
@@ -79,6 +105,12 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     const SimResult result = RunSimulation(WithRewinds(seed));
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd}) {
+      const SimResult result = RunSimulation(config(seed));
+      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions and ends: " << result.violation;
+    }
+  }
 }
 
 TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
@@ -89,6 +121,11 @@ TEST(MutationTest, AWorkerThatCommitsWhileACheckpointIsCutIsFound) { EXPECT_NE(F
 TEST(MutationTest, AWorkerThatSaysItIsHeldWhileItCommitsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHeldWhenNothingCommits, WithCheckpoints), 0u); }
 TEST(MutationTest, AStepHalfOfWhichIsOfAnotherRunIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kRewindWhenReRunDiffers), 0u); }
 TEST(MutationTest, AProgramThatReadsBeforeAllIsThereAgainIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kReadsWaitForReplay, WithRewinds), 0u); }
+TEST(MutationTest, ACoordinatorThatAdoptsHalfOfAStepIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kAdoptOnlyWhole, WithAdoptions), 0u); }
+TEST(MutationTest, ACoordinatorThatGoesBackBehindWhatItAdoptedIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kCheckpointAfterAdopting, WithAdoptionsAndRewinds), 0u);
+}
+TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSyncBeforeComplete, WithALossAtTheEnd), 0u); }
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }

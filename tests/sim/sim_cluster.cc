@@ -125,6 +125,12 @@ class Cluster : public SimSite, public FailpointObserver {
   void Restore();
   void CheckLastCheckpoint();
   void OnRestored(int64_t steps);
+  void OnAdopted(int64_t steps);
+  void RememberPast();
+  int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
+  std::optional<int64_t> TagOfStep(EntryId id);
+  uint64_t HighestId() const;
+  std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
   void RunPass();
   void WriteSome();
@@ -194,8 +200,11 @@ class Cluster : public SimSite, public FailpointObserver {
   struct Model {
     std::vector<std::vector<int64_t>> values;  // by variable: what finished steps and writes have made of it
     int64_t adam_commits = 0, steps = 0;
-    int rounds = 0;             // of the program, when it last told its state
-    std::string program_state;  // that it told
+    int rounds = 0;                              // of the program, when it last told its state
+    std::string program_state;                   // that it told
+    std::string told_before;                     // the time before
+    int64_t effects = 0, effects_when_told = 0;  // steps and writes that the program saw finished
+    std::set<EntryId> reported;                  // those steps
     struct Pass {
       std::string source;
       int64_t epoch = 0;                                 // of the coordinator, before it
@@ -209,10 +218,26 @@ class Cluster : public SimSite, public FailpointObserver {
     std::vector<uint64_t> applied_seqs;
     const void* by = nullptr;  // the core that cut it: a job that begins anew, its store lost, counts from the beginning
   };
+  struct PendingWrite {
+    std::vector<Delta> deltas;
+    uint64_t above = 0;  // its id is
+  };
+  // What the program of a coordinator knew when that was replaced, by the lineage of the servers' state. None: nobody followed that program.
+  struct Past {
+    std::optional<Model> model;
+    std::optional<PendingWrite> write;
+  };
+  std::map<Epoch, Past> past_;
+  std::optional<PendingWrite> pending_write_;
+  std::map<EntryId, std::set<int>> inherited_;                          // applied by earlier lives: what was adopted
+  Epoch inherited_lineage_;                                             // of it
+  std::map<JobId, std::map<std::pair<EntryId, Epoch>, int64_t>> tags_;  // of steps, by the epoch they were run in: a store that is lost has its ids given again
+  std::set<uint64_t> gone_at_end_;                                      // lives of parameter servers, when the program called EndJob
   InMemoryFileSystem disk_;
   std::map<CheckpointId, Cut> cuts_;
   std::optional<CheckpointId> newest_;  // that was committed
   bool asked_to_restore_ = false;       // by this life's program
+  bool restoring_ = false;              // and it has not been answered
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
   size_t passes_before_ = 0;     // of this life, the one under way
   int num_ps_ = config_.num_ps;  // of the job; a person may change it
@@ -339,7 +364,9 @@ void Cluster::StartCoordinator(StoredJob stored) {
   BeginModel();
   created_ = rounds_done_ = 0;
   passes_before_ = 0;
-  asked_to_restore_ = false;
+  asked_to_restore_ = restoring_ = false;
+  pending_write_.reset();
+  inherited_.clear();
   Next();
 }
 
@@ -436,6 +463,8 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
 
 std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
+  const WorkerSnapshot runner = process.worker->Inspect();
+  tags_[runner.job][{call.step, runner.epoch}] = tag;
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
@@ -443,7 +472,7 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
   // The model is of this life's program, and what is run again after a rewind reads what there was then.
   const CoordinatorSnapshot chief = core_->Snapshot();
-  const bool of_the_past = process.worker->Inspect().epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
+  const bool of_the_past = runner.epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
   const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);  // a job that began anew beside tasks of the old one may count the same epochs
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
@@ -479,8 +508,8 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   gradient.op = WriteOp::kGradient;
   gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   moves.push_back(script::Stage{std::move(gradient)});
-  moves.push_back(script::Return{[tag, attempt = call.attempt](const script::Reads&) {
-    return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt))});
+  moves.push_back(script::Return{[tag, attempt = call.attempt, id = call.step](const script::Reads&) {
+    return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt)), Nest(static_cast<int64_t>(id.value()))});
   }});
   return moves;
 }
@@ -510,6 +539,8 @@ void Cluster::Finished(const Nest& value) {
   ++result_.finished_steps;
   ++model_.adam_commits;
   ++model_.steps;
+  ++model_.effects;
+  model_.reported.insert(EntryId(static_cast<uint64_t>(*value[2].tensor()->scalar<int64_t>())));
   Apply(DeltasOf(tag, static_cast<uint32_t>(attempt)));
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
@@ -575,6 +606,8 @@ void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
   const StoredJob stored = chief_->store->LeftBehind();
   const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && stored.job.state == JobRow::State::kRunning;
   const CoordinatorCore::Inspection past = core_->Inspect();
+  RememberPast();
+  if (zombie && !lose) chief_->store->TakeAway();
   for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   if (lose) ids_of_the_past_ = 0;
@@ -611,7 +644,8 @@ void Cluster::Act() {
   }
   if (model_.pass) return RunPass();  // that the life before was in the middle of
   model_.rounds = rounds_done_;
-  model_.program_state = absl::StrCat(rounds_done_);
+  model_.told_before = std::exchange(model_.program_state, absl::StrCat(rounds_done_));
+  model_.effects_when_told = model_.effects;
   core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
   switch (random_.Below(4)) {
@@ -640,9 +674,9 @@ void Cluster::CreateNext() {
 }
 
 void Cluster::Restore() {
-  calls_ = true;
+  calls_ = restoring_ = true;
   core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
-    calls_ = false;
+    calls_ = restoring_ = false;
     if (EndsTheJob(steps.status())) return JobLost(steps.status());
     if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
     OnRestored(*steps);
@@ -650,6 +684,7 @@ void Cluster::Restore() {
 }
 
 void Cluster::OnRestored(int64_t steps) {
+  if (core_->Snapshot().adopted_steps) return OnAdopted(steps);
   const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;
   Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
   if (!from) {
@@ -667,6 +702,95 @@ void Cluster::OnRestored(int64_t steps) {
   rounds_done_ = model_.rounds;
   if (steps != model_.steps) Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps, " that had finished"));
   if (core_->program_state() != model_.program_state) Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ", model_.program_state));
+  calls_ = true;
+  ReadAll();
+}
+
+// ---- what the servers hold ----
+
+// A life whose program has not been told what it goes on with has the knowledge of what that was made from.
+void Cluster::RememberPast() {
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  const CoordinatorSnapshot seen = core_->Snapshot();
+  if (restoring_ && seen.adopted_steps) return;
+  Past past{model_, pending_write_};
+  if (model_.pass) past.model->pass->visited = Visited();
+  const auto cut = restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
+  if (cut != cuts_.end()) past.model = cut->second.model;
+  past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);  // it may have loaded all, and not begun
+}
+
+std::optional<int64_t> Cluster::TagOfStep(EntryId id) {
+  const auto& tags = tags_[core_->job()];
+  const auto after = tags.upper_bound({id, core_->Snapshot().epoch_id});
+  if (after == tags.begin() || std::prev(after)->first.first != id) return std::nullopt;
+  const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;  // whose store is lost
+  return of_another_life ? std::nullopt : std::optional<int64_t>(std::prev(after)->second);
+}
+
+uint64_t Cluster::HighestId() const {
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  uint64_t highest = truth.finished.empty() ? 0 : truth.finished.rbegin()->first.value();
+  for (const EntryId id : truth.open) highest = std::max(highest, id.value());
+  return highest;
+}
+
+// By id, at the servers that the coordinator counts on.
+std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
+  std::map<EntryId, std::set<int>> applied;
+  for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
+    FindServingPs(i);
+    for (const auto& [id, times] : ps_[i]->ps->Inspect().history) applied[id].insert(i);
+  }
+  return applied;
+}
+
+// What has been applied, and the program that began it was not told of: those steps count, and so does its last write. Returns how many they are.
+int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
+  int64_t added = 0;
+  std::optional<PendingWrite> write = std::exchange(pending_write_, std::nullopt);
+  for (const auto& [id, where] : applied) {
+    if (const std::optional<int64_t> tag = TagOfStep(id)) {
+      if (!model_.reported.insert(id).second) continue;
+      ++model_.steps, ++model_.adam_commits, ++model_.effects, ++added;
+      Apply(DeltasOf(*tag, 1));
+    } else if (write && id.value() > write->above) {
+      Apply(write->deltas);
+      ++model_.effects, ++added;
+      write.reset();
+    }
+  }
+  return added;
+}
+
+// All that a checkpoint would have to have, and in addition what had finished since.
+void Cluster::OnAdopted(int64_t steps) {
+  ++result_.adoptions, ++result_.restores;
+  inherited_lineage_ = core_->Inspect().lineage;
+  const auto past = past_.find(inherited_lineage_);
+  if (past == past_.end()) return Violation("X3", "what was adopted is of no coordinator's life");
+  if (!past->second.model) {
+    result_.job_lost = over_ = true;  // the state of a zombie's program
+    return;
+  }
+  model_ = *past->second.model;
+  pending_write_ = past->second.write;
+  inherited_ = AppliedNow();
+  const int64_t unreported = AddUnreported(inherited_);
+  Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported, " entries that nobody had been told of"));
+  if (steps != model_.steps) Violation("X3", absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
+  const std::string told = core_->program_state();
+  const bool is_newest = told == model_.program_state;
+  if (!is_newest && (told != model_.told_before || model_.effects > model_.effects_when_told)) {
+    Violation("X3", absl::StrCat("adopted program state \"", told, "\", and steps that began after \"", model_.program_state, "\" was told"));
+  }
+  if (!is_newest) model_.program_state = told, model_.rounds = told.empty() ? 0 : std::stoi(told);
+  rounds_done_ = model_.rounds;
+  if (config_.lose_at_worst && !faults_stopped_) {
+    world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(random_.Below(300))), Mine([this] {
+                       if (!faults_stopped_) FaultOfPs(absl::Seconds(1));
+                     }));
+  }
   calls_ = true;
   ReadAll();
 }
@@ -779,9 +903,12 @@ void Cluster::WriteSome() {
   }
   Trace("program: writes");
   calls_ = true;
+  if (!whole.empty()) pending_write_ = PendingWrite{whole, HighestId()};
   core_->Write(std::move(writes), Mine([this, whole](const absl::Status& status) {
                  if (!status.ok()) return OnRaised(status, "Write");
+                 pending_write_.reset();
                  Apply(whole);
+                 model_.effects += !whole.empty();
                  ReadAll();
                }));
 }
@@ -806,12 +933,20 @@ void Cluster::ReadAll() {
 
 void Cluster::EndProgram() {
   Trace("program: ends");
+  if (config_.lose_at_worst && !faults_stopped_) FaultOfPs(absl::Seconds(1));
+  gone_at_end_.clear();
+  for (const auto& process : processes_) {
+    if (process->ps != nullptr && !process->node->executor->alive()) gone_at_end_.insert(process->incarnation.value());
+  }
   calls_ = true;
   core_->EndJob(0, Mine([this](const absl::Status& status) {
                   calls_ = false;
                   if (EndsTheJob(status)) return JobLost(status);
                   if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
                   if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
+                  for (const Incarnation life : core_->Inspect().ps) {
+                    if (gone_at_end_.count(life.value()) > 0) Violation("X2", "the job is called complete, and a server that was gone has its state");
+                  }
                   over_ = told_the_end_ = true;
                 }));
 }
@@ -1095,12 +1230,12 @@ void Cluster::CheckAlways() {
 
 // Of two processes of one index: the one whose state the coordinator counts on.
 bool Cluster::FindServingPs(int index) {
-  const Epoch epoch = core_->Snapshot().epoch_id;
+  const Epoch lineage = core_->Inspect().lineage;
   const Incarnation life = core_->Inspect().ps[index];
   for (const std::unique_ptr<Process>& process : processes_) {
     if (process->ps == nullptr || process->index != index || process->incarnation != life) continue;
     ps_[index] = process.get();
-    return process->ps->Inspect().lineage == epoch;
+    return process->ps->Inspect().lineage == lineage;
   }
   return false;
 }
@@ -1112,11 +1247,11 @@ void Cluster::CheckAtRest() {
   for (int i = 0; i < serving; ++i) {
     if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
   }
-  std::map<EntryId, std::set<int>> applied;
-  for (int i = 0; i < serving; ++i) {
-    Process* const ps = ps_[i];
-    const std::map<EntryId, int> history = ps->ps->Inspect().history;
-    for (const auto& [id, times] : history) applied[id].insert(ps->index);
+  std::map<EntryId, std::set<int>> applied = AppliedNow();
+  for (const auto& [id, where] : inherited_) {
+    if (truth.lineage != inherited_lineage_) break;  // all has been loaded since
+    if (applied[id] != where) Violation("X2", absl::StrCat("id ", id.value(), " was adopted, and its servers are others now"));
+    applied.erase(id);
   }
   for (const auto& [id, participants] : truth.finished) {
     const std::set<int> wanted(participants.begin(), participants.end());
@@ -1244,6 +1379,8 @@ SimConfig ConfigOf(uint64_t seed) {
   if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
   if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
   config.resize = config.checkpoints && random.Chance(0.25);
+  config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
+  config.store_faults = config.kill_coordinator && random.Chance(0.3);
   return config;
 }
 

@@ -8,6 +8,7 @@
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
 //   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
+//   X3   a state that is gone on with, from a checkpoint or from what the servers hold, has exactly what had finished, and the program's bytes of then
 //   X18  the same seed gives the same trace                    (X6 in full, and X15, are tested on the ps alone: ps_server/core)
 //
 // The coordinator is one of the processes that die, drain, and are started again with their store or without; the program then begins anew, on empty ps. What
@@ -35,6 +36,7 @@ struct SimConfig {
   bool restore = false;                                                  // the program calls RestoreLatest
   bool resize = false;                                                   // a person changes the number of parameter servers (with checkpoints)
   bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
+  bool lose_at_worst = false;                                            // a parameter server is lost just before the program ends, and soon after an adoption
   bool store_faults = false;                                             // now and then the coordinator's store refuses a change, and all behind it
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
@@ -75,6 +77,7 @@ struct SimResult {
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t rewinds = 0;
+  int64_t adoptions = 0;                          // coordinators that went on with what the servers held
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
   int64_t killed_at_points = 0;
   bool job_lost = false;  // ended with Unavailable, as it had to

@@ -7,7 +7,7 @@
 namespace divvy::sim {
 
 SimStore::SimStore(NodeExecutor& executor, uint64_t seed, StoredJob stored)
-    : state_(std::make_shared<State>(State{executor, Random(seed), std::move(stored), {}, false, false})) {}
+    : state_(std::make_shared<State>(State{executor, Random(seed), std::move(stored), {}})) {}
 
 void SimStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
   if (!state_->executor.alive()) return;  // killed before it said so
@@ -19,6 +19,7 @@ void SimStore::StartWriting(const std::shared_ptr<State>& state) {
   const bool slow = state->random.Chance(0.03);  // a disk that has much else to do
   const absl::Duration takes = (slow ? absl::Milliseconds(400) : absl::Milliseconds(2)) * state->random.Uniform();
   state->executor.PostAfter(takes, [state] {
+    if (state->taken) return;
     const Write write = std::move(state->writes.front());
     state->writes.pop_front();
     const bool refused = state->broken;

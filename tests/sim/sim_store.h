@@ -26,6 +26,9 @@ class SimStore : public Store {
   // Its disk fails: the change that is being written, or the next one, and all that follow are refused. That one is durable, or not.
   void Break() { state_->broken = true; }
 
+  // Another process has taken the state directory, and its lock: nothing that this one has not been told of is done any more, and it hears of nothing.
+  void TakeAway() { state_->taken = true; }
+
   // What another process finds if this one dies now: what was done, and the first few of the changes that were on their way.
   StoredJob LeftBehind() const;
 
@@ -40,6 +43,7 @@ class SimStore : public Store {
     StoredJob durable;
     std::deque<Write> writes;              // the first is being written
     bool broken = false, refused = false;  // it fails; it has
+    bool taken = false;
   };
   static void StartWriting(const std::shared_ptr<State>& state);
 

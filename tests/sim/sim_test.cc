@@ -77,7 +77,7 @@ SimConfig Calm(uint64_t seed) {
 }
 
 struct Totals {
-  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0;
+  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0;
 };
 
 enum class Job { kEnds, kMayBeLost };
@@ -90,7 +90,7 @@ Totals RunAll(SimConfig config, int seeds, Job job = Job::kEnds) {
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
     if (job == Job::kEnds) EXPECT_FALSE(result.job_lost) << "seed " << seed;
     totals.coordinators += result.coordinators, totals.drained += result.drained, totals.refused += result.refused, totals.finished += result.finished_steps;
-    totals.rewinds += result.rewinds, totals.restores += result.restores, totals.resizes += result.resizes;
+    totals.rewinds += result.rewinds, totals.restores += result.restores, totals.resizes += result.resizes, totals.adoptions += result.adoptions;
   }
   return totals;
 }
@@ -216,6 +216,48 @@ SimConfig Restoring(uint64_t seed) {
 void ExpectRestores(const SimConfig& config, int at_least) { EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).restores, at_least); }
 
 TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) { ExpectRestores(Restoring(1), 20); }
+
+// Coordinators that are killed while all else lives.
+SimConfig Adopting(uint64_t seed) {
+  SimConfig config = Calm(seed);
+  config.kill_coordinator = config.restore = true;
+  config.fault_rate = 0.2;
+  return config;
+}
+
+Totals ExpectAdoptions(const SimConfig& config, int at_least) {
+  const Totals totals = RunAll(config, 30);
+  EXPECT_GE(totals.adoptions, at_least);
+  return totals;
+}
+
+TEST(SimAdoptionTest, AJobWhoseCoordinatorIsKilledGoesOnWithWhatItsServersHold) { ExpectAdoptions(Adopting(1), 20); }
+
+TEST(SimAdoptionTest, ItLoadsTheNewestCheckpointWhereAnEntryIsHalfAppliedOrAPassIsUnderWay) {
+  SimConfig config = Adopting(1);
+  config.checkpoints = true;
+  const Totals totals = ExpectAdoptions(config, 20);
+  EXPECT_GT(totals.restores, totals.adoptions);
+}
+
+TEST(SimAdoptionTest, ServersMayBeLostBeforeAndAfter) {
+  SimConfig config = Adopting(1);
+  config.checkpoints = config.kill_ps = config.restart_ps = true;
+  EXPECT_GT(ExpectAdoptions(config, 10).rewinds, 0);
+}
+
+TEST(SimAdoptionTest, AnyProcessMayDieOnTheWayAndZombiesChangeNothing) {
+  SimConfig config = Adopting(1);
+  config.checkpoints = config.kill_ps = config.restart_ps = config.kill_workers = config.pause_workers = config.replace_workers = true;
+  config.zombie_coordinator = config.failing_steps = config.drain = true;
+  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).adoptions, 10);
+}
+
+TEST(SimAdoptionTest, AStoreWhoseDiskFailsCostsNothing) {
+  SimConfig config = Adopting(1);
+  config.checkpoints = config.store_faults = true;
+  ExpectAdoptions(config, 10);
+}
 
 TEST(SimCheckpointTest, AJobWhoseServersAreKilledGoesOnFromTheNewestCut) {
   SimConfig config = Restoring(1);

@@ -34,6 +34,19 @@ expect 64 import "$work/out/model.safetensors" "$work/again"
 expect 66 list "$work/none"
 expect 66 show "$work/none"
 expect 66 import "$work/none.safetensors" "$work/new"
+# limited WORDS...: where no file may hold a byte (`ulimit -f`) it says so and leaves nothing; what is said goes into a pipe.
+limited() {
+  local said
+  said=$( (ulimit -f 0; "$divvyctl" checkpoint "$@" 2>&1; echo "exit code $?") | cat)
+  [[ $said == *"ulimit -f"*"exit code 74" && -z $(ls -A "$work/full") ]] && return
+  echo "WRONG: where files may not grow divvyctl checkpoint $* said: $said, and left: $(ls "$work/full")"
+  wrong=1
+}
+mkdir "$work/full"
+limited export "$work/single" "$work/full"
+limited export "$work/single" "$work/full/clean" --format=bundle
+limited import "$work/out/model.safetensors" "$work/full/start"
+
 printf 'x' | dd of="$work/single.data-00000-of-00001" bs=1 seek=10 conv=notrunc status=none
 expect 65 verify "$work"
 expect 65 export "$work/single" "$work/out3"

@@ -38,7 +38,7 @@ ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object
 ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain, resize: host:port. Default: the tasks of TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
 // checkpoint
-ABSL_FLAG(int64_t, max_shard_bytes, int64_t{5} << 30, "checkpoint export to safetensors: bytes of tensors in one file");
+ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
 ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random task at that period");

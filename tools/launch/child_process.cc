@@ -86,7 +86,7 @@ struct Launchpad {
 void ResetSignals() {
   sigset_t none;
   sigemptyset(&none);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }

@@ -11,10 +11,12 @@ absl::Status PutInline(Store& store, StoreChange change) {
   return result;
 }
 
-bool operator==(const StoreContent& a, const StoreContent& b) { return a.job == b.job && a.variables == b.variables && a.checkpoints == b.checkpoints; }
+bool operator==(const StoreContent& a, const StoreContent& b) {
+  return a.job == b.job && a.variables == b.variables && a.checkpoints == b.checkpoints && a.state == b.state;
+}
 
 StoreContent ContentOf(const StoredJob& stored) {
-  StoreContent content{Encode(stored.job), {}, {}};
+  StoreContent content{Encode(stored.job), {}, {}, stored.state ? Encode(*stored.state) : SqlRow()};
   for (const VariableRow& row : stored.variables) content.variables.push_back(Encode(row));
   for (const CheckpointRow& row : stored.checkpoints) content.checkpoints.push_back(Encode(row));
   return content;
@@ -39,6 +41,17 @@ VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards) {
   return row;
 }
 
+StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string program_state) {
+  StateRow row;
+  row.held = held;
+  row.state.job = JobId(77);
+  row.state.lineage = Epoch(2);
+  row.state.layout = Layout::Received(7, {});
+  row.state.finished_steps = row.state.next_ordinal = finished_steps;
+  row.state.program_state = std::move(program_state);
+  return row;
+}
+
 CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state) { return {{Epoch(2), serial}, state, 100, 1 << 20}; }
 
 std::vector<StoreChange> StoreScript() {
@@ -46,7 +59,7 @@ std::vector<StoreChange> StoreScript() {
   constexpr auto kLive = VariableRow::State::kLive;
   constexpr auto kWriting = CheckpointRow::State::kWriting;
   constexpr auto kCommitted = CheckpointRow::State::kCommitted;
-  std::vector<StoreChange> script(8);
+  std::vector<StoreChange> script(10);
   script[0].job = JobOfEpoch(1);
   script[1] = {JobOfEpoch(2), {VariableOf(1, kCreating), VariableOf(2, kCreating, 3000)}};
   script[2].put_variables = {VariableOf(1, kLive), VariableOf(2, kLive, 3000)};
@@ -55,6 +68,9 @@ std::vector<StoreChange> StoreScript() {
   script[5] = {{}, {VariableOf(1, VariableRow::State::kDeleting)}, {}, {CheckpointOf(2, kCommitted)}, {{Epoch(2), 1}}};
   script[6].deleted_variables = {VariableId(1), VariableId(3)};
   script[7] = {JobOfEpoch(4), {VariableOf(4, kLive)}};
+  script[7].state = StateRowOf(StateRow::Held::kAll, 0, "");
+  script[8].state = StateRowOf(StateRow::Held::kLeasedData, 100, std::string(9000, 's'));  // does not fit a page
+  script[9].state = StateRowOf(StateRow::Held::kAll, 200, "round 2");
   return script;
 }
 

@@ -29,6 +29,7 @@ absl::Status PutInline(Store& store, StoreChange change);
 struct StoreContent {
   SqlRow job;
   std::vector<SqlRow> variables, checkpoints;
+  SqlRow state;
 };
 bool operator==(const StoreContent& a, const StoreContent& b);
 StoreContent ContentOf(const StoredJob& stored);
@@ -36,6 +37,7 @@ StoreContent ContentOf(const StoredJob& stored);
 // Rows to put.
 JobRow JobOfEpoch(uint64_t epoch);
 VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards = 1);  // from some 1000 shards on its row does not fit a page
+StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string program_state);
 CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state);
 
 // Rows of every table that come, change and go.

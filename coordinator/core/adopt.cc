@@ -1,0 +1,174 @@
+// Going on with what the servers hold (adoption.h), and what the store is told for it.
+//
+//   1. CHOOSING   all servers are attached, hold one state, and the store knows the rest: the program may have it
+//   2. LOADING    the program has asked: every server keeps what it has. One that restarts meanwhile has lost its part: all begins again, without it
+//   3. RUNNING    a checkpoint is made at once. Until it is committed a lost server ends the job: what the former coordinator had logged is gone with it
+//
+// The store is told nothing between a rewind and the end of its replay: it then still speaks of the state that has been lost, which nobody can adopt. What it
+// is told beside the layout is durable before the next entry is given an id: so what the servers hold is never of a later moment than what the store says of
+// it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/refusals.h"
+
+namespace divvy {
+
+// ---- 1 ----
+
+void CoordinatorCore::LookAtServers() {
+  std::vector<PsAttachReply> replies;
+  for (const Ps& ps : ps_) replies.push_back(ps.attach_reply);
+  adoption_.held = WhatServersHold(replies, adoption_.stored);
+}
+
+const JobState* CoordinatorCore::Restorable() const {
+  if (adoption_.held.ok()) return &*adoption_.held;
+  return found_ ? &*found_ : nullptr;
+}
+
+std::string CoordinatorCore::RestorableText() const {
+  return adoption_.held.ok() ? "what the parameter servers hold" : found_ ? found_->checkpoint.name() : "nothing";
+}
+
+// ---- 2 ----
+
+// The layout stays as it is; what the program has declared beside it is made.
+absl::Status CoordinatorCore::AdoptLayout() {
+  std::shared_ptr<const Layout> layout = adoption_.held->layout;
+  std::set<std::string> unclaimed;
+  std::map<int, std::vector<ShardSpec>> made;
+  next_placement_ = 0;
+  for (const auto& [id, variable] : layout->variables()) {
+    unclaimed.insert(variable.spec.name);
+    next_placement_ += variable.num_shards();
+  }
+  for (const Declared& declared : declared_) {
+    if (const VariableLayout* const held = layout->Find(declared.spec.name); held != nullptr) {
+      RETURN_IF_ERROR(CheckSameVariable(declared.spec, held->spec, RestorableText()));
+      unclaimed.erase(declared.spec.name);
+      layout = layout->With(Claimed(*held, declared.spec));
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(declared.spec, declared.with, declared.id, *layout));
+    for (const auto& [ps, shards] : change->shards) made[ps].insert(made[ps].end(), shards.begin(), shards.end());
+    next_placement_ += change->placed_in_turn;
+    layout = layout->With(std::move(change->variable));
+  }
+  layout_ = std::move(layout);
+  unclaimed_ = std::move(unclaimed);
+  made_ = std::move(made);
+  loaded_.clear();
+  return absl::OkStatus();
+}
+
+// A server has restarted after others may have begun to serve what they hold: a new epoch, in which all of them say again what they have.
+void CoordinatorCore::TakeBackAdoption() {
+  adoption_.adopting = adoption_.is_told = chosen_ = false;
+  restored_.reset();
+  TakeUp(JobState());
+  JobState nothing;
+  nothing.layout = Layout::Empty();
+  if (const absl::Status declared = Relayout(nothing, declared_); !declared.ok()) return FailJob(declared);
+  phase_ = Phase::kAttaching;
+  RestartEpoch(row_.epoch);
+}
+
+// ---- 3 ----
+
+void CoordinatorCore::FinishAdopting() {
+  adoption_.adopting = false;
+  adoption_.adopted_steps = finished_steps_;
+  for (Ps& ps : ps_) ps.attach_reply.remembered.clear();
+  outbox_.Add([text = absl::StrCat("adopted what ", ps_.size(), " parameter servers hold: ", finished_steps_, " steps finished")] { DIVVY_LOG(INFO) << text; });
+  if (!RuleHolds(Rule::kCheckpointAfterAdopting)) return;
+  if (options_.checkpoints != nullptr)
+    adoption_.unsaved = true;
+  else
+    log_.GiveUp();
+}
+
+// ---- what the store is told ----
+
+StoredMark CoordinatorCore::MarkNow() const {
+  StoredMark mark;
+  const bool leased = std::any_of(iterators_.begin(), iterators_.end(), [](const auto& entry) { return entry.second.trains; });
+  if (leased || !unfinished_passes_.empty()) mark.held = StateRow::Held::kLeasedData;
+  if (expected_values_ > 0) mark.held = StateRow::Held::kFirstValues;
+  mark.epochs = epochs_;
+  mark.program_states = program_states_;
+  for (const auto& [source, begun] : passes_) mark.passes += begun;
+  return mark;
+}
+
+StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
+  StateRow row;
+  row.held = MarkNow().held;
+  row.state.job = row_.job;
+  row.state.lineage = row_.lineage;
+  row.state.layout = Layout::Received(layout.version(), {});
+  row.state.finished_steps = finished_steps_;
+  row.state.finished_reads = finished_reads_;
+  const auto is_open = [](const auto& open) { return open.second->ordinal && !open.second->replayed; };
+  row.state.next_ordinal = next_ordinal_ - std::count_if(open_steps_.begin(), open_steps_.end(), is_open);
+  row.state.epochs = epochs_;
+  row.state.passes = passes_;
+  row.state.program_state = program_state_;
+  return row;
+}
+
+// The job's row and all else, when the servers' state is a new one, or has become this life's.
+StoreChange CoordinatorCore::WholeState() {
+  StoreChange change;
+  change.job = row_;
+  change.state = StateRowNow(*layout_);
+  std::set<VariableId> gone = std::exchange(adoption_.rows, {});
+  for (const auto& [id, variable] : layout_->variables()) {
+    change.put_variables.push_back({variable, Zeros(), VariableRow::State::kLive});
+    adoption_.rows.insert(id);
+    gone.erase(id);
+  }
+  change.deleted_variables = {gone.begin(), gone.end()};
+  adoption_.told = MarkNow();
+  adoption_.is_told = true;
+  return change;
+}
+
+// One variable of `layout`, and that this is the layout now.
+StoreChange CoordinatorCore::StoredWith(const VariableLayout& variable, const Layout& layout) {
+  StoreChange change;
+  change.state = StateRowNow(layout);
+  change.put_variables = {{variable, Zeros(), VariableRow::State::kLive}};
+  adoption_.rows.insert(variable.id);
+  return change;
+}
+
+// After every ps has carried the change out, before anybody may use it.
+void CoordinatorCore::StoreLayout() {
+  const std::shared_ptr<const Layout> next = layout_work_->next;
+  if (next == layout_ || !adoption_.is_told) return FinishLayoutJob();
+  PutThen(StoredWith(layout_work_->change.variable, *next), [next](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.layout_work_ && core.layout_work_->next == next) core.FinishLayoutJob();
+  });
+}
+
+void CoordinatorCore::StoreState() {
+  if (!adoption_.is_told || adoption_.putting || phase_ == Phase::kFailed) return;
+  const StoredMark mark = MarkNow();
+  if (mark == adoption_.told) return;
+  adoption_.told = mark;
+  adoption_.putting = true;
+  StoreChange change;
+  change.state = StateRowNow(*layout_);
+  PutThen(std::move(change), [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    core.adoption_.putting = false;
+    core.Pump();
+  });
+}
+
+}  // namespace divvy

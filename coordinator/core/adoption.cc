@@ -1,0 +1,119 @@
+#include "coordinator/core/adoption.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/breakable.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+absl::Status Refused(const std::string& why) { return absl::FailedPreconditionError(why); }
+
+absl::Status CheckStored(const StoredJob& stored) {
+  if (!stored.state) return Refused("the store says nothing of it");
+  switch (stored.state->held) {
+    case StateRow::Held::kAll: break;
+    case StateRow::Held::kLeasedData: return Refused("a pass over leased data was under way, and its positions are in checkpoints alone");
+    case StateRow::Held::kFirstValues: return Refused("the first values of a variable were still being brought");
+  }
+  for (const VariableRow& row : stored.variables) {
+    if (row.state != VariableRow::State::kLive) return Refused(absl::StrCat("variable \"", row.layout.spec.name, "\" was being made or deleted"));
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Layout> LayoutOf(const StoredJob& stored) {
+  std::map<VariableId, VariableLayout> variables;
+  for (const VariableRow& row : stored.variables) variables.emplace(row.layout.id, row.layout);
+  return Layout::Received(stored.state->state.layout->version(), std::move(variables));
+}
+
+absl::Status CheckPlaced(const Layout& layout, int num_ps) {
+  for (const auto& [id, variable] : layout.variables()) {
+    if (std::any_of(variable.ps.begin(), variable.ps.end(), [num_ps](int ps) { return ps >= num_ps; })) {
+      return Refused(absl::StrCat("variable \"", variable.spec.name, "\" lies on more than the ", num_ps, " parameter servers that there are now"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage, const Layout& layout) {
+  const std::string ps = absl::StrCat("ps ", index);
+  if (reply.state != PsState::kFrozen) return Refused(absl::StrCat(ps, " has restarted, and holds nothing"));
+  if (reply.lineage != lineage) {
+    return Refused(absl::StrCat(ps, " holds a state of lineage ", reply.lineage.value(), ", and the store knows lineage ", lineage.value()));
+  }
+  const bool same = reply.layout_version < layout.version() || (reply.layout_version == layout.version() && reply.layout_hash == layout.hash());
+  return same ? absl::OkStatus() : Refused(absl::StrCat(ps, " was told of a layout change that had not been carried out everywhere"));
+}
+
+// The last word of the former coordinator that any of them has heard: ids are given in order, and those below the next one only close.
+const Horizon& NewestHorizon(const std::vector<PsAttachReply>& replies) {
+  const auto rank = [](const Horizon& horizon) { return std::make_tuple(horizon.next, -static_cast<int64_t>(horizon.open.size())); };
+  return std::max_element(replies.begin(), replies.end(), [&rank](const auto& a, const auto& b) { return rank(a.horizon) < rank(b.horizon); })->horizon;
+}
+
+struct Applied {
+  int servers = 0;  // that have applied it
+  std::set<int> participants;
+  EntryKind kind = EntryKind::kStep;
+
+  bool IsWhole() const { return participants.size() == 1 && *participants.begin() == servers; }
+};
+
+// By id: what the newest horizon does not close.
+std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>& replies, const Horizon& newest) {
+  std::map<EntryId, Applied> found;
+  for (const PsAttachReply& reply : replies) {
+    for (const RememberedEntry& entry : reply.remembered) {
+      if (newest.IsClosed(entry.id)) continue;
+      Applied& applied = found[entry.id];
+      ++applied.servers;
+      applied.participants.insert(entry.participants);
+      applied.kind = entry.kind;
+    }
+  }
+  return found;
+}
+
+// Ids that were given, as far as anybody knows, and of which nothing is left: their ordinals are not given again.
+int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied) {
+  int64_t lost = 0;
+  for (const EntryId id : newest.open) lost += applied.count(id) == 0;
+  if (applied.empty() || applied.rbegin()->first < newest.next) return lost;
+  const int64_t beyond = std::distance(applied.lower_bound(newest.next), applied.end());
+  return lost + static_cast<int64_t>(applied.rbegin()->first.value() - newest.next.value() + 1) - beyond;
+}
+
+}  // namespace
+
+absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& replies, const StoredJob& stored) {
+  if (replies.empty()) return Refused("there is no parameter server");
+  RETURN_IF_ERROR(CheckStored(stored));
+  JobState held = stored.state->state;
+  held.layout = LayoutOf(stored);
+  RETURN_IF_ERROR(CheckPlaced(*held.layout, static_cast<int>(replies.size())));
+  for (size_t i = 0; i < replies.size(); ++i) RETURN_IF_ERROR(CheckServer(static_cast<int>(i), replies[i], held.lineage, *held.layout));
+  const Horizon& newest = NewestHorizon(replies);
+  const std::map<EntryId, Applied> applied = AppliedAndNotClosed(replies, newest);
+  int64_t finished = static_cast<int64_t>(newest.finished_steps);
+  for (const auto& [id, entry] : applied) {
+    if (!entry.IsWhole() && RuleHolds(Rule::kAdoptOnlyWhole)) {
+      return Refused(absl::StrCat("entry ", id.value(), " was applied by ", entry.servers, " of ", *entry.participants.rbegin(), " parameter servers"));
+    }
+    finished += entry.kind == EntryKind::kStep;
+  }
+  const int64_t gaps = held.next_ordinal - held.finished_steps;  // of steps that had failed
+  held.finished_steps = finished;
+  held.next_ordinal = finished + gaps + LostIds(newest, applied);
+  return held;
+}
+
+}  // namespace divvy

@@ -1,0 +1,164 @@
+#include "coordinator/core/adoption.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+
+VariableRow Row(uint32_t id, const std::string& name, std::vector<int> ps) {
+  VariableRow row;
+  row.layout.id = VariableId(id);
+  row.layout.spec.name = name;
+  row.layout.spec.shape = Shape{static_cast<int64_t>(ps.size())};
+  for (size_t i = 0; i <= ps.size(); ++i) row.layout.offsets.push_back(static_cast<int64_t>(i));
+  row.layout.ps = std::move(ps);
+  row.state = VariableRow::State::kLive;
+  return row;
+}
+
+// Two servers of lineage 3, one variable on both, 100 steps of which 2 were still open when the newest horizon was told.
+class AdoptionTest : public ::testing::Test {
+ protected:
+  AdoptionTest() {
+    stored_.variables = {Row(1, "table", {0, 1})};
+    stored_.state.emplace();
+    JobState& state = stored_.state->state;
+    state.lineage = Epoch(3);
+    state.layout = Layout::Received(4, {});
+    state.finished_steps = 20;
+    state.next_ordinal = 23;  // three had failed
+    state.epochs = 2;
+    state.program_state = "round 7";
+    const uint64_t hash = Layout::Received(4, {{VariableId(1), stored_.variables[0].layout}})->hash();
+    for (int i = 0; i < 2; ++i) {
+      PsAttachReply reply;
+      reply.state = PsState::kFrozen;
+      reply.lineage = Epoch(3);
+      reply.layout_version = 4;
+      reply.layout_hash = hash;
+      reply.horizon = {EntryId(60), {EntryId(55)}, 50};
+      replies_.push_back(reply);
+    }
+    replies_[1].horizon = {EntryId(110), {EntryId(105), EntryId(107)}, 98};  // it has heard more
+  }
+
+  void Applied(int ps, uint64_t id, int participants, EntryKind kind = EntryKind::kStep) {
+    replies_[ps].remembered.push_back({EntryId(id), participants, kind});
+  }
+  absl::StatusOr<JobState> Look() const { return WhatServersHold(replies_, stored_); }
+  std::string WhyNot() const {
+    const absl::Status refused = Look().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(refused.message());
+  }
+
+  StoredJob stored_;
+  std::vector<PsAttachReply> replies_;
+};
+
+TEST_F(AdoptionTest, WhatAllServersHoldIsAdoptedWithTheStepsOfTheNewestHorizon) {
+  const absl::StatusOr<JobState> held = Look();
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(held->finished_steps, 98);
+  EXPECT_EQ(held->lineage, Epoch(3));
+  EXPECT_EQ(held->epochs, 2);
+  EXPECT_EQ(held->program_state, "round 7");
+  EXPECT_EQ(held->layout->version(), 4u);
+  ASSERT_NE(held->layout->Find("table"), nullptr);
+  EXPECT_EQ(held->layout->Find("table")->ps, (std::vector<int>{0, 1}));
+}
+
+TEST_F(AdoptionTest, AWholeStepCountsThoughNobodyHadHeardOfIt) {
+  Applied(0, 105, 2), Applied(1, 105, 2);
+  Applied(1, 112, 1);
+  EXPECT_EQ(Look()->finished_steps, 100);
+}
+
+TEST_F(AdoptionTest, AWholeWriteIsNoStep) {
+  Applied(0, 105, 2, EntryKind::kWrite), Applied(1, 105, 2, EntryKind::kWrite);
+  EXPECT_EQ(Look()->finished_steps, 98);
+}
+
+TEST_F(AdoptionTest, AnEntryThatOneOfItsServersLacksIsHalfApplied) {
+  Applied(0, 105, 2);
+  EXPECT_THAT(WhyNot(), HasSubstr("entry 105 was applied by 1 of 2"));
+}
+
+TEST_F(AdoptionTest, AnEntryOfTwoRunsThatDifferInWidthIsHalfApplied) {
+  Applied(0, 105, 2), Applied(1, 105, 1);
+  EXPECT_THAT(WhyNot(), HasSubstr("entry 105"));
+}
+
+TEST_F(AdoptionTest, WhatTheNewestHorizonClosesIsNotLookedAt) {
+  Applied(0, 55, 2);   // the other server has forgotten it: it was closed
+  Applied(0, 104, 2);  // beyond what this one has heard
+  EXPECT_EQ(Look()->finished_steps, 98);
+}
+
+TEST_F(AdoptionTest, OfTwoHorizonsWithOneNextIdTheOneThatClosesMoreIsTheNewest) {
+  replies_[0].horizon = {EntryId(110), {EntryId(107)}, 99};
+  Applied(1, 105, 2);
+  EXPECT_EQ(Look()->finished_steps, 99);
+}
+
+TEST_F(AdoptionTest, OrdinalsThatMayBeInTheStateAreNotGivenAgain) {
+  EXPECT_EQ(Look()->next_ordinal, 98 + 3 + 2) << "finished, failed, and two open ones of which nothing is left";
+  Applied(0, 105, 2), Applied(1, 105, 2);
+  Applied(0, 113, 1);  // 110, 111 and 112 were given before
+  EXPECT_EQ(Look()->next_ordinal, 100 + 3 + 1 + 3);
+}
+
+TEST_F(AdoptionTest, AServerThatHasRestartedHoldsNothing) {
+  replies_[1].state = PsState::kEmpty;
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 1 has restarted"));
+}
+
+TEST_F(AdoptionTest, AStateThatTheStoreDoesNotKnowIsNotAdopted) {
+  replies_[0].lineage = Epoch(4);
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 0 holds a state of lineage 4, and the store knows lineage 3"));
+}
+
+TEST_F(AdoptionTest, AServerThatWasToldOfALaterLayoutThanTheStoreIsInTheMiddleOfAChange) {
+  replies_[0].layout_version = 5;
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 0 was told of a layout change"));
+  replies_[0].layout_version = 3;  // the last one did not concern it
+  replies_[0].layout_hash = 77;
+  EXPECT_TRUE(Look().ok());
+}
+
+TEST_F(AdoptionTest, AnotherLayoutOfTheSameVersionIsNotAdopted) {
+  replies_[0].layout_hash = 77;
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 0"));
+}
+
+TEST_F(AdoptionTest, AStoreOfAnOlderVersionAdoptsNothing) {
+  stored_.state.reset();
+  EXPECT_THAT(WhyNot(), HasSubstr("the store says nothing"));
+}
+
+TEST_F(AdoptionTest, APassOverLeasedDataAndFirstValuesAreInNoServer) {
+  stored_.state->held = StateRow::Held::kLeasedData;
+  EXPECT_THAT(WhyNot(), HasSubstr("leased data"));
+  stored_.state->held = StateRow::Held::kFirstValues;
+  EXPECT_THAT(WhyNot(), HasSubstr("first values"));
+}
+
+TEST_F(AdoptionTest, AVariableThatIsNotLiveIsAChangeUnderWay) {
+  stored_.variables[0].state = VariableRow::State::kCreating;
+  EXPECT_THAT(WhyNot(), HasSubstr("\"table\" was being made or deleted"));
+}
+
+TEST_F(AdoptionTest, FewerServersThanTheVariablesLieOnAdoptNothing) {
+  replies_.pop_back();
+  EXPECT_THAT(WhyNot(), HasSubstr("\"table\" lies on more than the 1 parameter servers"));
+}
+
+}  // namespace
+}  // namespace divvy
