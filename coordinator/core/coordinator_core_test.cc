@@ -31,7 +31,7 @@ class FakePs : public ParameterClient {
  public:
   FakePs(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    PsAttachReply reply;
+    PsAttachReply reply = holds;
     reply.incarnation = Incarnation(incarnation);
     reply.max_commit_bytes = max_commit_bytes;
     attached = request.fence;
@@ -88,6 +88,7 @@ class FakePs : public ParameterClient {
   std::map<EntryId, int> applied;               // id -> participants
   std::vector<SessionId> sessions;
   Horizon horizon;
+  PsAttachReply holds;  // what it says when it is attached
   LoadRequest loaded;
   std::vector<ShardSpec> created;
   std::vector<EntryId> commits;
@@ -1636,6 +1637,143 @@ TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
   world_.RunFor(absl::Seconds(5));
   ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
   EXPECT_EQ(catalog_.states.back().finished_steps, 1);
+}
+
+// ---- what the servers hold ----
+
+class AdoptTest : public CoordinatorCoreTest {
+ protected:
+  void SetUp() override {
+    Start(2, 1);
+    ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  }
+  // The coordinator dies; the servers hold what they were last told, and another is started on its store.
+  void StartAgain() {
+    const std::shared_ptr<const Layout> layout = core_->layout();
+    core_->Abandon();
+    CoordinatorOptions options;
+    options.incarnation = Incarnation(2);
+    for (size_t i = 0; i < ps_.size(); ++i) {
+      ps_[i]->holds.state = PsState::kFrozen;
+      ps_[i]->holds.lineage = Epoch(1);
+      ps_[i]->holds.layout_version = layout->version();
+      ps_[i]->holds.layout_hash = layout->hash();
+      ps_[i]->holds.horizon = ps_[i]->horizon;
+      options.ps_addresses.push_back(absl::StrCat("ps", i));
+    }
+    options.worker_addresses[0] = "worker0";
+    workers_[0]->dispatched.clear();
+    core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+    world_.RunFor(absl::Milliseconds(500));
+  }
+  absl::StatusOr<int64_t> Restore() {
+    auto restored = std::make_shared<absl::StatusOr<int64_t>>(absl::InternalError("no answer"));
+    core_->RestoreLatest([restored](absl::StatusOr<int64_t> steps) { *restored = std::move(steps); });
+    world_.RunFor(absl::Milliseconds(500));
+    return *restored;
+  }
+  void FinishOne() {
+    Schedule("step");
+    workers_[0]->FinishNext();
+    world_.RunFor(absl::Seconds(2));  // and a Sync tells it
+  }
+};
+
+TEST_F(AdoptTest, ACoordinatorThatIsStartedAgainKeepsWhatTheServersHold) {
+  core_->SetProgramState("round 3");
+  FinishOne();
+  StartAgain();
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
+  EXPECT_TRUE(Create({"table", {2}})->status.ok());
+  EXPECT_TRUE(Create({"new", {2}})->status.ok());
+  EXPECT_EQ(*Restore(), 1);
+  EXPECT_EQ(core_->Snapshot().adopted_steps, 1);
+  EXPECT_EQ(core_->program_state(), "round 3");
+  EXPECT_TRUE(core_->WasRestored("table"));
+  EXPECT_FALSE(core_->WasRestored("new"));
+  for (const auto& ps : ps_) {
+    EXPECT_EQ(ps->loaded.from, LoadRequest::From::kKeep);
+    EXPECT_EQ(ps->loaded.expected_lineage, Epoch(1));
+    EXPECT_EQ(ps->loaded.horizon.finished_steps, 1u);
+  }
+  EXPECT_EQ(store_.Load()->job.lineage, Epoch(1));
+  Schedule("step");
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
+  EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
+}
+
+TEST_F(AdoptTest, AProgramThatDoesNotAskBeginsAnew) {
+  FinishOne();
+  StartAgain();
+  Schedule("step");
+  world_.RunFor(absl::Milliseconds(500));
+  EXPECT_EQ(ps_[0]->loaded.from, LoadRequest::From::kEmpty);
+  EXPECT_EQ(core_->step(), 0);
+  EXPECT_EQ(Restore().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(AdoptTest, AServerThatRestartsBeforeAllHaveKeptTheirsTakesItBack) {
+  FinishOne();
+  StartAgain();
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  ps_[1]->refuses["Load"] = MakeError(Reason::kWrongIncarnation, "another life");
+  ps_[1]->incarnation = 999;
+  ps_[1]->holds = PsAttachReply();
+  core_->RestoreLatest([](const absl::StatusOr<int64_t>&) {});
+  world_.RunFor(absl::Milliseconds(1));
+  ps_[1]->refuses.clear();
+  world_.RunFor(absl::Seconds(3));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_FALSE(core_->Snapshot().adopted_steps.has_value());
+  EXPECT_EQ(ps_[0]->loaded.from, LoadRequest::From::kEmpty);
+  EXPECT_EQ(core_->step(), 0);
+}
+
+TEST_F(AdoptTest, NoStepBeginsBeforeTheProgramsBytesAreStored) {
+  store_.slow = true;
+  core_->SetProgramState("round 4");
+  Schedule("step");
+  EXPECT_TRUE(workers_[0]->dispatched.empty());
+  store_.WriteAll();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u);
+  EXPECT_EQ(store_.Load()->state->state.program_state, "round 4");
+}
+
+TEST_F(AdoptTest, TheStoreKnowsOfAPassOverLeasedDataBeforeItsFirstStepBegins) {
+  store_.slow = true;
+  RunRequest request;
+  request.step.function = "step";
+  request.source = "source";
+  const auto over = Watch([&](StatusCallback done) { core_->Run(request, [](const Nest&) {}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(workers_[0]->dispatched.empty());
+  store_.WriteAll();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_FALSE(workers_[0]->dispatched.empty());
+  EXPECT_EQ(store_.Load()->state->held, StateRow::Held::kLeasedData);
+}
+
+TEST_F(AdoptTest, WhatWaitsForFirstValuesIsNotAdopted) {
+  core_->ExpectValues(+1);
+  ASSERT_TRUE(Create({"brought", {2}})->status.ok());
+  EXPECT_EQ(store_.Load()->state->held, StateRow::Held::kFirstValues);
+  core_->ExpectValues(-1);
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(store_.Load()->state->held, StateRow::Held::kAll);
+}
+
+TEST_F(AdoptTest, WithoutCheckpointsALostServerEndsTheJobFromThenOn) {
+  FinishOne();
+  StartAgain();
+  ASSERT_TRUE(Restore().ok());
+  ps_[0]->incarnation = 999;
+  ps_[0]->down = MakeError(Reason::kWrongIncarnation, "another life");
+  const auto join = Watch([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
+  world_.RunFor(absl::Seconds(3));
+  const auto after = Watch([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(ReasonOf(after->status), Reason::kPsLost);
 }
 
 }  // namespace
