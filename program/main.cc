@@ -125,7 +125,11 @@ class SignalWatch {
       DIVVY_LOG(INFO) << "chief: " << strsignal(event->signal) << ": it is draining already; another signal ends it at once";
     }
     Termination::LetSignalsKill();
-    return termination_.WaitFor(until - Clock::Real().Elapsed());
+    std::optional<Termination::Event> event;
+    do {
+      event = termination_.WaitFor(until - Clock::Real().Elapsed());
+    } while (event && event->asked);  // by an operator, for what is under way already
+    return event;
   }
 
   Termination& termination_;

@@ -70,7 +70,7 @@ void ParameterServerCore::DropSnapshot() {
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 
-// The writing alone is done behind all else: a lock of the core is not held by a thread that may not get the processor.
+// The writing alone is done behind all else: no lock of the core is held by a thread that may not get the processor, and a block's for a copy of it at most.
 void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   outbox_.Add([this, run] {
     executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {

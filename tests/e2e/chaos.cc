@@ -30,7 +30,7 @@ constexpr absl::Duration kUntilItEnds = absl::Seconds(60);
 constexpr absl::Duration kLongPause = absl::Milliseconds(6500);  // beyond what the coordinator hears nothing of a worker for
 constexpr absl::Duration kUntilItNotices = absl::Seconds(30);    // that a disk is full, or has room again
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(300);
-constexpr uint64_t kLeastOfAPs = 1000;  // bytes of a checkpoint: with 3 ps each has two counters, of 64 x 8 bytes
+constexpr uint64_t kLeastOfAPs = 1000;  // bytes of a checkpoint: each has two counters, of 64 x 8 bytes
 constexpr int kMostAtOnce = 4;          // kills, before the cluster is given time to recover
 
 class Chaos {
@@ -56,7 +56,9 @@ class Chaos {
   static bool IsLess(int number, int limit) { return limit == 0 || number < limit; }
   bool Hits(TaskType type) const { return std::count(options_.roles.begin(), options_.roles.end(), type) > 0; }
   bool HasCheckpoints() const { return Hits(TaskType::kPs) || Hits(TaskType::kChief); }
-  absl::Status Violation(absl::string_view what) const { return absl::InternalError(absl::StrCat(what, cluster_->processes().LastLines())); }
+  absl::Status Violation(absl::string_view what) const {
+    return absl::InternalError(absl::StrCat(what, " (its directory is left: ", directory_.path(), ")", cluster_->processes().LastLines()));
+  }
 
   absl::Status Begin() {
     FileSystem::Real().Remove(stop_file_).IgnoreError();  // of a run that failed
@@ -65,7 +67,7 @@ class Chaos {
     cluster.num_ps = options_.num_ps;
     cluster.num_workers = options_.num_workers;
     cluster.proxied = !options_.only_kills;
-    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64"};
+    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64", absl::StrCat("--counters=", 2 * options_.num_ps)};
     if (HasCheckpoints()) {
       cluster.flags.insert(cluster.flags.end(),
                            {"--state_dir=" + directory_.state(), "--checkpoint_dir=" + directory_.checkpoints(), "--checkpoint_every=200ms", "--descents=2"});
@@ -233,9 +235,9 @@ class Chaos {
     RETURN_IF_ERROR(Wait(noticed, "a checkpoint was made on a full disk"));
     RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
     cluster_->LimitFiles(victim, ProcessCluster::kUnlimited);
-    full_.reset();
     const std::string newest = NewestCheckpoint();
     RETURN_IF_ERROR(Wait([&] { return NewestCheckpoint() != newest; }, "no checkpoint was made once the disk had room again"));
+    full_.reset();  // until then it may end of what it met
     return WaitForProgress();
   }
 

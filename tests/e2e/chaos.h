@@ -32,7 +32,7 @@ struct ChaosOptions {
   std::string directory;  // for the file that ends it
   int num_ps = 3, num_workers = 4;
   std::vector<TaskType> roles = {TaskType::kWorker};  // whom faults hit
-  bool only_kills = true;                             // else one fault in four is of another kind
+  bool only_kills = true;                             // else one strike in four is of another kind
   int64_t records = 0;                                // that the steps read, each once in a pass; 0: they read none
   std::string durability;                             // the job's --durability; empty: its own default
   int faults = 50;                                    // ends after so many; 0: any number

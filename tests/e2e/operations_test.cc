@@ -391,7 +391,8 @@ TEST_F(OperationsTest, TheFirstSignalBehindAnOperatorsDrainIsNotYetTheSecond) {
   Make(1, 1, /*proxied=*/false, {"--hanging_worker=0", "--drain_timeout=50s"});
   StartAll();
   WaitFor(WorkerTask(0), "hanging");
-  Divvyctl({"drain", "--timeout=500ms"}, kChiefTask, 138);
+  Divvyctl({"drain", "--timeout=5s"}, kChiefTask, 138);
+  WaitFor(kChiefTask, "asked to end");
   cluster_->Signal(kChiefTask, SIGTERM);
   WaitFor(kChiefTask, "it is draining already");
   EXPECT_TRUE(cluster_->running(kChiefTask));

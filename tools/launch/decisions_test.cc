@@ -189,6 +189,32 @@ TEST_F(SupervisorTest, AnEvaluatorHasTheTimeItTakesForTheFinalCheckpointUntilAPe
   EXPECT_EQ(supervisor_->exit_code(), 0);
 }
 
+TEST_F(SupervisorTest, AnEvaluatorThatDiesOverTheFinalCheckpointIsStartedAgain) {
+  supervisor_.emplace(SupervisorOptions(), ClusterTasks(1, 2, 1));
+  supervisor_->Begin(kStart);
+  Exit(kEvaluator, kKilled);  // a moment before the end
+  Exit(kChief, {0, 0}, absl::Seconds(1));
+  EXPECT_THAT(Next(), ElementsAre("start 4"));
+  for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {0, 0}, absl::Seconds(2));
+  EXPECT_THAT(Exit(kEvaluator, kKilled, absl::Seconds(3)), ElementsAre("evaluator was killed by SIGKILL; starting it again (2 of 5)"));
+  EXPECT_FALSE(supervisor_->over());
+  EXPECT_THAT(Next(), ElementsAre("start 4"));
+  Exit(kEvaluator, {0, 0}, absl::Seconds(9));
+  EXPECT_TRUE(supervisor_->over());
+  EXPECT_EQ(supervisor_->exit_code(), 0);
+}
+
+TEST_F(SupervisorTest, AnEvaluatorThatWaitsToBeStartedAgainIsLetGoByASignal) {
+  supervisor_.emplace(SupervisorOptions(), ClusterTasks(1, 2, 1));
+  supervisor_->Begin(kStart);
+  Exit(kChief, {0, 0});
+  for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {0, 0});
+  Exit(kEvaluator, kKilled);
+  EXPECT_FALSE(supervisor_->over());
+  supervisor_->OnSignal(SIGINT, kStart + absl::Seconds(1));
+  EXPECT_TRUE(supervisor_->over());
+}
+
 TEST_F(SupervisorTest, TheOthersHaveTenSecondsToEndAfterAChiefThatSucceeded) {
   Begin();
   EXPECT_THAT(Exit(kChief, {0, 0}), IsEmpty());

@@ -70,6 +70,8 @@ class Launcher {
 
   absl::Status OpenLogs() { return options_.logs.empty() ? absl::OkStatus() : log_.OpenFiles(FileSystem::Real(), options_.logs); }
 
+  const WorkingDirectory& directory() const { return directory_; }
+
   int Run() {
     log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
     Do(supervisor_.Begin(Now()));
@@ -212,7 +214,10 @@ int Launch(const LaunchOptions& options) {
   absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
   if (!directory.ok()) return Fail(exit_codes::kResources, directory.status());
   Launcher launcher(options, *std::move(tasks), *std::move(directory), options.seed != 0 ? options.seed : EntropySeed());
-  if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) return Fail(exit_codes::kResources, opened);
+  if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) {
+    launcher.directory().Remove();
+    return Fail(exit_codes::kResources, opened);
+  }
   return launcher.Run();
 }
 

@@ -70,6 +70,8 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
   if (task.id.type == TaskType::kChief) chief_code_ = status.code();
   if (phase_ == Phase::kRunning) {
     React(task, status, now);
+  } else if (IsSpared(task)) {
+    React(task, status, now);
   } else if (phase_ == Phase::kLingering && !status.ok()) {
     Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
   } else if (phase_ == Phase::kDraining && task.id.type == TaskType::kChief) {
@@ -106,7 +108,6 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
 
 Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
   if (phase_ends_ <= now) EndPhase(now);
-  if (phase_ != Phase::kRunning) return Take();
   if (next_strike_ <= now) Strike(now);
   for (Task& task : tasks_) {
     if (task.restart_at <= now) Start(task, now);
@@ -123,7 +124,8 @@ absl::Duration Supervisor::deadline() const {
 }
 
 bool Supervisor::over() const {
-  return phase_ != Phase::kRunning && std::none_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.running; });
+  return phase_ != Phase::kRunning &&
+         std::none_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.running || task.restart_at != absl::InfiniteDuration(); });
 }
 
 int Supervisor::exit_code() const { return verdict_.value_or(chief_code_); }
@@ -179,7 +181,13 @@ void Supervisor::Linger(absl::Duration now) {
   phase_ = Phase::kLingering;
   phase_ends_ = now + options_.linger;
   next_strike_ = absl::InfiniteDuration();
-  for (Task& task : tasks_) task.restart_at = absl::InfiniteDuration();
+  CancelRestarts();
+}
+
+void Supervisor::CancelRestarts() {
+  for (Task& task : tasks_) {
+    if (!IsSpared(task)) task.restart_at = absl::InfiniteDuration();
+  }
 }
 
 void Supervisor::Drain(int signal, absl::Duration now) {
@@ -194,6 +202,7 @@ void Supervisor::Drain(int signal, absl::Duration now) {
 void Supervisor::Kill() {
   phase_ = Phase::kKilling;
   phase_ends_ = absl::InfiniteDuration();
+  CancelRestarts();
   SignalAll(SIGKILL);
 }
 
@@ -232,7 +241,9 @@ void Supervisor::SignalAll(int signal) {
   }
 }
 
-bool Supervisor::IsToEnd(const Task& task) const { return task.running && !(spares_evaluator_ && task.id.type == TaskType::kEvaluator); }
+bool Supervisor::IsSpared(const Task& task) const { return spares_evaluator_ && task.id.type == TaskType::kEvaluator; }
+
+bool Supervisor::IsToEnd(const Task& task) const { return task.running && !IsSpared(task); }
 
 std::string Supervisor::Running() const {
   std::vector<std::string> names;

@@ -102,7 +102,9 @@ class Supervisor {
   bool IsConsequence(const Task& task, ExitStatus status) const;
   void Strike(absl::Duration now);
   void SignalAll(int signal);
-  bool IsToEnd(const Task& task) const;  // it runs, and is not left to end by itself
+  void CancelRestarts();                  // but for who is spared
+  bool IsSpared(const Task& task) const;  // the evaluator, for as long as the final checkpoint takes it
+  bool IsToEnd(const Task& task) const;   // it runs, and is not left to end by itself
   std::string Running() const;
   Actions Take() { return std::exchange(out_, {}); }
 

@@ -32,7 +32,12 @@ void RemoveTree(const std::string& name) {
 absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
   WorkingDirectory directory(absl::StrCat(TemporaryDirectory(), "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)));
   RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(directory.path_));
-  if (chmod(directory.path_.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", directory.path_, " to others"));
+  if (chmod(directory.path_.c_str(), 0700) != 0) {
+    const absl::Status error =
+        absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", directory.path_, " to others: set TMPDIR to a directory of a file system with permissions"));
+    directory.Remove();
+    return error;
+  }
   return directory;
 }
 
