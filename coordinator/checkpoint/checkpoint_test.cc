@@ -191,7 +191,7 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
       files_.FailNothingMore();
     }
     files_.FailNext(FileOperation::kRead, "/ckpt/ckpt-1-1.data-00000", absl::DataLossError("cannot read: EIO"));
-    EXPECT_EQ(ExportCheckpoint(files_, options_).status(), absl::DataLossError("cannot read: EIO"));
+    EXPECT_EQ(ExportCheckpoint(files_, options_).status(), absl::UnavailableError("cannot read: EIO: try again, or look at the disk"));
     files_.FailNothingMore();
   }
 }
