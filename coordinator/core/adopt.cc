@@ -67,6 +67,16 @@ absl::Status CoordinatorCore::AdoptLayout() {
   return absl::OkStatus();
 }
 
+// The ordinals from here on are durable before a server forgets, with its new horizon, which were given before it.
+void CoordinatorCore::TellStoreThenKeep() {
+  StoreChange change;
+  change.state = StateRowNow(*adoption_.held->layout);
+  PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    if (core.phase_ != Phase::kLoading || !core.adoption_.adopting || core.row_.epoch != epoch) return;
+    for (const Ps& ps : core.ps_) core.LoadPs(ps.index);
+  });
+}
+
 // A server has restarted after others may have begun to serve what they hold: a new epoch, in which all of them say again what they have.
 void CoordinatorCore::TakeBackAdoption() {
   adoption_.adopting = adoption_.is_told = chosen_ = false;
@@ -102,6 +112,7 @@ StoredMark CoordinatorCore::MarkNow() const {
   if (expected_values_ > 0) mark.held = StateRow::Held::kFirstValues;
   mark.epochs = epochs_;
   mark.program_states = program_states_;
+  mark.lost_ordinals = lost_ordinals_;
   for (const auto& [source, begun] : passes_) mark.passes += begun;
   return mark;
 }
@@ -167,6 +178,7 @@ void CoordinatorCore::StoreState() {
   change.state = StateRowNow(*layout_);
   PutThen(std::move(change), [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     core.adoption_.putting = false;
+    core.StoreState();  // what has changed meanwhile, however the job goes on
     core.Pump();
   });
 }

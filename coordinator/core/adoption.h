@@ -38,9 +38,10 @@ struct StoredMark {
   StateRow::Held held = StateRow::Held::kAll;
   int64_t epochs = 0;
   uint64_t program_states = 0;  // how often SetProgramState was called
+  int64_t lost_ordinals = 0;    // of steps that failed or were cancelled
   int64_t passes = 0;           // begun, of all sources
   friend bool operator==(const StoredMark& a, const StoredMark& b) {
-    return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states && a.passes == b.passes;
+    return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states && a.lost_ordinals == b.lost_ordinals && a.passes == b.passes;
   }
 };
 

@@ -419,11 +419,13 @@ void CoordinatorCore::TakeUp(const JobState& state) {
   program_state_ = state.program_state;
 }
 
-absl::Status CoordinatorCore::CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) {
+absl::Status CoordinatorCore::CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) const {
   if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
+  const std::string fix = adoption_.held.ok() ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
+                                              : "train in an empty --checkpoint_dir";
   return absl::FailedPreconditionError(absl::StrCat("variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ", declared.shape.ToString(), ", and in ",
                                                     where, " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
-                                                    ": give the new one another name, or train in an empty --checkpoint_dir"));
+                                                    ": give the new one another name, or ", fix));
 }
 
 // The variable that was there before, as the program now declares it. What it lacks is made when it is needed.
@@ -510,17 +512,15 @@ absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& 
 }
 
 // The program declares a variable that came with the checkpoint before it was declared.
-bool CoordinatorCore::ClaimRestored(const VariableSpec& spec, const StatusCallback& done) {
-  if (unclaimed_.count(spec.name) == 0) return false;
-  const absl::Status same = CheckSameVariable(spec, layout_->Find(spec.name)->spec, RestorableText());
-  if (same.ok()) {
-    unclaimed_.erase(spec.name);
-    layout_ = layout_->With(Claimed(*layout_->Find(spec.name), spec));
-    if (adoption_.is_told) PutThen(StoredWith(*layout_->Find(spec.name), *layout_), [](CoordinatorCore&) {});
-    SendToAll(LayoutUpdate{layout_});
-  }
-  outbox_.Add([done, same] { done(same); });
-  return true;
+std::optional<absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>>> CoordinatorCore::ClaimRestored(const VariableSpec& spec,
+                                                                                                                const Layout& layout) {
+  const VariableLayout* const restored = layout.Find(spec.name);
+  if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
+  if (const absl::Status same = CheckSameVariable(spec, restored->spec, RestorableText()); !same.ok()) return same;
+  unclaimed_.erase(spec.name);
+  LayoutJob::Change change;
+  change.variable = Claimed(*restored, spec);
+  return std::optional<LayoutJob::Change>(std::move(change));
 }
 
 // While nobody knows yet what the state will be, a variable is a declaration: its shards are made, or loaded, when that is decided.

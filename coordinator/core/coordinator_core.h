@@ -638,12 +638,12 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
   void TakeUp(const JobState& state) DIVVY_REQUIRES(mu_);
-  static absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where);
+  absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) const DIVVY_REQUIRES(mu_);
   static VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared);
   absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
   absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared_variables) DIVVY_REQUIRES(mu_);
   VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
-  bool ClaimRestored(const VariableSpec& spec, const StatusCallback& done) DIVVY_REQUIRES(mu_);
+  std::optional<absl::StatusOr<std::optional<LayoutJob::Change>>> ClaimRestored(const VariableSpec& spec, const Layout& layout) DIVVY_REQUIRES(mu_);
   void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
   void MakeDeclared() DIVVY_REQUIRES(mu_);
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
@@ -653,6 +653,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   const JobState* Restorable() const DIVVY_REQUIRES(mu_);  // what RestoreLatest goes on with; null: nothing is there
   std::string RestorableText() const DIVVY_REQUIRES(mu_);
   absl::Status AdoptLayout() DIVVY_REQUIRES(mu_);
+  void TellStoreThenKeep() DIVVY_REQUIRES(mu_);
   void TakeBackAdoption() DIVVY_REQUIRES(mu_);
   void FinishAdopting() DIVVY_REQUIRES(mu_);
   StoredMark MarkNow() const DIVVY_REQUIRES(mu_);
@@ -812,6 +813,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
+  int64_t lost_ordinals_ DIVVY_GUARDED_BY(mu_) = 0;    // of steps that failed or were cancelled in this life
   Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();

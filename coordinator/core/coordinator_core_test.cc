@@ -1405,6 +1405,34 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   EXPECT_TRUE(WhyOver().ok());
 }
 
+TEST_F(ReplayTest, AHorizonInTheMiddleOfAReplayCountsNoStepThatIsOpen) {
+  Start();
+  Finished("a");
+  Finished("b");
+  LosePs(1);
+  world_.RunFor(absl::Seconds(2));
+  ASSERT_THAT(Dispatched(), ElementsAre("a", "b"));
+  EXPECT_EQ(ps_[0]->horizon.open.size(), 2u);
+  EXPECT_EQ(ps_[0]->horizon.finished_steps, 0u) << "who adopted it would count them twice";
+  workers_[0]->FinishNext();
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(ps_[0]->horizon.finished_steps, 2u);
+}
+
+TEST_F(ReplayTest, TheStoreIsToldOfEachOrdinalThatIsLostBeforeTheNextStep) {
+  Start();
+  Finished("a");
+  Schedule("fails");
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("a bad record"));
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_FALSE(WhyOver().ok());
+  Schedule("next");
+  ASSERT_THAT(Dispatched(), ElementsAre("next"));
+  const JobState stored = store_.Load()->state->state;
+  EXPECT_EQ(stored.next_ordinal - stored.finished_steps, 1);
+}
+
 TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun) {
   Start();
   ASSERT_TRUE(Create({"old", {2}})->status.ok());
@@ -1745,7 +1773,10 @@ TEST_F(AdoptTest, TheStoreKnowsOfAPassOverLeasedDataBeforeItsFirstStepBegins) {
   RunRequest request;
   request.step.function = "step";
   request.source = "source";
-  const auto over = Watch([&](StatusCallback done) { core_->Run(request, [](const Nest&) {}, std::move(done)); });
+  const auto over = Watch([&](StatusCallback done) {
+    core_->Run(
+        request, [](const Nest&) {}, std::move(done));
+  });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(workers_[0]->dispatched.empty());
   store_.WriteAll();

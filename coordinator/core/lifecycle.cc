@@ -239,7 +239,13 @@ void CoordinatorCore::BeginLoading() {
   if (!last_checkpoint_ && !adoption_.adopting) {
     made_.clear();
     for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
+    if (!recovery_ && adoption_.stored.state && Restorable() == nullptr) {
+      outbox_.Add(
+          [text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(),
+                               ". There is no checkpoint: the job begins anew (--checkpoint_dir, --checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
+    }
   }
+  if (adoption_.adopting) return TellStoreThenKeep();
   for (const Ps& ps : ps_) LoadPs(ps.index);
 }
 
@@ -424,6 +430,8 @@ absl::Status CoordinatorCore::Drained() {
 
 void CoordinatorCore::DrainIfQuiet() {
   if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
+  StoreState();
+  if (adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return MaybeCheckpoint();
   FailJob(Drained());
 }

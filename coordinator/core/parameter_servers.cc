@@ -289,7 +289,9 @@ bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
 Horizon CoordinatorCore::MakeHorizon() const {
   Horizon horizon;
   horizon.next = NextToBegin();
-  horizon.finished_steps = static_cast<uint64_t>(finished_steps_ - (recovery_ ? recovery_->steps_left : 0));
+  const auto is_replayed = [](const auto& open) { return open.second->replayed; };  // counted among the finished, and open now
+  const int64_t not_there_yet = recovery_ ? recovery_->steps_left + std::count_if(open_steps_.begin(), open_steps_.end(), is_replayed) : 0;
+  horizon.finished_steps = static_cast<uint64_t>(finished_steps_ - not_there_yet);
   for (const auto& [id, step] : open_steps_) {
     if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
   }

@@ -508,6 +508,7 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
+  if (!result.ok() && !step->replayed) lost_ordinals_ += step->ordinal.has_value();
   if (!result.ok() && step->run != nullptr && !step->replayed)
     ReturnLeases(*step);  // a life that goes on from a cut made before the error is raised takes the pass up
   UseIterators(*step, -1);

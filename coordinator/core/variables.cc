@@ -51,7 +51,6 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (abandoned_) return;
   absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
-  if (ClaimRestored(spec, done)) return;
   const VariableId id(row_.next_variable_id++);
   unnumbered_[id] = std::move(done);  // until its number is stored; FailJob answers it, too
   PutThen({row_}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
@@ -65,6 +64,7 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
 absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>> CoordinatorCore::PrepareVariable(const VariableSpec& spec,
                                                                                                    const std::optional<Colocation>& with, VariableId id,
                                                                                                    const Layout& layout) {
+  if (auto claimed = ClaimRestored(spec, layout)) return *std::move(claimed);
   if (layout.Find(spec.name) != nullptr)
     return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
   LayoutJob::Change change;
