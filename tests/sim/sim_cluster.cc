@@ -200,11 +200,11 @@ class Cluster : public SimSite, public FailpointObserver {
   struct Model {
     std::vector<std::vector<int64_t>> values;  // by variable: what finished steps and writes have made of it
     int64_t adam_commits = 0, steps = 0;
-    int rounds = 0;                              // of the program, when it last told its state
-    std::string program_state;                   // that it told
-    std::string told_before;                     // the time before
-    int64_t effects = 0, effects_when_told = 0;  // steps and writes that the program saw finished
-    std::set<EntryId> reported;                  // those steps
+    int rounds = 0;                                     // of the program, when it last told its state
+    std::string program_state;                          // that it told
+    std::vector<std::pair<std::string, int64_t>> told;  // all that it has told, and `effects` then
+    int64_t effects = 0;                                // steps and writes that the program saw finished
+    std::set<EntryId> reported;                         // those steps
     struct Pass {
       std::string source;
       int64_t epoch = 0;                                 // of the coordinator, before it
@@ -644,8 +644,8 @@ void Cluster::Act() {
   }
   if (model_.pass) return RunPass();  // that the life before was in the middle of
   model_.rounds = rounds_done_;
-  model_.told_before = std::exchange(model_.program_state, absl::StrCat(rounds_done_));
-  model_.effects_when_told = model_.effects;
+  model_.program_state = absl::StrCat(rounds_done_);
+  model_.told.emplace_back(model_.program_state, model_.effects);
   core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
   switch (random_.Below(4)) {
@@ -780,11 +780,15 @@ void Cluster::OnAdopted(int64_t steps) {
   Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported, " entries that nobody had been told of"));
   if (steps != model_.steps) Violation("X3", absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
   const std::string told = core_->program_state();
-  const bool is_newest = told == model_.program_state;
-  if (!is_newest && (told != model_.told_before || model_.effects > model_.effects_when_told)) {
-    Violation("X3", absl::StrCat("adopted program state \"", told, "\", and steps that began after \"", model_.program_state, "\" was told"));
+  // What was told after it need not be stored as long as nothing has begun since.
+  while (!model_.told.empty() && model_.told.back().first != told) {
+    if (model_.effects > model_.told.back().second) {
+      Violation("X3", absl::StrCat("adopted program state \"", told, "\", and steps that began after \"", model_.told.back().first, "\" was told"));
+    }
+    model_.told.pop_back();
   }
-  if (!is_newest) model_.program_state = told, model_.rounds = told.empty() ? 0 : std::stoi(told);
+  model_.program_state = told;
+  model_.rounds = told.empty() ? 0 : std::stoi(told);
   rounds_done_ = model_.rounds;
   if (config_.lose_at_worst && !faults_stopped_) {
     world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(random_.Below(300))), Mine([this] {
@@ -823,6 +827,7 @@ void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   cut.applied_seqs = AppliedSeqs();
   if (from.core != core_) return;
   cut.model = model_;
+  cut.model->reported.clear();  // who loads it counts ids anew, where the store is lost
   if (model_.pass) cut.model->pass->visited = Visited();
 }
 
