@@ -676,7 +676,8 @@ void Cluster::CreateNext() {
 void Cluster::Restore() {
   calls_ = restoring_ = true;
   core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
-    calls_ = restoring_ = false;
+    calls_ = false;
+    if (steps.ok()) restoring_ = false;  // else the program does not know what the job has begun with
     if (EndsTheJob(steps.status())) return JobLost(steps.status());
     if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
     OnRestored(*steps);
