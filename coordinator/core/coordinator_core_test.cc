@@ -815,6 +815,18 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobEndsTheCoordinatorNamingWhatToGiv
   EXPECT_THAT(std::string(later->status.message()), HasSubstr("--job_name"));
 }
 
+TEST_F(CoordinatorCoreTest, AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSendsTheNextStartBeyondIt) {
+  Boot(1, 1, {});
+  ErrorDetail detail;
+  detail.reason = Reason::kSecondCoordinator;
+  detail.epoch = Epoch(7);
+  workers_[0]->refuses = MakeError(detail, "worker 0: another coordinator holds epoch 7");
+  world_.RunFor(absl::Milliseconds(500));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(ExitCodeOf(join->status), 138) << join->status;
+  EXPECT_EQ(store_.Load()->job.epoch, Epoch(7));
+}
+
 TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtStart) {
   CoordinatorOptions options;
   options.incarnation = Incarnation(1);

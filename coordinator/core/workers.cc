@@ -113,8 +113,8 @@ bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
     FailJob(WithRemedy(refusal));
     return true;
   }
-  if (ReasonOf(refusal) != Reason::kStaleEpoch) return false;
-  // It has obeyed a coordinator that came after ours, or one whose store is lost: the next start goes beyond it.
+  if (ReasonOf(refusal) != Reason::kStaleEpoch && ReasonOf(refusal) != Reason::kSecondCoordinator) return false;
+  // It has obeyed a coordinator that came after ours, or one whose store is lost, and which may have counted the same epochs: the next start goes beyond it.
   JobRow row = row_;
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
