@@ -71,6 +71,7 @@ absl::Status CoordinatorCore::AdoptLayout() {
 void CoordinatorCore::TellStoreThenKeep() {
   StoreChange change;
   change.state = StateRowNow(*adoption_.held->layout);
+  change.state->held = StateRow::Held::kAll;  // of that layout; what the program declares beside it is in no server yet
   PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     if (core.phase_ != Phase::kLoading || !core.adoption_.adopting || core.row_.epoch != epoch) return;
     for (const Ps& ps : core.ps_) core.LoadPs(ps.index);

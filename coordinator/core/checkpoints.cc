@@ -517,7 +517,6 @@ std::optional<absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>>>
   const VariableLayout* const restored = layout.Find(spec.name);
   if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
   if (const absl::Status same = CheckSameVariable(spec, restored->spec, RestorableText()); !same.ok()) return same;
-  unclaimed_.erase(spec.name);
   LayoutJob::Change change;
   change.variable = Claimed(*restored, spec);
   return std::optional<LayoutJob::Change>(std::move(change));

@@ -431,7 +431,7 @@ absl::Status CoordinatorCore::Drained() {
 void CoordinatorCore::DrainIfQuiet() {
   if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
   StoreState();
-  if (adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
+  if (phase_ == Phase::kRunning && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return MaybeCheckpoint();
   FailJob(Drained());
 }

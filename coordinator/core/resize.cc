@@ -108,6 +108,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
   if (const absl::Status placed = Relayout(saved, {}); !placed.ok()) {
     ps_ = before;
     FailResize(placed);
+    StartNextLayoutJob();  // that waited for it
     return Pump();
   }
   unclaimed_ = unclaimed;

@@ -224,6 +224,7 @@ void CoordinatorCore::FinishLayoutJob() {
   if (work.refusal.ok() && work.next != layout_) {
     if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.placed_in_turn;
     layout_ = work.next;
+    if (job.spec) unclaimed_.erase(job.spec->name);  // not before: a rewind lets the job begin anew
     log_.AddShards(layout_->version(), work.change.shards);
     GiveUpFullLog();
     SendToAll(LayoutUpdate{layout_});
