@@ -3,6 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/status_message.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -52,10 +53,6 @@ std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c) {
   return sum;
 }
 
-absl::Status WithContext(const absl::Status& status, absl::string_view where) {
-  absl::Status result(status.code(), absl::StrCat(where, ": ", status.message()));
-  status.ForEachPayload([&result](absl::string_view type, const absl::Cord& payload) { result.SetPayload(type, payload); });
-  return result;
-}
+absl::Status WithContext(const absl::Status& status, absl::string_view where) { return WithMessage(status, absl::StrCat(where, ": ", status.message())); }
 
 }  // namespace divvy::data_internal

@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "coordinator/core/shard_specs.h"
 
 namespace divvy {
 
@@ -56,7 +57,7 @@ absl::Status CoordinatorCore::AdoptLayout() {
       continue;
     }
     ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(declared.spec, declared.with, declared.id, *layout));
-    for (const auto& [ps, shards] : change->shards) made[ps].insert(made[ps].end(), shards.begin(), shards.end());
+    AppendShards(change->shards, made);
     next_placement_ += change->placed_in_turn;
     layout = layout->With(std::move(change->variable));
   }

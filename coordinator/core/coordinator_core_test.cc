@@ -251,6 +251,12 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     start([outcome](absl::Status status) { *outcome = {true, std::move(status)}; });
     return outcome;
   }
+  std::shared_ptr<Outcome> Run(const RunRequest& request) {
+    return Watch([&](StatusCallback done) {
+      core_->Run(
+          request, [](const Nest&) {}, std::move(done));
+    });
+  }
   std::shared_ptr<Outcome> Schedule(const std::string& function) {
     auto result = std::make_shared<Outcome>();
     accepted_.push_back(Watch([&](StatusCallback accepted) {
@@ -435,10 +441,7 @@ TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndE
   workers_[0]->silent = true;
   workers_[0]->refuses = absl::UnavailableError("it is being started");
   world_.RunFor(absl::Seconds(7));
-  const auto ran = Watch([&](StatusCallback done) {
-    core_->Run(
-        {{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}}, [](const Nest&) {}, std::move(done));
-  });
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Seconds(1));
   EXPECT_FALSE(ran->over);
   workers_[0]->silent = false;
@@ -1024,11 +1027,7 @@ TEST_F(CheckpointTest, ItHasTheStepsThatWereReportedBeforeTheCutAndNoOthers) {
 
 TEST_F(CheckpointTest, WhatAFailedStepOfALoopHasReadIsUnreadInACutBeforeTheErrorIsRaised) {
   Start(1, 1);
-  const RunRequest run{{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}};
-  const auto ran = Watch([&](StatusCallback done) {
-    core_->Run(
-        run, [](const Nest&) {}, std::move(done));
-  });
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
   world_.RunFor(absl::Milliseconds(50));
   ASSERT_EQ(workers_[0]->dispatched.size(), 3u);
   workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("a bad record"));
@@ -1043,11 +1042,7 @@ TEST_F(CheckpointTest, WhatAFailedStepOfALoopHasReadIsUnreadInACutBeforeTheError
 
 TEST_F(CheckpointTest, ALoopWhoseErrorIsNotRaisedAnyMoreIsInTheLastCutOfACoordinatorThatIsAskedToEnd) {
   Start(1, 1);
-  const RunRequest run{{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}};
-  const auto ran = Watch([&](StatusCallback done) {
-    core_->Run(
-        run, [](const Nest&) {}, std::move(done));
-  });
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
   world_.RunFor(absl::Milliseconds(50));
   workers_[0]->FinishNext();
   workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("a bad record"));
@@ -1227,11 +1222,7 @@ TEST_F(CoordinatorCoreTest, ArgumentsThatNoMessageCanCarryAreRefusedBeforeTheyAr
   });
   EXPECT_EQ(scheduled->status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(scheduled->status.message()), HasSubstr("the arguments of step step are 133 bytes, more than the limit of 100"));
-  RunRequest run{{"step", Nest(), false}, "data", large, true, {}};
-  const auto ran = Watch([&](StatusCallback done) {
-    core_->Run(
-        run, [](const Nest&) {}, std::move(done));
-  });
+  const auto ran = Run({{"step", Nest(), false}, "data", large, true, {}});
   EXPECT_THAT(std::string(ran->status.message()), HasSubstr("the arguments of data source data are 133 bytes"));
   EXPECT_TRUE(workers_[0]->dispatched.empty());
 }
@@ -1785,10 +1776,7 @@ TEST_F(AdoptTest, TheStoreKnowsOfAPassOverLeasedDataBeforeItsFirstStepBegins) {
   RunRequest request;
   request.step.function = "step";
   request.source = "source";
-  const auto over = Watch([&](StatusCallback done) {
-    core_->Run(
-        request, [](const Nest&) {}, std::move(done));
-  });
+  const auto over = Run(request);
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(workers_[0]->dispatched.empty());
   store_.WriteAll();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
@@ -84,9 +85,7 @@ void CoordinatorCore::FailResize(const absl::Status& why) {
     const std::string who = first == last ? absl::StrCat(first, " again (it ends") : absl::StrCat(first, " to ", last, " again (they end");
     remedy = absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ", first == last ? "it" : "them", " now), and ask again");
   }
-  absl::Status told(why.code(), absl::StrCat("the number of parameter servers stays ", ps_.size(), ": ", why.message(), ". ", remedy));
-  why.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
-  CancelResize(told);
+  CancelResize(WithMessage(why, absl::StrCat("the number of parameter servers stays ", ps_.size(), ": ", why.message(), ". ", remedy)));
 }
 
 // Who does not come is not waited for without end.

@@ -7,6 +7,7 @@
 #include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
@@ -22,10 +23,7 @@ void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
 
 // The same error, told with where it happened.
 absl::Status At(const absl::Status& error, const std::string& where) {
-  if (error.ok()) return error;
-  absl::Status told(error.code(), absl::StrCat(where, ": ", error.message()));
-  error.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
-  return told;
+  return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
 
 absl::Status Cancelled(const std::string& function) {
