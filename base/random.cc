@@ -1,5 +1,7 @@
 #include "base/random.h"
 
+#include "base/philox.h"
+
 #include <random>
 
 namespace divvy {
@@ -29,16 +31,8 @@ uint64_t HashText(absl::string_view text) {
 }
 
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32), static_cast<uint32_t>(counter_high),
-                               static_cast<uint32_t>(counter_high >> 32)};
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = 0xD2511F53ull * c[0], p1 = 0xCD9E8D57ull * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return c;
+  const PhiloxWords words = Philox(key, counter_low, counter_high);
+  return {words.word[0], words.word[1], words.word[2], words.word[3]};
 }
 
 uint64_t Random::Next() { return Finalise(state_ += kGolden); }

@@ -18,7 +18,7 @@ uint64_t MixSeeds(uint64_t a, uint64_t b);
 // A 64-bit hash of text (FNV-1a, then mixed): the same in every process and version. Not for untrusted keys.
 uint64_t HashText(absl::string_view text);
 
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): four 32-bit words as a pure function of key and counter.
+// base/philox.h, as an array.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high);
 
 // A small generator (SplitMix64). Copyable value; not thread-safe.

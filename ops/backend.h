@@ -7,58 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "ops/math.h"
 #include "tensor/tensor.h"
 
 namespace divvy::internal {
-
-enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh, kGelu, kSoftplus };
-enum class BinaryOp {
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kDivide,
-  kMaximum,
-  kGreaterEqual,  // 1 where a >= b, else 0: the mask of a maximum's gradient
-  kLess,          // 1 where not a >= b
-  kEqual,         // 1 where a == b, else 0
-};
-
-// Which side of an operation its derivative is computed from: keeping that one is enough.
-enum class Kept { kInput, kOutput };
-constexpr Kept KeptForGradient(UnaryOp op) {
-  switch (op) {
-    case UnaryOp::kNegative:
-    case UnaryOp::kLog:
-    case UnaryOp::kSquare:
-    case UnaryOp::kGelu:
-    case UnaryOp::kSoftplus: return Kept::kInput;
-    default: return Kept::kOutput;
-  }
-}
-
-// `batch` products of matrices that lie one after the other.
-struct MatMulArgs {
-  bool a_transposed = false;
-  bool b_transposed = false;
-  int64_t batch = 1;
-  int64_t m = 0, n = 0, k = 0;  // of the result [m, n] and the summed extent
-};
-
-// What a convolution or a pool moves over images [batch, in_height, in_width, channels], and the places where it stops. The window at (i, j) covers rows
-// i * stride - top to that + height, and columns likewise; what lies outside the image counts as 0 in a convolution and not at all in a pool.
-struct Window2D {
-  int64_t batch = 0, in_height = 0, in_width = 0, channels = 0;
-  int64_t height = 1, width = 1;  // of the window
-  int64_t stride = 1;
-  int64_t top = 0, left = 0;  // padding
-  int64_t out_height = 0, out_width = 0;
-};
-
-// How a row (what lies along the last axis) is normalised.
-enum class Norm {
-  kLayer,  // (x - mean) / sqrt(variance + epsilon)
-  kL2,     // x / sqrt(max(sum of squares, epsilon))
-};
 
 // Lists of consecutive rows: list i is rows row_splits[i] .. row_splits[i+1].
 struct RowLists {
@@ -117,8 +69,8 @@ class Backend {
 
   // Any two dtypes.
   virtual void Cast(const Tensor& x, Tensor& y) const = 0;
-  // Any dtype: `rows` blocks of `block_bytes`, `from_stride` and `to_stride` bytes apart.
-  virtual void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const = 0;
+  // Any dtype, both in the memory of `device`: `rows` blocks of `block_bytes`, `from_stride` and `to_stride` bytes apart.
+  virtual void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const = 0;
   // Any dtype: all elements 0.
   virtual void Zero(Tensor& y) const = 0;
   // Any dtype: axis i of y is axis axes[i] of x.

@@ -8,8 +8,11 @@
 
 namespace divvy::internal {
 
-// The backend of a device; lives as long as the process. Unimplemented: a GPU in a build without CUDA.
+// The backend of a device; lives as long as the process. Unimplemented: a GPU where none is in use.
 absl::StatusOr<const Backend*> BackendFor(Device device);
+
+// That of all GPUs: null for none. Not while any is in use.
+void SetGpuBackend(const Backend* backend);
 
 }  // namespace divvy::internal
 

@@ -51,7 +51,7 @@ absl::StatusOr<GradientList> ConcatGradient(const Backend& backend, const std::v
   for (size_t i = 0; i < shapes.size(); ++i) {
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shapes[i]));
     const Blocks to(dx, axis);
-    backend.CopyBlocks(data + offset, from.bytes, dx.fresh_data<char>(), to.bytes, to.bytes, to.rows);
+    backend.CopyBlocks(dx.device(), data + offset, from.bytes, dx.fresh_data<char>(), to.bytes, to.bytes, to.rows);
     offset += to.bytes;
     gradients[i] = std::move(dx);
   }
@@ -71,7 +71,7 @@ absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
   for (const Var& var : parts) {
     const Tensor& part = internal::ValueOf(var);
     const Blocks from(part, axis);
-    backend->CopyBlocks(part.data(), from.bytes, data, to.bytes, from.bytes, from.rows);
+    backend->CopyBlocks(y.device(), part.data(), from.bytes, data, to.bytes, from.bytes, from.rows);
     data += from.bytes;
     shapes.push_back(part.shape());
   }
@@ -89,11 +89,11 @@ absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end)
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value, Shape(dims)));
   const Blocks whole(value, axis), part(y, axis);
   const int64_t offset = end == begin ? 0 : part.bytes / (end - begin) * begin;
-  backend->CopyBlocks(static_cast<const char*>(value.data()) + offset, whole.bytes, y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
+  backend->CopyBlocks(y.device(), static_cast<const char*>(value.data()) + offset, whole.bytes, y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
   return internal::Result(std::move(y), {x}, [=](const Tensor& gradient) -> absl::StatusOr<GradientList> {
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));
     backend->Zero(dx);
-    backend->CopyBlocks(gradient.data(), part.bytes, dx.fresh_data<char>() + offset, whole.bytes, part.bytes, part.rows);
+    backend->CopyBlocks(dx.device(), gradient.data(), part.bytes, dx.fresh_data<char>() + offset, whole.bytes, part.bytes, part.rows);
     return GradientList{std::move(dx)};
   });
 }

@@ -54,8 +54,8 @@ absl::StatusOr<Tensor> Joined(const Tensor& a, const Tensor& b) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(a.device()));
   ASSIGN_OR_RETURN(Tensor joined, Tensor::Uninitialized(a.dtype(), a.shape().WithRows(a.shape().dim(0) + b.shape().dim(0)), a.device()));
   char* to = joined.fresh_data<char>();
-  backend->CopyBlocks(a.data(), 0, to, 0, a.size_bytes(), 1);
-  backend->CopyBlocks(b.data(), 0, to + a.size_bytes(), 0, b.size_bytes(), 1);
+  backend->CopyBlocks(joined.device(), a.data(), 0, to, 0, a.size_bytes(), 1);
+  backend->CopyBlocks(joined.device(), b.data(), 0, to + a.size_bytes(), 0, b.size_bytes(), 1);
   return joined;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tensor/device_memory.h"
 
 namespace divvy {
 
@@ -16,8 +17,10 @@ struct Tensor::Buffer {
   ~Buffer() {
     if (release) {
       release();
-    } else {
+    } else if (device.kind == Device::Kind::kCpu) {
       std::free(data);
+    } else {
+      (*GpuMemory())->Free(device, data);
     }
   }
   bool borrowed() const { return static_cast<bool>(release); }
@@ -46,6 +49,24 @@ absl::StatusOr<int64_t> SizeBytes(DType dtype, const Shape& shape) {
   return bytes;
 }
 
+absl::StatusOr<void*> Allocate(Device device, int64_t bytes, const Tensor& tensor) {
+  if (device.kind == Device::Kind::kGpu) {
+    ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
+    return memory->Allocate(device, bytes);
+  }
+  const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  void* const data = std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
+  return data;
+}
+
+// Between the CPU and a device.
+absl::Status CopyBetween(const Tensor& from, Tensor& to) {
+  ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
+  if (from.device().kind == Device::Kind::kCpu) return memory->CopyIn(to.device(), to.fresh_data<void>(), from.data(), from.size_bytes());
+  return memory->CopyOut(from.device(), to.fresh_data<void>(), from.data(), from.size_bytes());
+}
+
 }  // namespace
 
 std::string Device::ToString() const { return absl::StrCat(kind == Kind::kCpu ? "CPU:" : "GPU:", index); }
@@ -56,15 +77,12 @@ Device Tensor::device() const { return buffer_ == nullptr ? Device{} : buffer_->
 
 absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
   RETURN_IF_ERROR(CheckStorable(dtype, shape));
-  if (device.kind != Device::Kind::kCpu) return absl::UnimplementedError(absl::StrCat("no memory on ", device.ToString(), ": this build computes on the CPU"));
   ASSIGN_OR_RETURN(const int64_t bytes, SizeBytes(dtype, shape));
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   if (bytes == 0) return tensor;
-  const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
+  ASSIGN_OR_RETURN(void* const data, Allocate(device, bytes, tensor));
   tensor.buffer_ = std::make_shared<Buffer>(data, device, nullptr);
   tensor.data_ = data;
   return tensor;
@@ -144,8 +162,14 @@ absl::StatusOr<absl::Span<T>> Tensor::mutable_values() {
 
 absl::StatusOr<Tensor> Tensor::To(Device device) const {
   if (device == this->device()) return *this;
-  return absl::UnimplementedError(
-      absl::StrCat("cannot move a tensor from ", this->device().ToString(), " to ", device.ToString(), ": this build computes on the CPU"));
+  if (size_bytes() == 0) return Uninitialized(dtype_, shape_, device);  // lies nowhere
+  if (device.kind == this->device().kind) {                             // from one GPU to another by way of the CPU
+    ASSIGN_OR_RETURN(const Tensor here, To(Device{}));
+    return here.To(device);
+  }
+  ASSIGN_OR_RETURN(Tensor there, Uninitialized(dtype_, shape_, device));
+  RETURN_IF_ERROR(CopyBetween(*this, there));
+  return there;
 }
 
 absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {

@@ -73,7 +73,7 @@ class Tensor {
     return static_cast<T*>(const_cast<void*>(data_));
   }
 
-  // Asynchronous to and from a GPU; later readers wait by themselves. Unimplemented: a GPU in a build without CUDA.
+  // Asynchronous to a GPU; waits for one. Unimplemented: a GPU where none is in use (--gpus). InvalidArgument, Internal: what the GPU found wrong before.
   absl::StatusOr<Tensor> To(Device device) const;
   // Shares the buffer; one dimension may be -1. InvalidArgument: another number of elements.
   absl::StatusOr<Tensor> Reshape(Shape shape) const;

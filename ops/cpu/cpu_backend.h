@@ -41,7 +41,7 @@ class CpuBackend : public Backend {
   // cast.cc
   void Cast(const Tensor& x, Tensor& y) const override;
   // movement.cc
-  void CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
   void Zero(Tensor& y) const override;
   void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
   absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;

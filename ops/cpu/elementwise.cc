@@ -5,23 +5,11 @@
 
 #include "base/random.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/functions.h"
-#include "ops/cpu/loops.h"
+#include "ops/loops.h"
+#include "ops/functions.h"
 
 namespace divvy::internal {
 namespace {
-
-// x times the normal distribution's Phi(x); and the derivative, Phi(x) + x phi(x).
-template <typename T>
-T GeluOf(T x) {
-  return x * T(0.5) * (1 + std::erf(x * T(M_SQRT1_2)));
-}
-
-template <typename T>
-T GeluSlope(T x) {
-  constexpr T kDensityAtZero = T(M_2_SQRTPI * M_SQRT1_2 / 2);  // 1 / sqrt(2 pi)
-  return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * ExpOf(T(-0.5) * x * x);
-}
 
 template <typename T, typename Function>
 void Map(const Tensor& x, Tensor& y, Function function) {
@@ -40,44 +28,6 @@ void Map2(const Tensor& x, const Tensor& z, Tensor& y, Function function) {
   for (int64_t i = 0; i < n; ++i) to[i] = function(a[i], b[i]);
 }
 
-template <typename T>
-void UnaryAs(UnaryOp op, const Tensor& x, Tensor& y) {
-  switch (op) {
-    case UnaryOp::kNegative: return Map<T>(x, y, [](T v) { return -v; });
-    case UnaryOp::kExp: return Map<T>(x, y, [](T v) { return ExpOf(v); });
-    case UnaryOp::kLog: return Map<T>(x, y, [](T v) { return std::log(v); });
-    case UnaryOp::kSqrt: return Map<T>(x, y, [](T v) { return std::sqrt(v); });
-    case UnaryOp::kSquare: return Map<T>(x, y, [](T v) { return v * v; });
-    case UnaryOp::kRelu: return Map<T>(x, y, [](T v) { return v < 0 ? T(0) : v; });  // a NaN stays one
-    case UnaryOp::kSigmoid: return Map<T>(x, y, [](T v) { return SigmoidOf(v); });
-    case UnaryOp::kTanh: return Map<T>(x, y, [](T v) { return TanhOf(v); });
-    case UnaryOp::kGelu: return Map<T>(x, y, [](T v) { return GeluOf(v); });
-    case UnaryOp::kSoftplus: return Map<T>(x, y, [](T v) { return SoftplusOf(v); });
-  }
-}
-
-template <typename T>
-void UnaryGradientAs(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) {
-  switch (op) {
-    case UnaryOp::kNegative: return Map2<T>(kept, gradient, dx, [](T, T g) { return -g; });
-    case UnaryOp::kExp: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * y; });
-    case UnaryOp::kLog: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g / x; });
-    case UnaryOp::kSqrt: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * T(0.5) / y; });
-    case UnaryOp::kSquare: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * 2 * x; });
-    case UnaryOp::kRelu: return Map2<T>(kept, gradient, dx, [](T y, T g) { return y > 0 ? g : T(0); });
-    case UnaryOp::kSigmoid: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * y * (1 - y); });
-    case UnaryOp::kTanh: return Map2<T>(kept, gradient, dx, [](T y, T g) { return g * (1 - y * y); });
-    case UnaryOp::kGelu: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * GeluSlope(x); });
-    case UnaryOp::kSoftplus: return Map2<T>(kept, gradient, dx, [](T x, T g) { return g * SigmoidOf(x); });
-  }
-}
-
-// A NaN on either side stays.
-template <typename T>
-T Larger(T v, T w) {
-  return v >= w || v != v ? v : w;
-}
-
 // One innermost loop: the strides are constants in each branch, so that each is vectorised by itself.
 template <typename T, typename Function>
 void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b, int64_t b_stride, T* __restrict y, int64_t n, Function function) {
@@ -94,7 +44,7 @@ void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b,
 
 template <typename T, typename Function>
 void BinaryLoops(const Tensor& a, const Tensor& b, Tensor& y, Function function) {
-  const LoopNest<3> loops = MakeLoops<3>(y.shape(), {&a.shape(), &b.shape(), &y.shape()});
+  const LoopNest<3> loops = MakeLoops<3, Shape>(y.shape(), {&a.shape(), &b.shape(), &y.shape()});
   const int inner = loops.rank - 1;
   const T* from_a = a.data_as<T>();
   const T* from_b = b.data_as<T>();
@@ -105,22 +55,8 @@ void BinaryLoops(const Tensor& a, const Tensor& b, Tensor& y, Function function)
 }
 
 template <typename T>
-void BinaryAs(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) {
-  switch (op) {
-    case BinaryOp::kAdd: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v + w; });
-    case BinaryOp::kSubtract: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v - w; });
-    case BinaryOp::kMultiply: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v * w; });
-    case BinaryOp::kDivide: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v / w; });
-    case BinaryOp::kMaximum: return BinaryLoops<T>(a, b, y, [](T v, T w) { return Larger(v, w); });
-    case BinaryOp::kGreaterEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(1) : T(0); });
-    case BinaryOp::kLess: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v >= w ? T(0) : T(1); });
-    case BinaryOp::kEqual: return BinaryLoops<T>(a, b, y, [](T v, T w) { return v == w ? T(1) : T(0); });
-  }
-}
-
-template <typename T>
 void SumToAs(const Tensor& x, double scale, Tensor& y) {
-  const LoopNest<2> loops = MakeLoops<2>(x.shape(), {&x.shape(), &y.shape()});
+  const LoopNest<2> loops = MakeLoops<2, Shape>(x.shape(), {&x.shape(), &y.shape()});
   const int inner = loops.rank - 1;
   const int64_t n = loops.extent[inner];
   const T* from = x.data_as<T>();
@@ -142,7 +78,7 @@ void SumToAs(const Tensor& x, double scale, Tensor& y) {
 
 template <typename T>
 void MaxToAs(const Tensor& x, Tensor& y) {
-  const LoopNest<2> loops = MakeLoops<2>(x.shape(), {&x.shape(), &y.shape()});
+  const LoopNest<2> loops = MakeLoops<2, Shape>(x.shape(), {&x.shape(), &y.shape()});
   const int inner = loops.rank - 1;
   const int64_t n = loops.extent[inner];
   const T* from = x.data_as<T>();
@@ -179,15 +115,15 @@ void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
 }  // namespace
 
 void CpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
-  OnFloating(x.dtype(), [&](auto t) { UnaryAs<decltype(t)>(op, x, y); });
+  OnFloating(x.dtype(), [&](auto t) { WithUnary(op, [&](auto function) { Map<decltype(t)>(x, y, function); }); });
 }
 
 void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
-  OnFloating(kept.dtype(), [&](auto t) { UnaryGradientAs<decltype(t)>(op, kept, gradient, dx); });
+  OnFloating(kept.dtype(), [&](auto t) { WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(kept, gradient, dx, function); }); });
 }
 
 void CpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
-  OnFloating(a.dtype(), [&](auto t) { BinaryAs<decltype(t)>(op, a, b, y); });
+  OnFloating(a.dtype(), [&](auto t) { WithBinary(op, [&](auto function) { BinaryLoops<decltype(t)>(a, b, y, function); }); });
 }
 
 void CpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/functions.h"
+#include "ops/functions.h"
 
 namespace divvy::internal {
 namespace {

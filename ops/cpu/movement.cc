@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/loops.h"
+#include "ops/loops.h"
 
 namespace divvy::internal {
 namespace {
@@ -81,7 +81,7 @@ int64_t RowBytes(const Tensor& x) { return x.shape().row_elements() * DTypeSize(
 
 }  // namespace
 
-void CpuBackend::CopyBlocks(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
+void CpuBackend::CopyBlocks(Device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
   if (block_bytes == 0) return;
   for (int64_t i = 0; i < rows; ++i) {
     std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride, block_bytes);

@@ -1,25 +1,28 @@
 // Walking tensors of different but broadcastable shapes together.
-#ifndef DIVVY_OPS_CPU_LOOPS_H_
-#define DIVVY_OPS_CPU_LOOPS_H_
+#ifndef DIVVY_OPS_LOOPS_H_
+#define DIVVY_OPS_LOOPS_H_
 
 #include <array>
 #include <cstdint>
 
-#include "tensor/shape.h"
+#include "base/host_device.h"
 
 namespace divvy::internal {
+
+constexpr int kMaxLoops = 8;
 
 // Nested loops over `full`'s elements, with the distance that each of N operands moves in each loop (0 where it is stretched). Loops that can be walked as
 // one are merged: operands of equal shape give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
 template <size_t N>
 struct LoopNest {
   int rank = 0;  // at least 1
-  std::array<int64_t, Shape::kMaxRank> extent{};
-  std::array<std::array<int64_t, Shape::kMaxRank>, N> stride{};
+  std::array<int64_t, kMaxLoops> extent{};
+  std::array<std::array<int64_t, kMaxLoops>, N> stride{};
 };
 
 // Elements from one index of `axis` to the next in an operand aligned at the right of a shape of rank `full_rank`; 0 where it is stretched.
-inline int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
+template <typename Shape>
+int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   const int own = axis - (full_rank - operand.rank());
   if (own < 0 || operand.dim(own) == 1) return 0;
   int64_t stride = 1;
@@ -27,8 +30,8 @@ inline int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   return stride;
 }
 
-// REQUIRES: each operand's shape broadcasts to `full`.
-template <size_t N>
+// REQUIRES: each operand's shape broadcasts to `full`. A Shape has rank() and dim(axis), as Shape of tensor/ has.
+template <size_t N, typename Shape>
 LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& operands) {
   LoopNest<N> reversed;  // innermost first, while it grows
   int& rank = reversed.rank;
@@ -61,13 +64,25 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
   return loops;
 }
 
+// Where the operands stand at the i-th step of all loops together, counted from the outermost.
+template <size_t N>
+DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int64_t i) {
+  std::array<int64_t, N> offset{};
+  for (int axis = loops.rank - 1; axis >= 0; --axis) {
+    const int64_t index = i % loops.extent[axis];
+    i /= loops.extent[axis];
+    for (size_t operand = 0; operand < N; ++operand) offset[operand] += index * loops.stride[operand][axis];
+  }
+  return offset;
+}
+
 // Calls body(offset of each operand) for each innermost loop, in order.
 template <size_t N, typename Body>
 void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
   for (int axis = 0; axis < loops.rank; ++axis) {
     if (loops.extent[axis] == 0) return;
   }
-  std::array<int64_t, Shape::kMaxRank> index{};
+  std::array<int64_t, kMaxLoops> index{};
   std::array<int64_t, N> offset{};
   const int outer = loops.rank - 1;
   while (true) {
@@ -85,4 +100,4 @@ void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
 
 }  // namespace divvy::internal
 
-#endif  // DIVVY_OPS_CPU_LOOPS_H_
+#endif  // DIVVY_OPS_LOOPS_H_

@@ -1,0 +1,41 @@
+// A tensor as a device's library sees it: an address, numbers, and nothing of ours behind them.
+#ifndef DIVVY_OPS_CUDA_ARRAY_H_
+#define DIVVY_OPS_CUDA_ARRAY_H_
+
+#include <cstdint>
+
+namespace divvy::cuda {
+
+// The numbers of DType (tensor/dtype.h).
+enum class Element : uint8_t { kBool, kInt8, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+
+// Dense, row-major.
+struct Array {
+  static constexpr int kMaxRank = 8;
+
+  void* data = nullptr;
+  Element element = Element::kFloat32;
+  int num_dims = 0;
+  int64_t dims[kMaxRank] = {};
+
+  int rank() const { return num_dims; }
+  int64_t dim(int axis) const { return dims[axis < 0 ? axis + num_dims : axis]; }
+  int64_t size() const { return SizeFrom(0); }
+  // Elements under one index of axis 0. REQUIRES: rank() > 0.
+  int64_t row_size() const { return SizeFrom(1); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+
+ private:
+  int64_t SizeFrom(int axis) const {
+    int64_t elements = 1;
+    for (; axis < num_dims; ++axis) elements *= dims[axis];
+    return elements;
+  }
+};
+
+}  // namespace divvy::cuda
+
+#endif  // DIVVY_OPS_CUDA_ARRAY_H_

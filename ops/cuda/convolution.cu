@@ -1,0 +1,189 @@
+// Convolution as products: the windows of some lines of the output are laid out as the rows of a matrix (im2col).
+#include <limits>
+
+#include "ops/cuda/kernel_math.h"
+
+namespace divvy::cuda {
+namespace {
+
+// Elements of the matrix of windows at a time: 256 MB of float32.
+constexpr int64_t kBlockElements = 1 << 26;
+
+// A convolution's output in lines (rows of one image), taken a block at a time.
+struct Lines {
+  explicit Lines(const Window2D& w) : total(w.batch * w.out_height), window(w.height * w.width * w.channels), elements(w.out_width * window) {
+    per_block = std::clamp<int64_t>(kBlockElements / std::max<int64_t>(1, elements), 1, std::max<int64_t>(1, total));
+  }
+  int64_t total, window, elements, per_block;
+};
+
+// Element i of the matrix of windows that begins with line `first`; 0 outside the image.
+template <typename T>
+void ToWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* x, T* windows) {
+  const int64_t window = w.height * w.width * w.channels;
+  ForEach(stream, lines * w.out_width * window, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t channel = i % w.channels, kx = i / w.channels % w.width, ky = i / w.channels / w.width % w.height;
+    const int64_t j = i / window % w.out_width, line = first + i / window / w.out_width;
+    const int64_t row = line % w.out_height * w.stride - w.top + ky, column = j * w.stride - w.left + kx;
+    const bool is_inside = row >= 0 && row < w.in_height && column >= 0 && column < w.in_width;
+    windows[i] = is_inside ? x[((line / w.out_height * w.in_height + row) * w.in_width + column) * w.channels + channel] : T(0);
+  });
+}
+
+// The windows' places along one axis that cover position `at`: [begin, end).
+struct Covering {
+  int64_t begin, end;
+  DIVVY_HOST_DEVICE Covering(int64_t at, int64_t padding, int64_t size, int64_t stride, int64_t places) {
+    const int64_t last = at + padding, first = last - size + 1;
+    begin = first <= 0 ? 0 : (first + stride - 1) / stride;
+    end = last / stride + 1 < places ? last / stride + 1 : places;
+  }
+};
+
+// The transposed map: each element of the images adds up what the windows of these lines that cover it hold of it.
+template <typename T>
+void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* windows, T* x) {
+  const int64_t window = w.height * w.width * w.channels;
+  ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+    const int64_t channel = at % w.channels, column = at / w.channels % w.in_width;
+    const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
+    const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
+    T sum = 0;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const int64_t line = image * w.out_height + i - first;
+      if (line < 0 || line >= lines) continue;
+      for (int64_t j = columns.begin; j < columns.end; ++j) {
+        const int64_t ky = row + w.top - i * w.stride, kx = column + w.left - j * w.stride;
+        sum += windows[(line * w.out_width + j) * window + (ky * w.width + kx) * w.channels + channel];
+      }
+    }
+    x[at] += sum;
+  });
+}
+
+template <typename T>
+void MaxPoolAs(Stream stream, const Window2D& w, const T* x, T* y) {
+  ForEach(stream, w.batch * w.out_height * w.out_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+    const int64_t channel = at % w.channels, j = at / w.channels % w.out_width;
+    const int64_t i = at / w.channels / w.out_width % w.out_height, image = at / w.channels / w.out_width / w.out_height;
+    T max = -std::numeric_limits<T>::infinity();
+    for (int64_t ky = 0; ky < w.height; ++ky) {
+      for (int64_t kx = 0; kx < w.width; ++kx) {
+        const int64_t row = i * w.stride - w.top + ky, column = j * w.stride - w.left + kx;
+        if (row < 0 || row >= w.in_height || column < 0 || column >= w.in_width) continue;
+        max = internal::Larger(max, x[((image * w.in_height + row) * w.in_width + column) * w.channels + channel]);
+      }
+    }
+    y[at] = max;
+  });
+}
+
+// Whether the element at (row, column) is the first of window (i, j) that equals its maximum.
+template <typename T>
+DIVVY_HOST_DEVICE bool IsFirstMaximum(const Window2D& w, const T* channel_of_image, int64_t i, int64_t j, int64_t row, int64_t column, T max) {
+  for (int64_t ky = 0; ky < w.height; ++ky) {
+    for (int64_t kx = 0; kx < w.width; ++kx) {
+      const int64_t r = i * w.stride - w.top + ky, c = j * w.stride - w.left + kx;
+      if (r < 0 || r >= w.in_height || c < 0 || c >= w.in_width) continue;
+      if (r == row && c == column) return channel_of_image[(r * w.in_width + c) * w.channels] == max;
+      if (channel_of_image[(r * w.in_width + c) * w.channels] == max) return false;
+    }
+  }
+  return false;
+}
+
+// Each element of the images adds up the gradients of the windows whose maximum it is.
+template <typename T>
+void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y, const T* gradient, T* dx) {
+  ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+    const int64_t channel = at % w.channels, column = at / w.channels % w.in_width;
+    const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
+    const T* const from = x + image * w.in_height * w.in_width * w.channels + channel;
+    const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
+    T sum = 0;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      for (int64_t j = columns.begin; j < columns.end; ++j) {
+        const int64_t out = ((image * w.out_height + i) * w.out_width + j) * w.channels + channel;
+        if (IsFirstMaximum(w, from, i, j, row, column, y[out])) sum += gradient[out];
+      }
+    }
+    dx[at] = sum;
+  });
+}
+
+// Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line; lines).
+template <typename Step>
+void ForEachBlock(const Window2D& w, int64_t outputs, Step&& step) {
+  const Lines lines(w);
+  for (int64_t line = 0; line < lines.total; line += lines.per_block) {
+    const int64_t count = std::min(lines.per_block, lines.total - line);
+    step(MatMulArgs{false, false, 1, count * w.out_width, outputs, lines.window}, line, count);
+  }
+}
+
+size_t BlockElements(const Window2D& w) {
+  const Lines lines(w);
+  return static_cast<size_t>(lines.per_block * lines.elements);
+}
+
+}  // namespace
+
+void KernelMath::Conv2D(int device, const Window2D& w, const Array& x, const Array& kernel, const Array& y) {
+  const Stream stream = Use(device);
+  const int64_t outputs = kernel.dim(3);
+  WithFloating(y.element, [&](auto t) {
+    using T = decltype(t);
+    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
+    ForEachBlock(w, outputs, [&](const MatMulArgs& product, int64_t line, int64_t count) {
+      ToWindows(stream, w, line, count, x.as<const T>(), windows.as<T>());
+      Gemm(device, product, y.element, windows.as<T>(), kernel.data, y.as<T>() + line * w.out_width * outputs, /*accumulate=*/false);
+    });
+  });
+}
+
+// d windows = gradient x kernel^T, added up where the windows came from.
+void KernelMath::Conv2DInputGradient(int device, const Window2D& w, const Array& kernel, const Array& gradient, const Array& dx) {
+  const Stream stream = Use(device);
+  const int64_t outputs = kernel.dim(3);
+  WithFloating(dx.element, [&](auto t) {
+    using T = decltype(t);
+    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
+    Zero(device, dx.data, dx.size() * sizeof(T));
+    ForEachBlock(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
+      Gemm(device, {false, true, 1, p.m, p.k, p.n}, dx.element, gradient.as<const T>() + line * w.out_width * outputs, kernel.data, windows.as<T>(),
+           /*accumulate=*/false);
+      AddWindows(stream, w, line, count, windows.as<const T>(), dx.as<T>());
+    });
+  });
+}
+
+// d kernel = windows^T x gradient, summed over the blocks.
+void KernelMath::Conv2DKernelGradient(int device, const Window2D& w, const Array& x, const Array& gradient, const Array& dkernel) {
+  const Stream stream = Use(device);
+  const int64_t outputs = dkernel.dim(3);
+  WithFloating(dkernel.element, [&](auto t) {
+    using T = decltype(t);
+    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
+    Zero(device, dkernel.data, dkernel.size() * sizeof(T));
+    ForEachBlock(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
+      ToWindows(stream, w, line, count, x.as<const T>(), windows.as<T>());
+      Gemm(device, {true, false, 1, p.k, p.n, p.m}, dkernel.element, windows.as<T>(), gradient.as<const T>() + line * w.out_width * outputs, dkernel.data,
+           /*accumulate=*/true);
+    });
+  });
+}
+
+void KernelMath::MaxPool(int device, const Window2D& w, const Array& x, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) { MaxPoolAs(stream, w, x.as<const decltype(t)>(), y.as<decltype(t)>()); });
+}
+
+void KernelMath::MaxPoolGradient(int device, const Window2D& w, const Array& x, const Array& y, const Array& gradient, const Array& dx) {
+  const Stream stream = Use(device);
+  WithFloating(dx.element, [&](auto t) {
+    using T = decltype(t);
+    MaxPoolGradientAs(stream, w, x.as<const T>(), y.as<const T>(), gradient.as<const T>(), dx.as<T>());
+  });
+}
+
+}  // namespace divvy::cuda

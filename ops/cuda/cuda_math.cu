@@ -1,0 +1,132 @@
+// The devices that CUDA finds, and the library's one door.
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "ops/cuda/kernel_math.h"
+
+namespace divvy::cuda {
+namespace {
+
+cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+// One stream, one handle: a device computes in the order of the calls.
+struct CudaDevice {
+  cudaStream_t stream = nullptr;
+  cublasHandle_t blas = nullptr;
+  Fault* fault = nullptr;
+  std::string name;
+  Mutex mu;                                                             // cuBLAS's handles are for one thread at a time
+  cublasStatus_t product DIVVY_GUARDED_BY(mu) = CUBLAS_STATUS_SUCCESS;  // the first that failed
+
+  cudaError_t Open(int index) {
+    cudaDeviceProp properties;
+    if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) return error;
+    name = properties.name;
+    if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess) return error;
+    if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
+    if (const cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&fault), sizeof(Fault), stream); error != cudaSuccess) return error;
+    return cudaMemsetAsync(fault, 0, sizeof(Fault), stream);
+  }
+};
+
+class CudaMath : public KernelMath {
+ public:
+  // Null, with the reason: there is no device that CUDA can use.
+  static std::unique_ptr<CudaMath> Open(std::string& why) {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    auto math = std::make_unique<CudaMath>();
+    for (int i = 0; error == cudaSuccess && i < count; ++i) {
+      math->devices_.push_back(std::make_unique<CudaDevice>());
+      error = math->devices_.back()->Open(i);
+    }
+    if (error == cudaSuccess && count > 0) return math;
+    why = error == cudaSuccess ? "CUDA finds no device" : cudaGetErrorString(error);
+    return nullptr;
+  }
+
+  int num_devices() const override { return static_cast<int>(devices_.size()); }
+  const char* name(int device) const override { return devices_[device]->name.c_str(); }
+  void* Allocate(int device, size_t bytes) override {
+    void* data = nullptr;
+    if (cudaMallocAsync(&data, bytes, Use(device)) == cudaSuccess) return data;
+    cudaGetLastError();  // it is told by the null
+    return nullptr;
+  }
+  void Free(int device, void* data) override { cudaFreeAsync(data, Use(device)); }
+  void CopyIn(int device, void* to, const void* from, size_t bytes) override { cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, Use(device)); }
+  const char* CopyOut(int device, void* to, const void* from, size_t bytes) override {
+    const cudaError_t copied = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, Use(device));
+    return copied == cudaSuccess ? Synchronize(device) : cudaGetErrorString(copied);
+  }
+  const char* Synchronize(int device) override {
+    const Stream stream = Use(device);
+    const cudaError_t queued = cudaGetLastError(), done = cudaStreamSynchronize(stream);
+    if (queued != cudaSuccess) return cudaGetErrorString(queued);
+    if (done != cudaSuccess) return cudaGetErrorString(done);
+    CudaDevice& it = *devices_[device];
+    MutexLock lock(it.mu);
+    return it.product == CUBLAS_STATUS_SUCCESS ? nullptr : cublasGetStatusString(it.product);
+  }
+  Fault TakeFault(int device) override {
+    Fault taken;
+    const Stream stream = Use(device);
+    cudaMemcpyAsync(&taken, devices_[device]->fault, sizeof(taken), cudaMemcpyDeviceToHost, stream);
+    cudaMemsetAsync(devices_[device]->fault, 0, sizeof(taken), stream);
+    cudaStreamSynchronize(stream);
+    return taken;
+  }
+  void Zero(int device, void* data, size_t bytes) override { cudaMemsetAsync(data, 0, bytes, Use(device)); }
+  void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
+    Gemm(device, args, c.element, a.data, b.data, c.data, /*accumulate=*/false);
+  }
+
+ protected:
+  Stream Use(int device) override {
+    cudaSetDevice(device);
+    return devices_[device]->stream;
+  }
+  Fault* fault(int device) override { return devices_[device]->fault; }
+
+  // cuBLAS's matrices stand in columns: what it takes for c is our c transposed, b^T a^T.
+  void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c, bool accumulate) override {
+    if (g.m == 0 || g.n == 0 || g.batch == 0) return;
+    const int64_t bytes = g.batch * g.m * g.n * (element == Element::kFloat64 ? 8 : 4);
+    if (g.k == 0) return accumulate ? void() : Zero(device, c, static_cast<size_t>(bytes));
+    Use(device);
+    CudaDevice& it = *devices_[device];
+    MutexLock lock(it.mu);
+    const cublasStatus_t status = element == Element::kFloat64 ? Product<double>(it.blas, cublasDgemmStridedBatched, g, a, b, c, accumulate)
+                                                               : Product<float>(it.blas, cublasSgemmStridedBatched, g, a, b, c, accumulate);
+    if (it.product == CUBLAS_STATUS_SUCCESS) it.product = status;
+  }
+
+ private:
+  template <typename T, typename Function>
+  static cublasStatus_t Product(cublasHandle_t blas, Function function, const MatMulArgs& g, const void* a, const void* b, void* c, bool accumulate) {
+    const T one = 1, beta = accumulate ? 1 : 0;
+    const int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
+    return function(blas, Flag(g.b_transposed), Flag(g.a_transposed), n, m, k, &one, static_cast<const T*>(b), g.b_transposed ? k : n, g.k * g.n,
+                    static_cast<const T*>(a), g.a_transposed ? m : k, g.m * g.k, &beta, static_cast<T*>(c), n, g.m * g.n, static_cast<int>(g.batch));
+  }
+
+  std::vector<std::unique_ptr<CudaDevice>> devices_;
+};
+
+}  // namespace
+}  // namespace divvy::cuda
+
+extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
+  static std::string reason;
+  static divvy::cuda::CudaMath* const math = divvy::cuda::CudaMath::Open(reason).release();  // for as long as the process lives
+  *why = reason.c_str();
+  if (version == divvy::cuda::kDeviceMathVersion) return math;
+  *why = "the library is of another version than what loads it: install both from one build";
+  return nullptr;
+}

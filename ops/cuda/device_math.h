@@ -1,0 +1,101 @@
+// What a library for a kind of device offers: its memory, and the arithmetic of ops/backend.h there. The boundary of libdivvy_cuda.so: plain numbers cross it,
+// and errors as text, so that the library and what loads it share no code and need not have been linked together.
+#ifndef DIVVY_OPS_CUDA_DEVICE_MATH_H_
+#define DIVVY_OPS_CUDA_DEVICE_MATH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/cuda/array.h"
+#include "ops/math.h"
+
+namespace divvy::cuda {
+
+// Changes whenever a method of DeviceMath, Array or ops/math.h does.
+constexpr int kDeviceMathVersion = 1;
+
+// What a computation has found wrong with its data; the first on its device since it was last asked.
+struct Fault {
+  enum Kind : int32_t { kNone, kIdOutOfRange, kLabelOutOfRange } kind = kNone;
+  int64_t value = 0, position = 0, limit = 0;  // `value` at `position` is outside [0, limit)
+};
+
+// The numbers of internal::RowLists; null where it has none.
+struct RowListArrays {
+  const int64_t* row_splits = nullptr;
+  const void* weights = nullptr;
+  const void* divisors = nullptr;
+};
+
+// Thread-safe. Each device does what it is told in the order of the calls, later; a call returns before. Only CopyOut and Synchronize wait. Extents may be 0.
+// Arithmetic is as internal::Backend (ops/backend.h) says, with the device as the first argument.
+class DeviceMath {
+ public:
+  virtual ~DeviceMath() = default;
+
+  // ---- devices and their memory ----
+  virtual int num_devices() const = 0;
+  virtual const char* name(int device) const = 0;  // "NVIDIA H200"
+  // Null: no memory is left.
+  virtual void* Allocate(int device, size_t bytes) = 0;
+  // After all that the device has been told to do with it.
+  virtual void Free(int device, void* data) = 0;
+  // `from` may be written to again when it returns.
+  virtual void CopyIn(int device, void* to, const void* from, size_t bytes) = 0;
+  // Waits. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
+  virtual const char* CopyOut(int device, void* to, const void* from, size_t bytes) = 0;
+  virtual const char* Synchronize(int device) = 0;
+  // Forgets it. REQUIRES: the device is done (CopyOut, Synchronize).
+  virtual Fault TakeFault(int device) = 0;
+
+  // ---- arithmetic ----
+  virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;
+  virtual void UnaryGradient(int device, internal::UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) = 0;
+  virtual void Binary(int device, internal::BinaryOp op, const Array& a, const Array& b, const Array& y) = 0;
+  virtual void Broadcast(int device, const Array& x, double scale, const Array& y) = 0;
+  virtual void SumTo(int device, const Array& x, double scale, const Array& y) = 0;
+  virtual void MaxTo(int device, const Array& x, const Array& y) = 0;
+  virtual void SumOfSquares(int device, const Array& x, double* sum) = 0;  // `sum` is the device's
+  virtual void Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) = 0;
+
+  virtual void MatMul(int device, const internal::MatMulArgs& args, const Array& a, const Array& b, const Array& c) = 0;
+
+  virtual void Softmax(int device, const Array& x, const Array& y) = 0;
+  virtual void SoftmaxGradient(int device, const Array& y, const Array& gradient, const Array& dx) = 0;
+  virtual void Normalize(int device, internal::Norm norm, double epsilon, const Array& x, const Array& y) = 0;
+  virtual void NormalizeGradient(int device, internal::Norm norm, double epsilon, const Array& x, const Array& gradient, const Array& dx) = 0;
+
+  virtual void Conv2D(int device, const internal::Window2D& window, const Array& x, const Array& kernel, const Array& y) = 0;
+  virtual void Conv2DInputGradient(int device, const internal::Window2D& window, const Array& kernel, const Array& gradient, const Array& dx) = 0;
+  virtual void Conv2DKernelGradient(int device, const internal::Window2D& window, const Array& x, const Array& gradient, const Array& dkernel) = 0;
+  virtual void MaxPool(int device, const internal::Window2D& window, const Array& x, const Array& y) = 0;
+  virtual void MaxPoolGradient(int device, const internal::Window2D& window, const Array& x, const Array& y, const Array& gradient, const Array& dx) = 0;
+
+  // A label out of range is a Fault, and its loss 0.
+  virtual void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss, const Array& softmax) = 0;
+  virtual void SoftmaxCrossEntropyGradient(int device, const Array& labels, const Array& gradient, const Array& softmax) = 0;
+  virtual void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) = 0;
+  virtual void SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) = 0;
+
+  virtual void Cast(int device, const Array& x, const Array& y) = 0;
+  virtual void CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) = 0;
+  virtual void Zero(int device, void* data, size_t bytes) = 0;
+  virtual void Permute(int device, const Array& x, const int* axes, const Array& y) = 0;
+  // An id out of range is a Fault, and its row 0.
+  virtual void GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) = 0;
+  virtual void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) = 0;
+  virtual void LowerTriangles(int device, const Array& x, const Array& y) = 0;
+  virtual void SymmetricFromTriangles(int device, const Array& y, const Array& x) = 0;
+  virtual void CombineRows(int device, const RowListArrays& lists, const Array& x, const Array& y) = 0;
+  virtual void SpreadRows(int device, const RowListArrays& lists, const Array& y, const Array& x) = 0;
+  virtual void ClipRows(int device, const Array& x, double max_norm, const Array& y) = 0;
+  virtual void ClipRowsGradient(int device, const Array& x, double max_norm, const Array& gradient, const Array& dx) = 0;
+};
+
+// libdivvy_cuda.so exports one function of this type under this name: the library's devices; null, with the reason: none can be used.
+using OpenDeviceMath = DeviceMath* (*)(int version, const char** why);
+constexpr char kOpenDeviceMath[] = "divvy_open_device_math";
+
+}  // namespace divvy::cuda
+
+#endif  // DIVVY_OPS_CUDA_DEVICE_MATH_H_

@@ -1,0 +1,114 @@
+#include "base/philox.h"
+#include "ops/cuda/kernel_math.h"
+#include "ops/loops.h"
+
+namespace divvy::cuda {
+namespace {
+
+template <typename T, typename Function>
+void Map(Stream stream, const Array& x, const Array& y, Function function) {
+  const T* from = x.as<T>();
+  T* to = y.as<T>();
+  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(from[i]); });
+}
+
+template <typename T, typename Function>
+void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Function function) {
+  const T* a = x.as<T>();
+  const T* b = z.as<T>();
+  T* to = y.as<T>();
+  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(a[i], b[i]); });
+}
+
+// a and b are broadcast to y's shape.
+template <typename T, typename Function>
+void MapBroadcast(Stream stream, const Array& a, const Array& b, const Array& y, Function function) {
+  const auto loops = internal::MakeLoops<3, Array>(y, {&a, &b, &y});
+  if (loops.rank == 1 && loops.stride[0][0] == 1 && loops.stride[1][0] == 1) return Map2<T>(stream, a, b, y, function);
+  const T* from_a = a.as<T>();
+  const T* from_b = b.as<T>();
+  T* to = y.as<T>();
+  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const auto at = internal::OffsetsAt(loops, i);
+    to[i] = function(from_a[at[0]], from_b[at[1]]);
+  });
+}
+
+template <typename T>
+struct Scaled {
+  T factor;
+  DIVVY_HOST_DEVICE T operator()(T v, T) const { return v * factor; }
+};
+
+// Four elements for each counter of the generator: an element is dropped where its word is below rate * 2^32.
+template <typename T>
+void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const Array& y) {
+  const auto threshold = static_cast<uint64_t>(rate * 4294967296.0);
+  const T scale = static_cast<T>(1 / (1 - rate));
+  const T* from = x.as<T>();
+  T* to = y.as<T>();
+  const int64_t n = x.size();
+  ForEach(stream, (n + 3) / 4, [=] DIVVY_HOST_DEVICE(int64_t quad) {
+    const PhiloxWords words = Philox(key, static_cast<uint64_t>(quad), 0);
+    for (int lane = 0; lane < 4 && quad * 4 + lane < n; ++lane) {
+      const int64_t i = quad * 4 + lane;
+      to[i] = words.word[lane] < threshold ? T(0) : from[i] * scale;
+    }
+  });
+}
+
+// The logarithm last: it may be far smaller than x, and x and x z cancel before it.
+struct SigmoidLoss {
+  template <typename T>
+  DIVVY_HOST_DEVICE T operator()(T x, T z) const {
+    return (x > 0 ? x : T(0)) - x * z + internal::Log1pOfUnit(internal::ExpOf(x > 0 ? -x : x));
+  }
+};
+
+template <typename T>
+void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {
+  const T* x = logits.as<T>();
+  const T* z = labels.as<T>();
+  const T* g = gradient.as<T>();
+  T* to = dx.as<T>();
+  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(x[i]) - z[i]); });
+}
+
+}  // namespace
+
+void KernelMath::Unary(int device, UnaryOp op, const Array& x, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(x.element, [&](auto t) { internal::WithUnary(op, [&](auto function) { Map<decltype(t)>(stream, x, y, function); }); });
+}
+
+void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) {
+  const Stream stream = Use(device);
+  WithFloating(dx.element, [&](auto t) { internal::WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(stream, kept, gradient, dx, function); }); });
+}
+
+void KernelMath::Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) { internal::WithBinary(op, [&](auto function) { MapBroadcast<decltype(t)>(stream, a, b, y, function); }); });
+}
+
+void KernelMath::Broadcast(int device, const Array& x, double scale, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) { MapBroadcast<decltype(t)>(stream, x, x, y, Scaled<decltype(t)>{static_cast<decltype(t)>(scale)}); });
+}
+
+void KernelMath::Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) { DropoutAs<decltype(t)>(stream, key, rate, x, y); });
+}
+
+void KernelMath::SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) {
+  const Stream stream = Use(device);
+  WithFloating(loss.element, [&](auto t) { Map2<decltype(t)>(stream, logits, labels, loss, SigmoidLoss()); });
+}
+
+void KernelMath::SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {
+  const Stream stream = Use(device);
+  WithFloating(dx.element, [&](auto t) { SigmoidLossGradient<decltype(t)>(stream, logits, labels, gradient, dx); });
+}
+
+}  // namespace divvy::cuda

@@ -1,0 +1,220 @@
+#include "ops/cuda/gpu_backend.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace divvy::internal {
+namespace {
+
+static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DType::kFloat64) && Shape::kMaxRank == cuda::Array::kMaxRank);
+
+cuda::Array ArrayOf(const Tensor& tensor) {
+  cuda::Array array;
+  array.data = const_cast<void*>(tensor.data());
+  array.element = static_cast<cuda::Element>(tensor.dtype());
+  array.num_dims = tensor.shape().rank();
+  for (int axis = 0; axis < array.num_dims; ++axis) array.dims[axis] = tensor.shape().dim(axis);
+  return array;
+}
+
+// A tensor without elements lies nowhere, and there is nothing to do for it.
+bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
+
+cuda::RowListArrays ArraysOf(const RowLists& lists) {
+  return {lists.row_splits.data_as<int64_t>(), lists.weights ? lists.weights->data() : nullptr, lists.divisors ? lists.divisors->data() : nullptr};
+}
+
+absl::Status StatusOf(const cuda::Fault& fault) {
+  const std::string outside =
+      absl::StrCat(fault.value, fault.kind == cuda::Fault::kIdOutOfRange ? " at " : " of example ", fault.position, " is outside [0, ", fault.limit, ")");
+  switch (fault.kind) {
+    case cuda::Fault::kIdOutOfRange: return absl::InvalidArgumentError(absl::StrCat("id ", outside));
+    case cuda::Fault::kLabelOutOfRange:
+      return absl::InvalidArgumentError(absl::StrCat("SoftmaxCrossEntropy: label ", outside, ": the logits have ", fault.limit, " classes"));
+    default: return absl::OkStatus();
+  }
+}
+
+}  // namespace
+
+// ---- memory ----
+
+absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
+  if (device.index < 0 || device.index >= math_.num_devices()) {
+    return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(), ": this process uses ", math_.num_devices(), " GPUs"));
+  }
+  void* const data = math_.Allocate(device.index, static_cast<size_t>(bytes));
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(device.ToString(), " (", math_.name(device.index), ") has no memory for ", bytes,
+                                                     " bytes more: make the batch smaller, or leave the GPU to one process"));
+  }
+  return data;
+}
+
+void GpuBackend::Free(Device device, void* data) { math_.Free(device.index, data); }
+
+absl::Status GpuBackend::CopyIn(Device device, void* to, const void* from, int64_t bytes) {
+  math_.CopyIn(device.index, to, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status GpuBackend::CopyOut(Device device, void* to, const void* from, int64_t bytes) {
+  const char* const error = math_.CopyOut(device.index, to, from, static_cast<size_t>(bytes));
+  if (error != nullptr) return absl::InternalError(absl::StrCat(device.ToString(), " (", math_.name(device.index), "): ", error));
+  return StatusOf(math_.TakeFault(device.index));
+}
+
+// ---- arithmetic ----
+
+void GpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Unary(y.device().index, op, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.UnaryGradient(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx));
+}
+
+void GpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Binary(y.device().index, op, ArrayOf(a), ArrayOf(b), ArrayOf(y));
+}
+
+void GpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Broadcast(y.device().index, ArrayOf(x), scale, ArrayOf(y));
+}
+
+void GpuBackend::SumTo(const Tensor& x, double scale, Tensor& y) const {
+  if (!IsEmpty(y)) math_.SumTo(y.device().index, ArrayOf(x), scale, ArrayOf(y));
+}
+
+void GpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.MaxTo(y.device().index, ArrayOf(x), ArrayOf(y));
+}
+
+double GpuBackend::SumOfSquares(const Tensor& x) const {
+  if (IsEmpty(x)) return 0;
+  const int device = x.device().index;
+  void* const there = math_.Allocate(device, sizeof(double));
+  if (there == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  math_.SumOfSquares(device, ArrayOf(x), static_cast<double*>(there));
+  math_.CopyOut(device, &sum, there, sizeof(sum));
+  math_.Free(device, there);
+  return sum;
+}
+
+void GpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Dropout(y.device().index, key, rate, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const {
+  if (!IsEmpty(c)) math_.MatMul(c.device().index, args, ArrayOf(a), ArrayOf(b), ArrayOf(c));
+}
+
+void GpuBackend::Softmax(const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Softmax(y.device().index, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.SoftmaxGradient(dx.device().index, ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+}
+
+void GpuBackend::Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Normalize(y.device().index, norm, epsilon, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.NormalizeGradient(dx.device().index, norm, epsilon, ArrayOf(x), ArrayOf(gradient), ArrayOf(dx));
+}
+
+void GpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Conv2D(y.device().index, window, ArrayOf(x), ArrayOf(kernel), ArrayOf(y));
+}
+
+void GpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.Conv2DInputGradient(dx.device().index, window, ArrayOf(kernel), ArrayOf(gradient), ArrayOf(dx));
+}
+
+void GpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const {
+  if (!IsEmpty(dkernel)) math_.Conv2DKernelGradient(dkernel.device().index, window, ArrayOf(x), ArrayOf(gradient), ArrayOf(dkernel));
+}
+
+void GpuBackend::MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.MaxPool(y.device().index, window, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.MaxPoolGradient(dx.device().index, window, ArrayOf(x), ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+}
+
+absl::Status GpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const {
+  if (!IsEmpty(loss)) math_.SoftmaxCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss), ArrayOf(softmax));
+  return absl::OkStatus();
+}
+
+void GpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const {
+  if (!IsEmpty(softmax)) math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient), ArrayOf(softmax));
+}
+
+void GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+  if (!IsEmpty(loss)) math_.SigmoidCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss));
+}
+
+void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.SigmoidCrossEntropyGradient(dx.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(gradient), ArrayOf(dx));
+}
+
+// ---- what moves elements, and rows ----
+
+void GpuBackend::Cast(const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Cast(y.device().index, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
+  if (block_bytes > 0 && rows > 0) math_.CopyBlocks(device.index, from, from_stride, to, to_stride, block_bytes, rows);
+}
+
+void GpuBackend::Zero(Tensor& y) const {
+  if (!IsEmpty(y)) math_.Zero(y.device().index, y.fresh_data<void>(), static_cast<size_t>(y.size_bytes()));
+}
+
+void GpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const {
+  if (!IsEmpty(y)) math_.Permute(y.device().index, ArrayOf(x), axes.data(), ArrayOf(y));
+}
+
+absl::Status GpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const {
+  if (!IsEmpty(y)) math_.GatherRows(y.device().index, ArrayOf(x), ids.data_as<int64_t>(), ArrayOf(y));
+  return absl::OkStatus();
+}
+
+void GpuBackend::ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const {
+  if (!IsEmpty(y)) math_.ScatterAddRows(y.device().index, ids.data_as<int64_t>(), ArrayOf(rows), ArrayOf(y));
+}
+
+void GpuBackend::LowerTriangles(const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.LowerTriangles(y.device().index, ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::SymmetricFromTriangles(const Tensor& y, Tensor& x) const {
+  if (!IsEmpty(x)) math_.SymmetricFromTriangles(x.device().index, ArrayOf(y), ArrayOf(x));
+}
+
+void GpuBackend::CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const {
+  if (!IsEmpty(y)) math_.CombineRows(y.device().index, ArraysOf(lists), ArrayOf(x), ArrayOf(y));
+}
+
+void GpuBackend::SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const {
+  if (!IsEmpty(x)) math_.SpreadRows(x.device().index, ArraysOf(lists), ArrayOf(y), ArrayOf(x));
+}
+
+void GpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
+  if (!IsEmpty(y)) math_.ClipRows(y.device().index, ArrayOf(x), max_norm, ArrayOf(y));
+}
+
+void GpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const {
+  if (!IsEmpty(dx)) math_.ClipRowsGradient(dx.device().index, ArrayOf(x), max_norm, ArrayOf(gradient), ArrayOf(dx));
+}
+
+}  // namespace divvy::internal

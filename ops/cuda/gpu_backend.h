@@ -1,0 +1,63 @@
+// The GPUs of this process behind ops/ and tensor/.
+#ifndef DIVVY_OPS_CUDA_GPU_BACKEND_H_
+#define DIVVY_OPS_CUDA_GPU_BACKEND_H_
+
+#include "ops/backend.h"
+#include "ops/cuda/device_math.h"
+#include "tensor/device_memory.h"
+
+namespace divvy::internal {
+
+// What a device's library computes, for tensors. A device works later: an id or a label out of range is told, as InvalidArgument, by the next CopyOut of it.
+// Where no memory is left for what an operation needs on the way, CopyOut says so.
+class GpuBackend : public Backend, public DeviceMemory {
+ public:
+  explicit GpuBackend(cuda::DeviceMath& math) : math_(math) {}
+
+  absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
+  void Free(Device device, void* data) override;
+  absl::Status CopyIn(Device device, void* to, const void* from, int64_t bytes) override;
+  absl::Status CopyOut(Device device, void* to, const void* from, int64_t bytes) override;
+
+  void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
+  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
+  void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
+  void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
+  void SumTo(const Tensor& x, double scale, Tensor& y) const override;
+  void MaxTo(const Tensor& x, Tensor& y) const override;
+  double SumOfSquares(const Tensor& x) const override;  // waits for the device
+  void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const override;
+  void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;
+  void Softmax(const Tensor& x, Tensor& y) const override;
+  void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
+  void Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const override;
+  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const override;
+  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const override;
+  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const override;
+  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const override;
+  void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const override;
+  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
+  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
+  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
+  void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
+  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
+  void Cast(const Tensor& x, Tensor& y) const override;
+  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  void Zero(Tensor& y) const override;
+  void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
+  absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;
+  void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const override;
+  void LowerTriangles(const Tensor& x, Tensor& y) const override;
+  void SymmetricFromTriangles(const Tensor& y, Tensor& x) const override;
+  void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const override;
+  void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const override;
+  void ClipRows(const Tensor& x, double max_norm, Tensor& y) const override;
+  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const override;
+
+ private:
+  cuda::DeviceMath& math_;
+};
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_CUDA_GPU_BACKEND_H_

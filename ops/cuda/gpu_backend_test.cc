@@ -1,0 +1,326 @@
+// A device's kernels against the CPU's arithmetic, on random shapes. Here they run as the host's compiler makes them; on a machine with a GPU, there.
+#include "ops/cuda/gpu_backend.h"
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/backends.h"
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cuda/testing/host_math.h"
+
+namespace divvy::internal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Device kGpu{Device::Kind::kGpu, 0};
+
+class GpuBackendTest : public ::testing::Test {
+ protected:
+  GpuBackendTest() {
+    SetGpuMemory(&gpu_);
+    SetGpuBackend(&gpu_);
+  }
+  ~GpuBackendTest() override {
+    SetGpuBackend(nullptr);
+    SetGpuMemory(nullptr);
+  }
+
+  // Of rank 1 to `max_rank`, each extent 1 to 9.
+  Shape AnyShape(int min_rank, int max_rank) {
+    std::vector<int64_t> dims(min_rank + random_.Below(max_rank - min_rank + 1));
+    for (int64_t& dim : dims) dim = 1 + static_cast<int64_t>(random_.Below(9));
+    return Shape(dims);
+  }
+  // A shape that broadcasts to `full`.
+  Shape Stretchable(const Shape& full) {
+    std::vector<int64_t> dims(full.dims().begin() + static_cast<std::ptrdiff_t>(random_.Below(full.rank() + 1)), full.dims().end());
+    for (int64_t& dim : dims) dim = random_.Chance(0.4) ? 1 : dim;
+    return Shape(dims);
+  }
+  Tensor Values(DType dtype, const Shape& shape, double low = -2, double high = 2) {
+    Tensor values = *Tensor::Uninitialized(DType::kFloat64, shape);
+    for (int64_t i = 0; i < shape.num_elements(); ++i) values.fresh_data<double>()[i] = low + (high - low) * random_.Uniform();
+    Tensor y = *Tensor::Uninitialized(dtype, shape);
+    cpu_.Cast(values, y);
+    return y;
+  }
+  Tensor Ids(int64_t n, int64_t limit) {
+    Tensor ids = *Tensor::Uninitialized(DType::kInt64, Shape{n});
+    for (int64_t i = 0; i < n; ++i) ids.fresh_data<int64_t>()[i] = static_cast<int64_t>(random_.Below(limit));
+    return ids;
+  }
+
+  // Runs `compute(backend, inputs, result)` on both and compares the results of this shape and dtype.
+  using Compute = std::function<void(const Backend&, const std::vector<Tensor>&, Tensor&)>;
+  void Compare(const std::string& what, const std::vector<Tensor>& inputs, DType dtype, const Shape& shape, const Compute& compute, double tolerance = 0) {
+    SCOPED_TRACE(what + " -> " + shape.ToString());
+    Tensor expected = *Tensor::Uninitialized(dtype, shape);
+    compute(cpu_, inputs, expected);
+    std::vector<Tensor> there;
+    for (const Tensor& input : inputs) there.push_back(*input.To(kGpu));
+    Tensor computed = *Tensor::Uninitialized(dtype, shape, kGpu);
+    compute(gpu_, there, computed);
+    const absl::StatusOr<Tensor> result = computed.To(Device{});
+    ASSERT_TRUE(result.ok()) << result.status();
+    ExpectNear(*result, expected, tolerance > 0 ? tolerance : dtype == DType::kFloat64 ? 1e-11 : 2e-5);
+  }
+  void ExpectNear(const Tensor& result, const Tensor& expected, double tolerance) {
+    if (!IsFloating(expected.dtype())) {
+      EXPECT_TRUE(BitwiseEqual(result, expected));
+      return;
+    }
+    const Tensor a = AsDoubles(result), b = AsDoubles(expected);
+    for (int64_t i = 0; i < expected.shape().num_elements(); ++i) {
+      const double x = a.data_as<double>()[i], y = b.data_as<double>()[i];
+      if (std::isnan(x) && std::isnan(y)) continue;
+      ASSERT_NEAR(x, y, tolerance * std::max(1.0, std::abs(y))) << "element " << i << " of " << expected.ToString();
+    }
+  }
+  Tensor AsDoubles(const Tensor& x) {
+    Tensor y = *Tensor::Uninitialized(DType::kFloat64, x.shape());
+    cpu_.Cast(x, y);
+    return y;
+  }
+
+  Random random_{20261121};
+  const CpuBackend cpu_;
+  cuda::HostMath math_{1};
+  GpuBackend gpu_{math_};
+};
+
+constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64};
+constexpr int kTimes = 20;
+
+TEST_F(GpuBackendTest, FunctionsOfOneElementAndTheirGradients) {
+  for (const DType dtype : kTypes) {
+    for (int op = 0; op <= static_cast<int>(UnaryOp::kSoftplus); ++op) {
+      const auto unary = static_cast<UnaryOp>(op);
+      const Shape shape = AnyShape(1, 3);
+      const Tensor x = Values(dtype, shape, 0.1, 3), g = Values(dtype, shape);
+      Compare("unary", {x}, dtype, shape, [&](const Backend& b, const auto& in, Tensor& y) { b.Unary(unary, in[0], y); });
+      Compare("its gradient", {x, g}, dtype, shape, [&](const Backend& b, const auto& in, Tensor& y) { b.UnaryGradient(unary, in[0], in[1], y); });
+    }
+  }
+}
+
+TEST_F(GpuBackendTest, FunctionsOfTwoElementsAreBroadcast) {
+  for (int i = 0; i < kTimes; ++i) {
+    for (int op = 0; op <= static_cast<int>(BinaryOp::kEqual); ++op) {
+      const DType dtype = kTypes[i % 2];
+      const Shape shape = AnyShape(1, 4);
+      const Tensor a = Values(dtype, random_.Chance(0.5) ? shape : Stretchable(shape), 0.5, 2), b = Values(dtype, Stretchable(shape), 0.5, 2);
+      Compare("binary", {a, b}, dtype, shape,
+              [&](const Backend& backend, const auto& in, Tensor& y) { backend.Binary(static_cast<BinaryOp>(op), in[0], in[1], y); });
+      Compare("broadcast", {b}, dtype, shape, [&](const Backend& backend, const auto& in, Tensor& y) { backend.Broadcast(in[0], 0.75, y); });
+    }
+  }
+}
+
+TEST_F(GpuBackendTest, SumsAndMaximaOverAnyAxes) {
+  for (int i = 0; i < 4 * kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    const Shape full = i % 4 == 0 ? Shape{200 + static_cast<int64_t>(random_.Below(100)), 1 + static_cast<int64_t>(random_.Below(9))} : AnyShape(1, 4);
+    const Shape to = Stretchable(full);
+    const Tensor x = Values(dtype, full);
+    Compare("sum", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.5, y); });
+    Compare("max", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.MaxTo(in[0], y); });
+    EXPECT_NEAR(gpu_.SumOfSquares(*x.To(kGpu)), cpu_.SumOfSquares(x), 1e-6 * (1 + cpu_.SumOfSquares(x)));
+  }
+}
+
+TEST_F(GpuBackendTest, DropoutDropsTheSameElements) {
+  for (const DType dtype : kTypes) {
+    const Tensor x = Values(dtype, Shape{7, 9}, 1, 2);
+    Compare(
+        "dropout", {x}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.Dropout(77, 0.3, in[0], y); }, 1e-9);
+  }
+}
+
+TEST_F(GpuBackendTest, ProductsOfMatrices) {
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    MatMulArgs args;
+    args.a_transposed = random_.Chance(0.5), args.b_transposed = random_.Chance(0.5);
+    args.batch = 1 + random_.Below(3), args.m = 1 + random_.Below(9), args.n = 1 + random_.Below(9), args.k = 1 + random_.Below(9);
+    const Tensor a = Values(dtype, Shape{args.batch * args.m * args.k}), b = Values(dtype, Shape{args.batch * args.k * args.n});
+    Compare("product", {a, b}, dtype, Shape{args.batch, args.m, args.n},
+            [&](const Backend& backend, const auto& in, Tensor& y) { backend.MatMul(args, in[0], in[1], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, SoftmaxNormsAndClippedRowsWithTheirGradients) {
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    const Shape shape = AnyShape(2, 3);
+    const Tensor x = Values(dtype, shape, -5, 5), g = Values(dtype, shape);
+    Compare("softmax", {x}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) { b.Softmax(in[0], y); });
+    Compare("its gradient", {x, g}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) { b.SoftmaxGradient(in[0], in[1], y); });
+    for (const Norm norm : {Norm::kLayer, Norm::kL2}) {
+      const double epsilon = random_.Chance(0.2) ? 1e6 : 1e-5;
+      Compare("norm", {x}, dtype, shape, [&](const Backend& b, const auto& in, Tensor& y) { b.Normalize(norm, epsilon, in[0], y); });
+      Compare(
+          "its gradient", {x, g}, dtype, shape, [&](const Backend& b, const auto& in, Tensor& y) { b.NormalizeGradient(norm, epsilon, in[0], in[1], y); },
+          1e-4);
+    }
+    Compare("clipped", {x}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) { b.ClipRows(in[0], 6, y); });
+    Compare("its gradient", {x, g}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) { b.ClipRowsGradient(in[0], 6, in[1], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, LossesByClassAndByProbability) {
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    const int64_t examples = 1 + random_.Below(9), classes = 1 + random_.Below(9);
+    const Tensor x = Values(dtype, Shape{examples, classes}, -5, 5), g = Values(dtype, Shape{examples});
+    for (const Tensor& labels : {Ids(examples, classes), Values(dtype, Shape{examples, classes}, 0, 1)}) {
+      Compare("loss", {x, labels}, dtype, Shape{examples}, [&](const Backend& b, const auto& in, Tensor& y) {
+        Tensor softmax = *Tensor::Uninitialized(dtype, x.shape(), in[0].device());
+        EXPECT_TRUE(b.SoftmaxCrossEntropy(in[0], in[1], y, softmax).ok());
+      });
+      Compare("its gradient", {x, labels, g}, dtype, x.shape(), [&](const Backend& b, const auto& in, Tensor& y) {
+        Tensor loss = *Tensor::Uninitialized(dtype, g.shape(), in[0].device());
+        EXPECT_TRUE(b.SoftmaxCrossEntropy(in[0], in[1], loss, y).ok());
+        b.SoftmaxCrossEntropyGradient(in[1], in[2], y);
+      });
+    }
+    const Tensor z = Values(dtype, x.shape(), 0, 1), gz = Values(dtype, x.shape());
+    Compare("sigmoid loss", {x, z}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.SigmoidCrossEntropy(in[0], in[1], y); });
+    Compare("its gradient", {x, z, gz}, dtype, x.shape(),
+            [](const Backend& b, const auto& in, Tensor& y) { b.SigmoidCrossEntropyGradient(in[0], in[1], in[2], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, ConvolutionsAndPools) {
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    Window2D w;
+    w.batch = 1 + random_.Below(3), w.in_height = 3 + random_.Below(6), w.in_width = 3 + random_.Below(6), w.channels = 1 + random_.Below(3);
+    w.height = 1 + random_.Below(3), w.width = 1 + random_.Below(3), w.stride = 1 + random_.Below(2);
+    w.top = random_.Below(w.height), w.left = random_.Below(w.width);
+    w.out_height = (w.in_height + w.top - w.height) / w.stride + 1, w.out_width = (w.in_width + w.left - w.width) / w.stride + 1;
+    const int64_t outputs = 1 + random_.Below(4);
+    const Shape in{w.batch, w.in_height, w.in_width, w.channels}, kernel{w.height, w.width, w.channels, outputs},
+        out{w.batch, w.out_height, w.out_width, outputs};
+    const Tensor x = Values(dtype, in), k = Values(dtype, kernel), g = Values(dtype, out);
+    Compare("convolution", {x, k}, dtype, out, [&](const Backend& b, const auto& t, Tensor& y) { b.Conv2D(w, t[0], t[1], y); });
+    Compare("gradient of x", {k, g}, dtype, in, [&](const Backend& b, const auto& t, Tensor& y) { b.Conv2DInputGradient(w, t[0], t[1], y); });
+    Compare(
+        "gradient of the kernel", {x, g}, dtype, kernel, [&](const Backend& b, const auto& t, Tensor& y) { b.Conv2DKernelGradient(w, t[0], t[1], y); }, 1e-4);
+
+    const Shape pooled{w.batch, w.out_height, w.out_width, w.channels};
+    Tensor coarse = Values(dtype, in), max = *Tensor::Uninitialized(dtype, pooled);  // few values: equals are frequent
+    cpu_.Binary(BinaryOp::kGreaterEqual, x, coarse, coarse = *Tensor::Uninitialized(dtype, in));
+    cpu_.MaxPool(w, coarse, max);
+    Compare("pool", {coarse}, dtype, pooled, [&](const Backend& b, const auto& t, Tensor& y) { b.MaxPool(w, t[0], y); });
+    Compare("its gradient", {coarse, max, Values(dtype, pooled)}, dtype, in,
+            [&](const Backend& b, const auto& t, Tensor& y) { b.MaxPoolGradient(w, t[0], t[1], t[2], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, CastsBetweenAllTypes) {
+  for (const DType from :
+       {DType::kBool, DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const DType to :
+         {DType::kBool, DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+      const Tensor x = Values(from, Shape{40}, -300, 300);
+      Compare(
+          "cast", {x}, to, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.Cast(in[0], y); }, 1e-12);
+    }
+  }
+}
+
+TEST_F(GpuBackendTest, PermutationsAndBlocksOfAnyType) {
+  for (int i = 0; i < 2 * kTimes; ++i) {
+    const DType dtype = std::vector<DType>{DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kInt64}[i % 4];
+    const Shape shape = AnyShape(1, 4);
+    std::vector<int> axes(shape.rank());
+    std::vector<int64_t> dims;
+    for (int axis = 0; axis < shape.rank(); ++axis) axes[axis] = axis;
+    for (size_t axis = axes.size(); axis > 1; --axis) std::swap(axes[axis - 1], axes[random_.Below(axis)]);
+    for (const int axis : axes) dims.push_back(shape.dim(axis));
+    const Tensor x = Values(dtype, shape, -100, 100);
+    Compare("permute", {x}, dtype, Shape(dims), [&](const Backend& b, const auto& in, Tensor& y) { b.Permute(in[0], axes, y); });
+    Compare("blocks", {x}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) {
+      const int64_t rows = in[0].shape().dim(0), bytes = in[0].size_bytes() / rows;
+      b.CopyBlocks(y.device(), in[0].data(), bytes, y.fresh_data<char>(), bytes, bytes, rows);
+    });
+  }
+}
+
+TEST_F(GpuBackendTest, RowsByNumberListsOfRowsAndTriangles) {
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 2];
+    const int64_t rows = 1 + random_.Below(9), n = 1 + random_.Below(20), width = 1 + random_.Below(9), lists = 1 + random_.Below(5);
+    const Tensor x = Values(dtype, Shape{rows, width}), ids = Ids(n, rows), g = Values(dtype, Shape{n, width});
+    Compare("gather", {x, ids}, dtype, g.shape(), [](const Backend& b, const auto& in, Tensor& y) { EXPECT_TRUE(b.GatherRows(in[0], in[1], y).ok()); });
+    Compare("scatter", {ids, g}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
+
+    std::vector<int64_t> splits{0};
+    for (int64_t list = 1; list < lists; ++list) splits.push_back(splits.back() + static_cast<int64_t>(random_.Below(n - splits.back() + 1)));
+    splits.push_back(n);
+    const Tensor weights = Values(dtype, Shape{n}), divisors = Values(dtype, Shape{lists}, 0.5, 2);
+    const auto list_of = [&](const std::vector<Tensor>& in) { return i % 3 == 0 ? RowLists{in[0], {}, {}} : RowLists{in[0], in[1], in[2]}; };
+    const Tensor ends = *Tensor::Copy<int64_t>(Shape{lists + 1}, splits);
+    Compare("combine", {ends, weights, divisors, g}, dtype, Shape{lists, width},
+            [&](const Backend& b, const auto& in, Tensor& y) { b.CombineRows(list_of(in), in[3], y); });
+    Compare("spread", {ends, weights, divisors, Values(dtype, Shape{lists, width})}, dtype, g.shape(),
+            [&](const Backend& b, const auto& in, Tensor& y) { b.SpreadRows(list_of(in), in[3], y); });
+
+    const int64_t batch = 1 + random_.Below(3), f = 2 + random_.Below(7);
+    const Shape square{batch, f, f}, triangle{batch, f * (f - 1) / 2};
+    Compare("triangles", {Values(dtype, square)}, dtype, triangle, [](const Backend& b, const auto& in, Tensor& y) { b.LowerTriangles(in[0], y); });
+    Compare("symmetric", {Values(dtype, triangle)}, dtype, square, [](const Backend& b, const auto& in, Tensor& y) { b.SymmetricFromTriangles(in[0], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, AnIdOrALabelOutOfRangeIsToldWhenAValueComesBackAndOnlyOnce) {
+  const Tensor x = Values(DType::kFloat32, Shape{3, 2});
+  const Tensor ids = *Tensor::Vector<int64_t>({0, 7, 9}).To(kGpu);
+  Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, kGpu);
+  ASSERT_TRUE(gpu_.GatherRows(*x.To(kGpu), ids, y).ok());
+  const absl::Status told = y.To(Device{}).status();
+  EXPECT_EQ(told.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(told.message(), "id 7 at 1 is outside [0, 3)");
+  EXPECT_TRUE(y.To(Device{}).ok());
+
+  Tensor loss = *Tensor::Uninitialized(DType::kFloat32, Shape{3}, kGpu), softmax = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, kGpu);
+  ASSERT_TRUE(gpu_.SoftmaxCrossEntropy(*x.To(kGpu), *Tensor::Vector<int64_t>({0, 1, -1}).To(kGpu), loss, softmax).ok());
+  EXPECT_EQ(loss.To(Device{}).status().message(), "SoftmaxCrossEntropy: label -1 of example 2 is outside [0, 2): the logits have 2 classes");
+}
+
+TEST_F(GpuBackendTest, MemoryIsTheDevicesAndGivenBackWithTheLastHandle) {
+  {
+    const Tensor there = *Tensor::Vector<float>({1, 2, 3}).To(kGpu);
+    EXPECT_EQ(there.device(), kGpu);
+    EXPECT_EQ(math_.bytes_in_use(0), 12u);
+    EXPECT_EQ(there.values<float>().status().message(), "the tensor is on GPU:0: use To(Device()) first");
+    EXPECT_TRUE(BitwiseEqual(*there.To(Device{}), Tensor::Vector<float>({1, 2, 3})));
+  }
+  EXPECT_EQ(math_.bytes_in_use(0), 0u);
+  EXPECT_THAT(math_.log, ElementsAre("0 allocate 12", "0 in 12", "0 out 12", "0 free"));
+}
+
+TEST_F(GpuBackendTest, WhatADeviceCannotIsSaidWithItsName) {
+  const Tensor x = Tensor::Vector<float>({1, 2, 3});
+  const absl::Status nowhere = x.To({Device::Kind::kGpu, 4}).status();
+  EXPECT_EQ(nowhere.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(nowhere.message(), "there is no GPU:4: this process uses 1 GPUs");
+  math_.free_bytes = 8;
+  const absl::Status full = x.To(kGpu).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("GPU:0 (a device of the host) has no memory for 12 bytes more"));
+  math_.free_bytes = 1000;
+  const Tensor there = *x.To(kGpu);
+  math_.error = "an illegal memory access was encountered";
+  EXPECT_EQ(there.To(Device{}).status().message(), "GPU:0 (a device of the host): an illegal memory access was encountered");
+}
+
+}  // namespace
+}  // namespace divvy::internal

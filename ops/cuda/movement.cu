@@ -1,0 +1,141 @@
+// What moves elements: copies, permutations, rows by number, triangles of matrices.
+#include "ops/cuda/kernel_math.h"
+#include "ops/loops.h"
+
+namespace divvy::cuda {
+namespace {
+
+size_t SizeOf(Element element) {
+  switch (element) {
+    case Element::kBool:
+    case Element::kInt8:
+    case Element::kUInt8: return 1;
+    case Element::kFloat16:
+    case Element::kBFloat16: return 2;
+    case Element::kInt32:
+    case Element::kFloat32: return 4;
+    default: return 8;
+  }
+}
+
+// Calls use(T{}) with an unsigned type of the element's size.
+template <typename Use>
+void WithBits(Element element, Use&& use) {
+  switch (SizeOf(element)) {
+    case 1: return use(uint8_t{});
+    case 2: return use(uint16_t{});
+    case 4: return use(uint32_t{});
+    default: return use(uint64_t{});
+  }
+}
+
+template <typename T>
+void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t per_block, int64_t rows) {
+  const auto* source = static_cast<const char*>(from);
+  auto* target = static_cast<char*>(to);
+  ForEach(stream, rows * per_block, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t row = i / per_block, at = i % per_block;
+    reinterpret_cast<T*>(target + row * to_stride)[at] = reinterpret_cast<const T*>(source + row * from_stride)[at];
+  });
+}
+
+template <typename T>
+void PermuteAs(Stream stream, const internal::LoopNest<1>& loops, int64_t n, const T* from, T* to) {
+  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = from[internal::OffsetsAt(loops, i)[0]]; });
+}
+
+template <typename T>
+void GatherRowsAs(Stream stream, const T* x, int64_t rows, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
+  ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t at = i / width, column = i % width, id = ids[at];
+    const bool is_inside = id >= 0 && id < rows;
+    if (!is_inside && column == 0) Report(fault, Fault::kIdOutOfRange, id, at, rows);
+    y[i] = is_inside ? x[id * width + column] : T(0);
+  });
+}
+
+template <typename T>
+void ScatterAddRowsAs(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width, int64_t limit, T* y) {
+  ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t id = ids[i / width];
+    if (id >= 0 && id < limit) AddAtomically(y + id * width + i % width, rows[i]);
+  });
+}
+
+// The row of element `at` of a strictly lower triangle, row by row: row i begins at i (i - 1) / 2.
+DIVVY_HOST_DEVICE int64_t RowOfTriangle(int64_t at) {
+  auto row = static_cast<int64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(at))) / 2);
+  while (row * (row - 1) / 2 > at) --row;  // a square root may be rounded
+  while (row * (row + 1) / 2 <= at) ++row;
+  return row;
+}
+
+template <typename T>
+void LowerTrianglesAs(Stream stream, const T* x, int64_t batch, int64_t f, T* y) {
+  const int64_t elements = f * (f - 1) / 2;
+  ForEach(stream, batch * elements, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t matrix = i / elements, at = i % elements, row = RowOfTriangle(at);
+    y[i] = x[(matrix * f + row) * f + at - row * (row - 1) / 2];
+  });
+}
+
+template <typename T>
+void SymmetricAs(Stream stream, const T* y, int64_t batch, int64_t f, T* x) {
+  const int64_t elements = f * (f - 1) / 2;
+  ForEach(stream, batch * f * f, [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const int64_t matrix = i / (f * f), row = i / f % f, column = i % f;
+    const int64_t high = row > column ? row : column, low = row > column ? column : row;
+    x[i] = high == low ? T(0) : y[matrix * elements + high * (high - 1) / 2 + low];
+  });
+}
+
+}  // namespace
+
+void KernelMath::CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) {
+  const Stream stream = Use(device);
+  const uint64_t all = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | static_cast<uint64_t>(from_stride | to_stride | block_bytes);
+  if (all % 8 == 0) return CopyBlocksAs<uint64_t>(stream, from, from_stride, to, to_stride, block_bytes / 8, rows);
+  if (all % 4 == 0) return CopyBlocksAs<uint32_t>(stream, from, from_stride, to, to_stride, block_bytes / 4, rows);
+  CopyBlocksAs<uint8_t>(stream, from, from_stride, to, to_stride, block_bytes, rows);
+}
+
+void KernelMath::Permute(int device, const Array& x, const int* axes, const Array& y) {
+  const Stream stream = Use(device);
+  internal::LoopNest<1> loops;
+  loops.rank = y.rank();
+  for (int i = 0; i < y.rank(); ++i) {
+    loops.extent[i] = y.dim(i);
+    loops.stride[0][i] = internal::BroadcastStride(x, axes[i], x.rank());
+  }
+  WithBits(x.element, [&](auto t) { PermuteAs(stream, loops, y.size(), x.as<const decltype(t)>(), y.as<decltype(t)>()); });
+}
+
+void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) {
+  const Stream stream = Use(device);
+  WithBits(x.element, [&](auto t) {
+    const int64_t width = x.row_size();
+    GatherRowsAs(stream, x.as<const decltype(t)>(), x.dim(0), width, ids, width == 0 ? 0 : y.size() / width, y.as<decltype(t)>(), fault(device));
+  });
+}
+
+void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) {
+    using T = decltype(t);
+    Zero(device, y.data, y.size() * sizeof(T));
+    const int64_t width = y.row_size();
+    ScatterAddRowsAs(stream, ids, rows.as<const T>(), width == 0 ? 0 : rows.size() / width, width, y.dim(0), y.as<T>());
+  });
+}
+
+void KernelMath::LowerTriangles(int device, const Array& x, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) { LowerTrianglesAs(stream, x.as<const decltype(t)>(), x.dim(0), x.dim(1), y.as<decltype(t)>()); });
+}
+
+void KernelMath::SymmetricFromTriangles(int device, const Array& y, const Array& x) {
+  const Stream stream = Use(device);
+  WithFloating(x.element, [&](auto t) { SymmetricAs(stream, y.as<const decltype(t)>(), x.dim(0), x.dim(1), x.as<decltype(t)>()); });
+}
+
+}  // namespace divvy::cuda

@@ -1,0 +1,20 @@
+#include "tensor/device_memory.h"
+
+#include <atomic>
+
+namespace divvy {
+namespace {
+
+std::atomic<DeviceMemory*> gpu_memory{nullptr};
+
+}  // namespace
+
+void SetGpuMemory(DeviceMemory* memory) { gpu_memory = memory; }
+
+absl::StatusOr<DeviceMemory*> GpuMemory() {
+  DeviceMemory* const memory = gpu_memory;
+  if (memory == nullptr) return absl::UnimplementedError("no GPU is in use: this process computes on the CPU (--gpus, and a build with --config=cuda)");
+  return memory;
+}
+
+}  // namespace divvy
