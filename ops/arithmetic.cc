@@ -35,13 +35,13 @@ absl::StatusOr<Tensor> Adapted(const Backend& backend, const Tensor& scalar, con
 // The values of both, in one dtype that is computed with.
 absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Backend& backend, const Var& a, const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
-  if (a.node()->adapts && internal::CheckFloating(operation, y).ok()) {
+  if (a.node()->adapts && internal::CheckComputedWith(operation, y).ok()) {
     ASSIGN_OR_RETURN(x, Adapted(backend, x, y));
-  } else if (b.node()->adapts && internal::CheckFloating(operation, x).ok()) {
+  } else if (b.node()->adapts && internal::CheckComputedWith(operation, x).ok()) {
     ASSIGN_OR_RETURN(y, Adapted(backend, y, x));
   }
   if (x.dtype() != y.dtype()) return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
-  RETURN_IF_ERROR(internal::CheckFloating(operation, x));
+  RETURN_IF_ERROR(internal::CheckComputedWith(operation, x));
   return std::pair<Tensor, Tensor>(std::move(x), std::move(y));
 }
 
@@ -120,7 +120,7 @@ Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b)
 absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var& x) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {x}));
   const Tensor& value = internal::ValueOf(x);
-  RETURN_IF_ERROR(internal::CheckFloating(operation, value));
+  RETURN_IF_ERROR(internal::CheckComputedWith(operation, value));
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value));
   backend->Unary(op, value, y);
   if (!internal::NeedsGradient(x)) return Var(std::move(y));

@@ -20,8 +20,8 @@ struct RowLists {
 };
 
 // The math of one kind of device. Stateless and thread-safe. Shapes and dtypes are the caller's care: REQUIRES of every method, unless it says otherwise:
-// tensors on this device, dtypes equal and float32 or float64, result tensors fresh (nobody else holds them) and of the right shape. Extents may be 0.
-// An error is one of the data, found while computing.
+// tensors on this device, dtypes equal and float32 or float64 (on a GPU float16 and bfloat16 too), result tensors fresh (nobody else holds them) and of the
+// right shape. Extents may be 0. An error is one of the data, found while computing.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -77,7 +77,7 @@ class Backend {
   virtual void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const = 0;
   // Any dtype: y[i] = x[ids[i]], rows of axis 0. ids: int64 [n]. InvalidArgument: an id outside [0, rows of x).
   virtual absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const = 0;
-  // The transposed map: y[r] = sum of the rows i with ids[i] == r. REQUIRES: GatherRows has checked the ids.
+  // The transposed map: y[r] = sum of the rows i with ids[i] == r. REQUIRES: GatherRows has checked the ids; float32 or float64.
   virtual void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const = 0;
   // x: [batch, f, f] -> y: [batch, f (f - 1) / 2], what lies under the diagonal, row by row.
   virtual void LowerTriangles(const Tensor& x, Tensor& y) const = 0;

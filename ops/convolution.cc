@@ -1,6 +1,4 @@
 // What moves a window over images: convolution and pooling.
-#include <limits>
-
 #include "ops/operation.h"
 
 namespace divvy {
@@ -42,11 +40,9 @@ absl::StatusOr<Window2D> ConvolutionWindow(const Tensor& x, const Tensor& kernel
     return Unfit("Conv2D", "images ", x.ToString(), " and kernel ", kernel.ToString(),
                  "; images are [batch, height, width, channels], a kernel [height, width, channels, outputs] of the same dtype");
   }
-  RETURN_IF_ERROR(internal::CheckFloating("Conv2D", x));
+  RETURN_IF_ERROR(internal::CheckComputedWith("Conv2D", x));
   ASSIGN_OR_RETURN(const Window2D window, WindowOf("Conv2D", images, weights.dim(0), weights.dim(1), stride, padding));
-  for (int64_t extent : {window.height * window.width * window.channels, window.out_width, weights.dim(3)}) {
-    if (extent > std::numeric_limits<int>::max()) return Unfit("Conv2D", images.ToString(), " and ", weights.ToString(), ": too large for BLAS");
-  }
+  RETURN_IF_ERROR(internal::CheckFitsBlas("Conv2D", kernel, {window.height * window.width * window.channels, window.out_width, weights.dim(3)}));
   return window;
 }
 
@@ -78,7 +74,7 @@ absl::StatusOr<Var> TryMaxPool2D(const Var& x, int size, int stride, Padding pad
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("MaxPool2D", {x}));
   const Tensor images = internal::ValueOf(x);
   if (images.shape().rank() != 4) return Unfit("MaxPool2D", images.ToString(), " are no images; they are [batch, height, width, channels]");
-  RETURN_IF_ERROR(internal::CheckFloating("MaxPool2D", images));
+  RETURN_IF_ERROR(internal::CheckComputedWith("MaxPool2D", images));
   ASSIGN_OR_RETURN(const Window2D window, WindowOf("MaxPool2D", images.shape(), size, size, stride, padding));
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(images, {window.batch, window.out_height, window.out_width, window.channels}));
   backend->MaxPool(window, images, y);

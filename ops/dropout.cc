@@ -13,7 +13,7 @@ using internal::Unfit;
 absl::StatusOr<Var> TryDropout(const Var& x, float rate, uint64_t seed) {
   ASSIGN_OR_RETURN(const internal::Backend* backend, internal::Prepare("Dropout", {x}));
   const Tensor& value = internal::ValueOf(x);
-  RETURN_IF_ERROR(internal::CheckFloating("Dropout", value));
+  RETURN_IF_ERROR(internal::CheckComputedWith("Dropout", value));
   if (!(rate >= 0 && rate < 1)) return Unfit("Dropout", "the rate is ", rate, "; it must be in [0, 1)");
   TapeState* tape = x.node()->tape != nullptr ? x.node()->tape : TapeState::Innermost();
   if (tape == nullptr) return absl::FailedPreconditionError("Dropout: no GradientTape lives on this thread, whose seed and mode it would follow");

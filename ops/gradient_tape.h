@@ -78,8 +78,8 @@ class GradientTape {
   Var Record(Tensor value, std::vector<Var> inputs, std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)> backward);
 
   // d target / d everything read or watched that target depends on (what it does not depend on has no entry). A table's gradient is IndexedSlices with the
-  // ids as they were asked for, duplicates kept. InvalidArgument: target is not a scalar (rank 0) of float32 or float64. FailedPrecondition: called twice
-  // (the first call frees the recording), inference mode, or a lookup in a variable that was also read whole. A failed target: its reason.
+  // ids as they were asked for, duplicates kept. InvalidArgument: target is not a scalar (rank 0) of a dtype that is computed with. FailedPrecondition: called
+  // twice (the first call frees the recording), inference mode, or a lookup in a variable that was also read whole. A failed target: its reason.
   absl::StatusOr<Gradients> Gradient(const Var& target);
   Mode mode() const { return mode_; }
 

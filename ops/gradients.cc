@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "ops/backends.h"
+#include "ops/tensors.h"
 
 namespace divvy {
 namespace {
@@ -18,9 +19,7 @@ const Tensor& Values(const GradientValue& gradient) {
 Tensor& Values(GradientValue& gradient) { return const_cast<Tensor&>(Values(std::as_const(gradient))); }
 
 absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, const Tensor& values) {
-  if (values.dtype() != DType::kFloat32 && values.dtype() != DType::kFloat64) {
-    return absl::InvalidArgumentError(absl::StrCat("gradient of ", name, ": ", values.ToString(), " is not computed with; float32 or float64 is"));
-  }
+  RETURN_IF_ERROR(internal::CheckComputedWith(absl::StrCat("gradient of ", name), values));
   return internal::BackendFor(values.device());
 }
 

@@ -17,7 +17,7 @@ namespace divvy {
 using GradientValue = std::variant<Tensor, IndexedSlices>;
 
 // Gradients by variable name. Any library may fill one. A value: copying shares the tensors, and what is changed here is not changed there.
-// Not thread-safe. The arithmetic takes float32 and float64 on the CPU; another tensor is InvalidArgument and names its variable.
+// Not thread-safe. The arithmetic takes the dtypes of ops.h; another tensor is InvalidArgument and names its variable.
 class Gradients {
  public:
   // Replaces what stood under this name.

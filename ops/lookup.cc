@@ -23,11 +23,6 @@ absl::Status CheckOptions(absl::string_view operation, const LookupOptions& opti
   return absl::OkStatus();
 }
 
-absl::Status CheckRows(absl::string_view operation, const Tensor& rows) {
-  if (rows.dtype() == DType::kFloat32 || rows.dtype() == DType::kFloat64) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(operation, ": a table of ", DTypeName(rows.dtype()), " is not computed with; float32 or float64 is"));
-}
-
 absl::StatusOr<Tensor> Clipped(const Tensor& rows, std::optional<float> max_norm) {
   if (!max_norm) return rows;
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
@@ -128,11 +123,12 @@ absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& op
   RETURN_IF_ERROR(CheckOptions("Lookup", options));
   if (options.safe) return absl::InvalidArgumentError("Lookup: safe belongs to LookupSparse; every id given here must have a row");
   LookupPlan plan;
-  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(ids.device()));
-  ASSIGN_OR_RETURN(plan.ids, FlatIds("Lookup", *backend, ids));
+  ASSIGN_OR_RETURN(const Tensor here, ids.To(Device{}));  // whoever reads the rows sends the ids
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(Device{}));
+  ASSIGN_OR_RETURN(plan.ids, FlatIds("Lookup", *backend, here));
   const std::optional<float> max_norm = options.max_norm;
   plan.from_rows = [shape = ids.shape(), max_norm](const Tensor& rows) -> absl::StatusOr<Tensor> {
-    if (max_norm) RETURN_IF_ERROR(CheckRows("Lookup", rows));
+    if (max_norm) RETURN_IF_ERROR(CheckComputedWith("Lookup", rows));
     ASSIGN_OR_RETURN(const Tensor clipped, Clipped(rows, max_norm));
     return clipped.Reshape(RowsShape(shape, rows.shape()));
   };
@@ -153,7 +149,7 @@ absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner com
   plan.ids = Tensor::Vector<int64_t>(entries.ids);
   const std::optional<float> max_norm = options.max_norm;
   plan.from_rows = [lists, max_norm](const Tensor& rows) -> absl::StatusOr<Tensor> {
-    RETURN_IF_ERROR(CheckRows("LookupSparse", rows));
+    RETURN_IF_ERROR(CheckComputedWith("LookupSparse", rows));
     ASSIGN_OR_RETURN(const Tensor clipped, Clipped(rows, max_norm));
     return CombinedRows(lists, clipped);
   };

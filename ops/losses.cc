@@ -20,7 +20,7 @@ absl::StatusOr<Tensor> ClassLabels(const Backend& backend, const Tensor& logits,
 absl::StatusOr<Var> TrySoftmaxCrossEntropy(const Var& logits, const Var& labels) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("SoftmaxCrossEntropy", {logits, labels}));
   const Tensor& x = internal::ValueOf(logits);
-  RETURN_IF_ERROR(internal::CheckFloating("SoftmaxCrossEntropy", x));
+  RETURN_IF_ERROR(internal::CheckComputedWith("SoftmaxCrossEntropy", x));
   ASSIGN_OR_RETURN(const Tensor z, ClassLabels(*backend, x, internal::ValueOf(labels)));
   ASSIGN_OR_RETURN(Tensor loss, internal::NewLike(x, {x.shape().dim(0)}));
   ASSIGN_OR_RETURN(Tensor softmax, internal::NewLike(x));
@@ -34,7 +34,7 @@ absl::StatusOr<Var> TrySoftmaxCrossEntropy(const Var& logits, const Var& labels)
 
 // The labels in the other operand's dtype. InvalidArgument: shapes differ.
 absl::StatusOr<Tensor> LabelsLike(absl::string_view operation, const Backend& backend, const Tensor& x, const Tensor& labels) {
-  RETURN_IF_ERROR(internal::CheckFloating(operation, x));
+  RETURN_IF_ERROR(internal::CheckComputedWith(operation, x));
   if (x.shape() != labels.shape()) return Unfit(operation, x.ToString(), " and labels ", labels.ToString(), " differ in shape; Reshape one");
   return internal::CastTo(backend, labels, x.dtype());
 }

@@ -1,6 +1,4 @@
 // Matrix products.
-#include <limits>
-
 #include "ops/operation.h"
 
 namespace divvy {
@@ -29,14 +27,11 @@ absl::Status CheckFactors(const Factor& a, const Factor& b) {
   if (a.value.dtype() != b.value.dtype()) {
     return Unfit("MatMul", both, "the dtypes ", DTypeName(a.value.dtype()), " and ", DTypeName(b.value.dtype()), " differ; Cast one");
   }
-  RETURN_IF_ERROR(internal::CheckFloating("MatMul", a.value));
+  RETURN_IF_ERROR(internal::CheckComputedWith("MatMul", a.value));
   if (a.rank() != b.rank() || (a.rank() != 2 && a.rank() != 3)) return Unfit("MatMul", both, "both must have rank 2, or both rank 3");
   if (a.batch() != b.batch()) return Unfit("MatMul", both, "the leading dimensions ", a.batch(), " and ", b.batch(), " differ");
   if (a.columns() != b.rows()) return Unfit("MatMul", both, "the inner dimensions ", a.columns(), " and ", b.rows(), " differ");
-  for (int64_t extent : {a.rows(), a.columns(), b.columns()}) {
-    if (extent > std::numeric_limits<int>::max()) return Unfit("MatMul", both, "an extent of 2^31 or more is too large for BLAS");
-  }
-  return absl::OkStatus();
+  return internal::CheckFitsBlas("MatMul", a.value, {a.rows(), a.columns(), b.columns()});
 }
 
 // REQUIRES: CheckFactors is OK.

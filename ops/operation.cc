@@ -1,5 +1,8 @@
 #include "ops/operation.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace divvy::internal {
 
 absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands) {
@@ -14,14 +17,14 @@ absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<c
   return BackendFor(device.value_or(Device{}));
 }
 
-absl::Status CheckFloating(absl::string_view operation, const Tensor& x) {
-  if (x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat64) return absl::OkStatus();
-  return Unfit(operation, x.ToString(), " is not computed with; Cast it to float32 or float64");
+absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x) {
+  RETURN_IF_ERROR(CheckComputedWith(operation, x));
+  return x.shape().rank() > 0 ? absl::OkStatus() : Unfit(operation, x.ToString(), " has no last axis");
 }
 
-absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x) {
-  RETURN_IF_ERROR(CheckFloating(operation, x));
-  return x.shape().rank() > 0 ? absl::OkStatus() : Unfit(operation, x.ToString(), " has no last axis");
+absl::Status CheckFitsBlas(absl::string_view operation, const Tensor& x, std::initializer_list<int64_t> extents) {
+  if (x.device().kind == Device::Kind::kGpu || std::max(extents) <= std::numeric_limits<int>::max()) return absl::OkStatus();
+  return Unfit(operation, x.ToString(), ": an extent of 2^31 or more is too large for the CPU's BLAS");
 }
 
 absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis) {

@@ -31,10 +31,10 @@ absl::Status Unfit(absl::string_view operation, const Parts&... parts) {
 
 // Fetches the operands. The first error among them, or that they lie on different devices; a C++ scalar lies on any.
 absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands);
-// InvalidArgument: not float32 or float64.
-absl::Status CheckFloating(absl::string_view operation, const Tensor& x);
-// InvalidArgument: not that, or a scalar, which has no last axis.
+// InvalidArgument: not computed with (CheckComputedWith), or a scalar, which has no last axis.
 absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x);
+// InvalidArgument: on the CPU, an extent of a product that its BLAS has no number for.
+absl::Status CheckFitsBlas(absl::string_view operation, const Tensor& x, std::initializer_list<int64_t> extents);
 // The axis counted from the front. InvalidArgument: it does not exist.
 absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis);
 // scale times x, summed over what `shape` was stretched by to become x's.

@@ -1,9 +1,9 @@
 // Operations on Vars.
 //
 // Broadcasting is NumPy's: shapes are aligned at the right, 1 stretches, the gradient sums over what was stretched; operands share one dtype (only a C++
-// scalar adapts). Arithmetic takes float32 and float64; what only moves or casts elements takes any dtype. An operand that does not fit gives a failed Var
-// with InvalidArgument that names the operation and the shapes. Batches may be empty. Used on the tape's thread; nothing here blocks, but for the fetch of
-// operands that are pending.
+// scalar adapts). Arithmetic takes float32 and float64, on a GPU float16 and bfloat16 too (computed with as float32, each result rounded to nearest even); what
+// only moves or casts elements takes any dtype. An operand that does not fit gives a failed Var with InvalidArgument that names the operation and the shapes.
+// Batches may be empty. Used on the tape's thread; nothing here blocks, but for the fetch of operands that are pending.
 #ifndef DIVVY_OPS_OPS_H_
 #define DIVVY_OPS_OPS_H_
 
@@ -26,7 +26,7 @@ Var operator*(const Var& a, const Var& b);
 Var operator/(const Var& a, const Var& b);
 Var operator-(const Var& a);
 
-// Element by element: any shape -> the same (Maximum: with broadcasting). float32 and float64. Outside their domain as the C library: Log(0) is -infinity,
+// Element by element: any shape -> the same (Maximum: with broadcasting). Outside their domain as the C library: Log(0) is -infinity,
 // Sqrt(-1) is NaN. Sigmoid, Softplus and Softmax do not overflow for any finite input.
 Var Exp(const Var& x);
 Var Log(const Var& x);

@@ -41,7 +41,7 @@ enum class Reduction { kSum, kMean };
 absl::StatusOr<Var> TryReduce(absl::string_view operation, Reduction reduction, const Var& x, const std::vector<int>& axes) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {x}));
   const Tensor& value = internal::ValueOf(x);
-  RETURN_IF_ERROR(internal::CheckFloating(operation, value));
+  RETURN_IF_ERROR(internal::CheckComputedWith(operation, value));
   if (axes.empty()) return x;
   ASSIGN_OR_RETURN(const Reduced shapes, ReducedShape(operation, value.shape(), axes));
   double scale = 1;
@@ -72,7 +72,7 @@ absl::StatusOr<Tensor> MaxGradient(const Backend& backend, const Tensor& x, cons
 absl::StatusOr<Var> TryReduceMax(const Var& x, const std::vector<int>& axes) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("ReduceMax", {x}));
   const Tensor value = internal::ValueOf(x);
-  RETURN_IF_ERROR(internal::CheckFloating("ReduceMax", value));
+  RETURN_IF_ERROR(internal::CheckComputedWith("ReduceMax", value));
   if (axes.empty()) return x;
   ASSIGN_OR_RETURN(const Reduced shapes, ReducedShape("ReduceMax", value.shape(), axes));
   ASSIGN_OR_RETURN(Tensor max, internal::NewLike(value, shapes.kept));

@@ -1,6 +1,4 @@
 // Operations on rows: some by number, lists of them summed, their pairwise products.
-#include <limits>
-
 #include "ops/operation.h"
 
 namespace divvy {
@@ -32,7 +30,7 @@ absl::StatusOr<Var> TryGather(const Var& x, const Var& ids) {
 absl::StatusOr<Var> TrySegmentSum(const Var& rows, const Tensor& row_splits) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("SegmentSum", {rows}));
   const Tensor& value = internal::ValueOf(rows);
-  RETURN_IF_ERROR(internal::CheckFloating("SegmentSum", value));
+  RETURN_IF_ERROR(internal::CheckComputedWith("SegmentSum", value));
   if (value.shape().rank() == 0) return Unfit("SegmentSum", value.ToString(), " has no rows");
   if (absl::Status status = ValidateRowSplits(row_splits, value.shape().dim(0)); !status.ok()) {
     return Unfit("SegmentSum", status.message(), ", for rows ", value.ToString());
@@ -52,10 +50,10 @@ absl::StatusOr<Var> TrySegmentSum(const Var& rows, const Tensor& row_splits) {
 absl::StatusOr<Var> TryDotInteraction(const Var& features) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("DotInteraction", {features}));
   const Tensor x = internal::ValueOf(features);
-  RETURN_IF_ERROR(internal::CheckFloating("DotInteraction", x));
+  RETURN_IF_ERROR(internal::CheckComputedWith("DotInteraction", x));
   if (x.shape().rank() != 3) return Unfit("DotInteraction", x.ToString(), " is not [batch, features, width]");
   const int64_t batch = x.shape().dim(0), f = x.shape().dim(1), k = x.shape().dim(2);
-  if (std::max(f, k) > std::numeric_limits<int>::max()) return Unfit("DotInteraction", x.ToString(), ": an extent of 2^31 or more is too large for BLAS");
+  RETURN_IF_ERROR(internal::CheckFitsBlas("DotInteraction", x, {f, k}));
   ASSIGN_OR_RETURN(Tensor products, internal::NewLike(x, {batch, f, f}));
   backend->MatMul(MatMulArgs{false, true, batch, f, f, k}, x, x, products);
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(x, {batch, f * (f - 1) / 2}));

@@ -150,7 +150,7 @@ absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {
   if (differentiated_) return absl::FailedPreconditionError("Gradient: called before on this tape; the first call frees the recording. Add up the targets");
   RETURN_IF_ERROR(target.status);
   const Tensor& value = target.value;
-  if (value.shape().rank() != 0 || (value.dtype() != DType::kFloat32 && value.dtype() != DType::kFloat64)) {
+  if (value.shape().rank() != 0 || !CheckComputedWith("Gradient", value).ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("Gradient: the target is ", value.ToString(), ", not a floating scalar; reduce it with ReduceMean or ReduceSum"));
   }

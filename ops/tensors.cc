@@ -18,6 +18,14 @@ absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dty
   return result;
 }
 
+absl::Status CheckComputedWith(absl::string_view what, const Tensor& x) {
+  const bool is_narrow = x.dtype() == DType::kFloat16 || x.dtype() == DType::kBFloat16;
+  if (x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat64) return absl::OkStatus();
+  if (is_narrow && x.device().kind == Device::Kind::kGpu) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", x.ToString(), " is not computed with", is_narrow ? " on the CPU" : "",
+                                                 "; Cast it to float32 or float64", is_narrow ? ", or compute on a GPU" : ""));
+}
+
 DType SummedIn(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
 
 absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend, const Tensor& ids) {

@@ -2,6 +2,7 @@
 #ifndef DIVVY_OPS_TENSORS_H_
 #define DIVVY_OPS_TENSORS_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ops/backend.h"
@@ -14,7 +15,9 @@ absl::StatusOr<Tensor> NewLike(const Tensor& like);
 absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape);
 // x itself where it has the dtype. `backend` is x's.
 absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype);
-// What sums of `dtype` are computed in: float32 for float16 and bfloat16, which values only move in; else itself.
+// InvalidArgument, beginning with `what`, unless arithmetic takes x: float32 and float64, on a GPU float16 and bfloat16 too.
+absl::Status CheckComputedWith(absl::string_view what, const Tensor& x);
+// What sums of many are computed in: float32 for float16 and bfloat16, which on the CPU only move values; else `dtype` itself.
 DType SummedIn(DType dtype);
 
 // Ids of any shape and integer dtype as int64 [n]. InvalidArgument: no integers; names the operation.

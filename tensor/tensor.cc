@@ -81,7 +81,10 @@ absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device de
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
-  if (bytes == 0) return tensor;
+  if (bytes == 0) {  // no memory, but a place on a GPU: what is computed from it is computed there
+    if (device.kind == Device::Kind::kGpu) tensor.buffer_ = std::make_shared<Buffer>(nullptr, device, [] {});
+    return tensor;
+  }
   ASSIGN_OR_RETURN(void* const data, Allocate(device, bytes, tensor));
   tensor.buffer_ = std::make_shared<Buffer>(data, device, nullptr);
   tensor.data_ = data;
@@ -162,8 +165,8 @@ absl::StatusOr<absl::Span<T>> Tensor::mutable_values() {
 
 absl::StatusOr<Tensor> Tensor::To(Device device) const {
   if (device == this->device()) return *this;
-  if (size_bytes() == 0) return Uninitialized(dtype_, shape_, device);  // lies nowhere
-  if (device.kind == this->device().kind) {                             // from one GPU to another by way of the CPU
+  if (size_bytes() == 0) return Uninitialized(dtype_, shape_, device);
+  if (device.kind == this->device().kind) {  // from one GPU to another by way of the CPU
     ASSIGN_OR_RETURN(const Tensor here, To(Device{}));
     return here.To(device);
   }

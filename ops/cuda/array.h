@@ -2,12 +2,26 @@
 #ifndef DIVVY_OPS_CUDA_ARRAY_H_
 #define DIVVY_OPS_CUDA_ARRAY_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace divvy::cuda {
 
 // The numbers of DType (tensor/dtype.h).
 enum class Element : uint8_t { kBool, kInt8, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+
+constexpr int64_t SizeOf(Element element) {
+  switch (element) {
+    case Element::kBool:
+    case Element::kInt8:
+    case Element::kUInt8: return 1;
+    case Element::kFloat16:
+    case Element::kBFloat16: return 2;
+    case Element::kInt32:
+    case Element::kFloat32: return 4;
+    default: return 8;
+  }
+}
 
 // Dense, row-major.
 struct Array {
@@ -23,6 +37,7 @@ struct Array {
   int64_t size() const { return SizeFrom(0); }
   // Elements under one index of axis 0. REQUIRES: rank() > 0.
   int64_t row_size() const { return SizeFrom(1); }
+  size_t size_bytes() const { return static_cast<size_t>(size() * SizeOf(element)); }
   template <typename T>
   T* as() const {
     return static_cast<T*>(data);

@@ -48,7 +48,7 @@ void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, 
     const int64_t channel = at % w.channels, column = at / w.channels % w.in_width;
     const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
     const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
-    T sum = 0;
+    Wide<T> sum = 0;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       const int64_t line = image * w.out_height + i - first;
       if (line < 0 || line >= lines) continue;
@@ -57,7 +57,7 @@ void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, 
         sum += windows[(line * w.out_width + j) * window + (ky * w.width + kx) * w.channels + channel];
       }
     }
-    x[at] += sum;
+    x[at] = x[at] + sum;
   });
 }
 
@@ -66,12 +66,12 @@ void MaxPoolAs(Stream stream, const Window2D& w, const T* x, T* y) {
   ForEach(stream, w.batch * w.out_height * w.out_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
     const int64_t channel = at % w.channels, j = at / w.channels % w.out_width;
     const int64_t i = at / w.channels / w.out_width % w.out_height, image = at / w.channels / w.out_width / w.out_height;
-    T max = -std::numeric_limits<T>::infinity();
+    Wide<T> max = -std::numeric_limits<Wide<T>>::infinity();
     for (int64_t ky = 0; ky < w.height; ++ky) {
       for (int64_t kx = 0; kx < w.width; ++kx) {
         const int64_t row = i * w.stride - w.top + ky, column = j * w.stride - w.left + kx;
         if (row < 0 || row >= w.in_height || column < 0 || column >= w.in_width) continue;
-        max = internal::Larger(max, x[((image * w.in_height + row) * w.in_width + column) * w.channels + channel]);
+        max = internal::Larger(max, Wide<T>(x[((image * w.in_height + row) * w.in_width + column) * w.channels + channel]));
       }
     }
     y[at] = max;
@@ -80,7 +80,7 @@ void MaxPoolAs(Stream stream, const Window2D& w, const T* x, T* y) {
 
 // Whether the element at (row, column) is the first of window (i, j) that equals its maximum.
 template <typename T>
-DIVVY_HOST_DEVICE bool IsFirstMaximum(const Window2D& w, const T* channel_of_image, int64_t i, int64_t j, int64_t row, int64_t column, T max) {
+DIVVY_HOST_DEVICE bool IsFirstMaximum(const Window2D& w, const T* channel_of_image, int64_t i, int64_t j, int64_t row, int64_t column, Wide<T> max) {
   for (int64_t ky = 0; ky < w.height; ++ky) {
     for (int64_t kx = 0; kx < w.width; ++kx) {
       const int64_t r = i * w.stride - w.top + ky, c = j * w.stride - w.left + kx;
@@ -100,7 +100,7 @@ void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y,
     const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
     const T* const from = x + image * w.in_height * w.in_width * w.channels + channel;
     const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
-    T sum = 0;
+    Wide<T> sum = 0;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       for (int64_t j = columns.begin; j < columns.end; ++j) {
         const int64_t out = ((image * w.out_height + i) * w.out_width + j) * w.channels + channel;

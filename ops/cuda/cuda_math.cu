@@ -12,6 +12,8 @@
 namespace divvy::cuda {
 namespace {
 
+constexpr size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS takes for itself on the largest devices
+
 cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 // One stream, one handle: a device computes in the order of the calls.
@@ -20,6 +22,7 @@ struct CudaDevice {
   cublasHandle_t blas = nullptr;
   Fault* fault = nullptr;
   std::string name;
+  void* workspace = nullptr;                                            // of cuBLAS, where it must always be the same
   Mutex mu;                                                             // cuBLAS's handles are for one thread at a time
   cublasStatus_t product DIVVY_GUARDED_BY(mu) = CUBLAS_STATUS_SUCCESS;  // the first that failed
 
@@ -30,6 +33,8 @@ struct CudaDevice {
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
     if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess) return error;
     if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
+    // Partial sums of narrow types stay float32 where k is cut.
+    cublasSetMathMode(blas, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
     if (const cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&fault), sizeof(Fault), stream); error != cudaSuccess) return error;
     return cudaMemsetAsync(fault, 0, sizeof(Fault), stream);
   }
@@ -49,6 +54,20 @@ class CudaMath : public KernelMath {
     if (error == cudaSuccess && count > 0) return math;
     why = error == cudaSuccess ? "CUDA finds no device" : cudaGetErrorString(error);
     return nullptr;
+  }
+
+  // With a workspace of its own a handle always chooses the same algorithm, and adds in the same order.
+  void Configure(const DeviceOptions& options) override {
+    KernelMath::Configure(options);
+    for (int device = 0; options.deterministic && device < num_devices(); ++device) {
+      Use(device);
+      CudaDevice& it = *devices_[device];
+      MutexLock lock(it.mu);
+      if (it.workspace == nullptr && cudaMalloc(&it.workspace, kWorkspaceBytes) != cudaSuccess) it.product = CUBLAS_STATUS_ALLOC_FAILED;
+      cublasStatus_t status = cublasSetAtomicsMode(it.blas, CUBLAS_ATOMICS_NOT_ALLOWED);
+      if (status == CUBLAS_STATUS_SUCCESS) status = cublasSetWorkspace(it.blas, it.workspace, kWorkspaceBytes);
+      if (it.product == CUBLAS_STATUS_SUCCESS) it.product = status;
+    }
   }
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
@@ -97,23 +116,42 @@ class CudaMath : public KernelMath {
   // cuBLAS's matrices stand in columns: what it takes for c is our c transposed, b^T a^T.
   void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c, bool accumulate) override {
     if (g.m == 0 || g.n == 0 || g.batch == 0) return;
-    const int64_t bytes = g.batch * g.m * g.n * (element == Element::kFloat64 ? 8 : 4);
-    if (g.k == 0) return accumulate ? void() : Zero(device, c, static_cast<size_t>(bytes));
+    if (g.k == 0) return accumulate ? void() : Zero(device, c, static_cast<size_t>(g.batch * g.m * g.n * SizeOf(element)));
     Use(device);
     CudaDevice& it = *devices_[device];
     MutexLock lock(it.mu);
-    const cublasStatus_t status = element == Element::kFloat64 ? Product<double>(it.blas, cublasDgemmStridedBatched, g, a, b, c, accumulate)
-                                                               : Product<float>(it.blas, cublasSgemmStridedBatched, g, a, b, c, accumulate);
+    const cublasStatus_t status = Product(it.blas, g, NumbersOf(element), a, b, c, accumulate);
     if (it.product == CUBLAS_STATUS_SUCCESS) it.product = status;
   }
 
  private:
-  template <typename T, typename Function>
-  static cublasStatus_t Product(cublasHandle_t blas, Function function, const MatMulArgs& g, const void* a, const void* b, void* c, bool accumulate) {
-    const T one = 1, beta = accumulate ? 1 : 0;
-    const int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
-    return function(blas, Flag(g.b_transposed), Flag(g.a_transposed), n, m, k, &one, static_cast<const T*>(b), g.b_transposed ? k : n, g.k * g.n,
-                    static_cast<const T*>(a), g.a_transposed ? m : k, g.m * g.k, &beta, static_cast<T*>(c), n, g.m * g.n, static_cast<int>(g.batch));
+  // How a product's numbers lie in memory and are summed.
+  struct Numbers {
+    cudaDataType_t type;
+    cublasComputeType_t compute;
+  };
+  Numbers NumbersOf(Element element) const {
+    switch (element) {
+      case Element::kFloat64: return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
+      case Element::kFloat16: return {CUDA_R_16F, CUBLAS_COMPUTE_32F};
+      case Element::kBFloat16: return {CUDA_R_16BF, CUBLAS_COMPUTE_32F};
+      default: return {CUDA_R_32F, options().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+    }
+  }
+
+  // One product by its own function, for which cuBLAS may also cut k among the device's cores.
+  static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers, const void* a, const void* b, void* c, bool accumulate) {
+    const float one = 1, beta = accumulate ? 1 : 0;
+    const double one64 = 1, beta64 = beta;
+    const bool is_double = numbers.compute == CUBLAS_COMPUTE_64F;
+    const void *const alpha_at = is_double ? static_cast<const void*>(&one64) : &one, *const beta_at = is_double ? static_cast<const void*>(&beta64) : &beta;
+    const int64_t lda = g.b_transposed ? g.k : g.n, ldb = g.a_transposed ? g.m : g.k;
+    if (g.batch == 1) {
+      return cublasGemmEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type, lda, a, numbers.type, ldb, beta_at, c,
+                             numbers.type, g.n, numbers.compute, CUBLAS_GEMM_DEFAULT);
+    }
+    return cublasGemmStridedBatchedEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type, lda, g.k * g.n, a,
+                                         numbers.type, ldb, g.m * g.k, beta_at, c, numbers.type, g.n, g.m * g.n, g.batch, numbers.compute, CUBLAS_GEMM_DEFAULT);
   }
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;

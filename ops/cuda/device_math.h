@@ -12,7 +12,13 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 1;
+constexpr int kDeviceMathVersion = 2;
+
+// How products and sums are taken.
+struct DeviceOptions {
+  bool tf32 = false;           // factors of float32 are rounded to 10 bits of mantissa, for tensor cores; sums stay float32
+  bool deterministic = false;  // equal inputs give equal bits, whatever runs beside them: no sum's order is left to the device's scheduling
+};
 
 // What a computation has found wrong with its data; the first on its device since it was last asked.
 struct Fault {
@@ -29,9 +35,13 @@ struct RowListArrays {
 
 // Thread-safe. Each device does what it is told in the order of the calls, later; a call returns before. Only CopyOut and Synchronize wait. Extents may be 0.
 // Arithmetic is as internal::Backend (ops/backend.h) says, with the device as the first argument.
+// It takes float16, bfloat16, float32 and float64; the narrow two are computed with as float32 and rounded when they are written, to nearest even.
 class DeviceMath {
  public:
   virtual ~DeviceMath() = default;
+
+  // For all devices, from here on. REQUIRES: no other call is under way.
+  virtual void Configure(const DeviceOptions& options) = 0;
 
   // ---- devices and their memory ----
   virtual int num_devices() const = 0;

@@ -9,7 +9,7 @@ template <typename T, typename Function>
 void Map(Stream stream, const Array& x, const Array& y, Function function) {
   const T* from = x.as<T>();
   T* to = y.as<T>();
-  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(from[i]); });
+  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(Wide<T>(from[i])); });
 }
 
 template <typename T, typename Function>
@@ -17,7 +17,7 @@ void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Functio
   const T* a = x.as<T>();
   const T* b = z.as<T>();
   T* to = y.as<T>();
-  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(a[i], b[i]); });
+  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(Wide<T>(a[i]), Wide<T>(b[i])); });
 }
 
 // a and b are broadcast to y's shape.
@@ -30,7 +30,7 @@ void MapBroadcast(Stream stream, const Array& a, const Array& b, const Array& y,
   T* to = y.as<T>();
   ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) {
     const auto at = internal::OffsetsAt(loops, i);
-    to[i] = function(from_a[at[0]], from_b[at[1]]);
+    to[i] = function(Wide<T>(from_a[at[0]]), Wide<T>(from_b[at[1]]));
   });
 }
 
@@ -44,7 +44,7 @@ struct Scaled {
 template <typename T>
 void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const Array& y) {
   const auto threshold = static_cast<uint64_t>(rate * 4294967296.0);
-  const T scale = static_cast<T>(1 / (1 - rate));
+  const auto scale = static_cast<Wide<T>>(1 / (1 - rate));
   const T* from = x.as<T>();
   T* to = y.as<T>();
   const int64_t n = x.size();
@@ -52,7 +52,7 @@ void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const A
     const PhiloxWords words = Philox(key, static_cast<uint64_t>(quad), 0);
     for (int lane = 0; lane < 4 && quad * 4 + lane < n; ++lane) {
       const int64_t i = quad * 4 + lane;
-      to[i] = words.word[lane] < threshold ? T(0) : from[i] * scale;
+      to[i] = words.word[lane] < threshold ? T(0) : T(from[i] * scale);
     }
   });
 }
@@ -71,7 +71,7 @@ void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels
   const T* z = labels.as<T>();
   const T* g = gradient.as<T>();
   T* to = dx.as<T>();
-  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(x[i]) - z[i]); });
+  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(Wide<T>(x[i])) - z[i]); });
 }
 
 }  // namespace
@@ -93,7 +93,10 @@ void KernelMath::Binary(int device, BinaryOp op, const Array& a, const Array& b,
 
 void KernelMath::Broadcast(int device, const Array& x, double scale, const Array& y) {
   const Stream stream = Use(device);
-  WithFloating(y.element, [&](auto t) { MapBroadcast<decltype(t)>(stream, x, x, y, Scaled<decltype(t)>{static_cast<decltype(t)>(scale)}); });
+  WithFloating(y.element, [&](auto t) {
+    using T = decltype(t);
+    MapBroadcast<T>(stream, x, x, y, Scaled<Wide<T>>{static_cast<Wide<T>>(scale)});
+  });
 }
 
 void KernelMath::Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) {

@@ -2,6 +2,9 @@
 #ifndef DIVVY_OPS_CUDA_KERNEL_MATH_H_
 #define DIVVY_OPS_CUDA_KERNEL_MATH_H_
 
+#include <type_traits>
+
+#include "base/half.h"
 #include "ops/cuda/device_math.h"
 #include "ops/cuda/parallel.h"
 
@@ -16,6 +19,7 @@ using internal::Window2D;
 // Sums of a row are taken in double, as on the CPU. One source file for each family of methods.
 class KernelMath : public DeviceMath {
  public:
+  void Configure(const DeviceOptions& options) override { options_ = options; }
   // elementwise.cu
   void Unary(int device, UnaryOp op, const Array& x, const Array& y) override;
   void UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) override;
@@ -56,12 +60,16 @@ class KernelMath : public DeviceMath {
   void SymmetricFromTriangles(int device, const Array& y, const Array& x) override;
 
  protected:
+  const DeviceOptions& options() const { return options_; }
   // Makes the device the calling thread's; where its kernels go.
   virtual Stream Use(int device) = 0;
   // Row-major, as MatMulArgs says; `accumulate`: adds to c.
   virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c, bool accumulate) = 0;
   // In the device's memory.
   virtual Fault* fault(int device) = 0;
+
+ private:
+  DeviceOptions options_;
 };
 
 // Memory for as long as a method runs; freed when the device is done with it.
@@ -84,10 +92,59 @@ class Scratch {
   void* const data_;
 };
 
-// Calls use(T{}) with the C++ type. REQUIRES: float32 or float64.
+DIVVY_HOST_DEVICE inline float Widened(BFloat16Bits value) { return value.ToFloat(); }
+DIVVY_HOST_DEVICE inline float Widened(HalfBits value) {
+#ifdef __CUDA_ARCH__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+#else
+  return value.ToFloat();
+#endif
+}
+
+template <typename Bits>
+DIVVY_HOST_DEVICE Bits Narrowed(float value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<Bits, HalfBits>) {
+    HalfBits narrow;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(value));
+    return narrow;
+  }
+#endif
+  return Bits::FromFloat(value);
+}
+
+// A float16 or bfloat16 in memory: read as a float, rounded when it is written.
+template <typename Bits>
+struct Narrow {
+  Bits bits;
+  Narrow() = default;
+  DIVVY_HOST_DEVICE Narrow(float value) : bits(Narrowed<Bits>(value)) {}
+  DIVVY_HOST_DEVICE operator float() const { return Widened(bits); }
+};
+
+// What elements of T are computed with.
+template <typename T>
+struct WideType {
+  using type = T;
+};
+template <typename Bits>
+struct WideType<Narrow<Bits>> {
+  using type = float;
+};
+template <typename T>
+using Wide = typename WideType<T>::type;
+
+// Calls use(T{}) with the C++ type. REQUIRES: a floating one.
 template <typename Use>
 void WithFloating(Element element, Use&& use) {
-  element == Element::kFloat64 ? use(double{}) : use(float{});
+  switch (element) {
+    case Element::kFloat16: return use(Narrow<HalfBits>());
+    case Element::kBFloat16: return use(Narrow<BFloat16Bits>());
+    case Element::kFloat64: return use(double{});
+    default: return use(float{});
+  }
 }
 
 // The first one on a device stands.

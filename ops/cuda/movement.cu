@@ -5,19 +5,6 @@
 namespace divvy::cuda {
 namespace {
 
-size_t SizeOf(Element element) {
-  switch (element) {
-    case Element::kBool:
-    case Element::kInt8:
-    case Element::kUInt8: return 1;
-    case Element::kFloat16:
-    case Element::kBFloat16: return 2;
-    case Element::kInt32:
-    case Element::kFloat32: return 4;
-    default: return 8;
-  }
-}
-
 // Calls use(T{}) with an unsigned type of the element's size.
 template <typename Use>
 void WithBits(Element element, Use&& use) {
@@ -120,22 +107,20 @@ void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, cons
 
 void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) {
   const Stream stream = Use(device);
-  WithFloating(y.element, [&](auto t) {
-    using T = decltype(t);
-    Zero(device, y.data, y.size() * sizeof(T));
-    const int64_t width = y.row_size();
-    ScatterAddRowsAs(stream, ids, rows.as<const T>(), width == 0 ? 0 : rows.size() / width, width, y.dim(0), y.as<T>());
-  });
+  const int64_t width = y.row_size(), n = width == 0 ? 0 : rows.size() / width;
+  Zero(device, y.data, y.size_bytes());
+  if (y.element == Element::kFloat64) return ScatterAddRowsAs(stream, ids, rows.as<const double>(), n, width, y.dim(0), y.as<double>());
+  ScatterAddRowsAs(stream, ids, rows.as<const float>(), n, width, y.dim(0), y.as<float>());
 }
 
 void KernelMath::LowerTriangles(int device, const Array& x, const Array& y) {
   const Stream stream = Use(device);
-  WithFloating(y.element, [&](auto t) { LowerTrianglesAs(stream, x.as<const decltype(t)>(), x.dim(0), x.dim(1), y.as<decltype(t)>()); });
+  WithBits(y.element, [&](auto t) { LowerTrianglesAs(stream, x.as<const decltype(t)>(), x.dim(0), x.dim(1), y.as<decltype(t)>()); });
 }
 
 void KernelMath::SymmetricFromTriangles(int device, const Array& y, const Array& x) {
   const Stream stream = Use(device);
-  WithFloating(x.element, [&](auto t) { SymmetricAs(stream, y.as<const decltype(t)>(), x.dim(0), x.dim(1), x.as<decltype(t)>()); });
+  WithBits(x.element, [&](auto t) { SymmetricAs(stream, y.as<const decltype(t)>(), x.dim(0), x.dim(1), x.as<decltype(t)>()); });
 }
 
 }  // namespace divvy::cuda

@@ -18,12 +18,18 @@ DIVVY_HOST_DEVICE double MaxOf(const T* x, int64_t n, const Lanes& lanes) {
   return lanes.Max(max);
 }
 
-// y = exp(x - max); their sum.
+// The sum of exp(x - max).
 template <typename T>
-DIVVY_HOST_DEVICE double ShiftedExponentials(const T* x, T* y, int64_t n, T max, const Lanes& lanes) {
+DIVVY_HOST_DEVICE double SumOfExponentials(const T* x, int64_t n, Wide<T> max, const Lanes& lanes) {
   double sum = 0;
-  for (int64_t j = lanes.index; j < n; j += lanes.count) sum += y[j] = internal::ExpOf(x[j] - max);
+  for (int64_t j = lanes.index; j < n; j += lanes.count) sum += internal::ExpOf(x[j] - max);
   return lanes.Sum(sum);
+}
+
+// y = exp(x - max) * factor. Taken again: an exponential costs less than a way to memory and back, and y is rounded once.
+template <typename T>
+DIVVY_HOST_DEVICE void ScaledExponentials(const T* x, T* y, int64_t n, Wide<T> max, Wide<T> factor, const Lanes& lanes) {
+  for (int64_t j = lanes.index; j < n; j += lanes.count) y[j] = internal::ExpOf(x[j] - max) * factor;
 }
 
 template <typename T>
@@ -34,17 +40,12 @@ DIVVY_HOST_DEVICE double Dot(const T* a, const T* b, int64_t n, const Lanes& lan
 }
 
 template <typename T>
-DIVVY_HOST_DEVICE void Scale(T* x, int64_t n, T factor, const Lanes& lanes) {
-  for (int64_t j = lanes.index; j < n; j += lanes.count) x[j] *= factor;
-}
-
-template <typename T>
 void SoftmaxAs(Stream stream, const Rows& extent, const T* x, T* y) {
   ForEachRow(stream, extent.rows, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     const T* from = x + row * extent.width;
-    T* to = y + row * extent.width;
-    const T max = static_cast<T>(MaxOf(from, extent.width, lanes));
-    Scale(to, extent.width, static_cast<T>(1 / ShiftedExponentials(from, to, extent.width, max, lanes)), lanes);
+    const auto max = static_cast<Wide<T>>(MaxOf(from, extent.width, lanes));
+    const double sum = SumOfExponentials(from, extent.width, max, lanes);
+    ScaledExponentials(from, y + row * extent.width, extent.width, max, static_cast<Wide<T>>(1 / sum), lanes);
   });
 }
 
@@ -52,26 +53,26 @@ template <typename T>
 void SoftmaxGradientAs(Stream stream, const Rows& extent, const T* y, const T* gradient, T* dx) {
   ForEachRow(stream, extent.rows, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     const int64_t at = row * extent.width;
-    const T dot = static_cast<T>(Dot(y + at, gradient + at, extent.width, lanes));
+    const auto dot = static_cast<Wide<T>>(Dot(y + at, gradient + at, extent.width, lanes));
     for (int64_t j = at + lanes.index; j < at + extent.width; j += lanes.count) dx[j] = y[j] * (gradient[j] - dot);
   });
 }
 
 // The loss of a row by the number of its class.
 template <typename T>
-DIVVY_HOST_DEVICE T LossOfClass(const T* x, int64_t label, int64_t row, int64_t classes, T max, T log_sum, Fault* fault) {
+DIVVY_HOST_DEVICE Wide<T> LossOfClass(const T* x, int64_t label, int64_t row, int64_t classes, Wide<T> max, Wide<T> log_sum, Fault* fault) {
   if (label >= 0 && label < classes) return log_sum - (x[label] - max);
   Report(fault, Fault::kLabelOutOfRange, label, row, classes);
   return 0;
 }
 
 template <typename T>
-DIVVY_HOST_DEVICE T LossOfProbabilities(const T* x, const T* probability, int64_t classes, T max, T log_sum, const Lanes& lanes) {
+DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, int64_t classes, Wide<T> max, Wide<T> log_sum, const Lanes& lanes) {
   double loss = 0;
   for (int64_t j = lanes.index; j < classes; j += lanes.count) {
     if (probability[j] != 0) loss += probability[j] * (log_sum - (x[j] - max));  // 0 times infinity is none of the loss
   }
-  return static_cast<T>(lanes.Sum(loss));
+  return static_cast<Wide<T>>(lanes.Sum(loss));
 }
 
 // `numbers` or `probabilities`, the other null.
@@ -79,13 +80,12 @@ template <typename T>
 void CrossEntropy(Stream stream, const Rows& extent, const T* logits, const int64_t* numbers, const T* probabilities, T* losses, T* softmax, Fault* fault) {
   ForEachRow(stream, extent.rows, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     const T* x = logits + row * extent.width;
-    T* y = softmax + row * extent.width;
-    const T max = static_cast<T>(MaxOf(x, extent.width, lanes));
-    const T sum = static_cast<T>(ShiftedExponentials(x, y, extent.width, max, lanes));
-    const T log_sum = std::log(sum);
-    const T weighed = numbers != nullptr ? T(0) : LossOfProbabilities(x, probabilities + row * extent.width, extent.width, max, log_sum, lanes);
+    const auto max = static_cast<Wide<T>>(MaxOf(x, extent.width, lanes));
+    const auto sum = static_cast<Wide<T>>(SumOfExponentials(x, extent.width, max, lanes));
+    const Wide<T> log_sum = std::log(sum);
+    const Wide<T> weighed = numbers != nullptr ? 0 : LossOfProbabilities(x, probabilities + row * extent.width, extent.width, max, log_sum, lanes);
     if (lanes.index == 0) losses[row] = numbers != nullptr ? LossOfClass(x, numbers[row], row, extent.width, max, log_sum, fault) : weighed;
-    Scale(y, extent.width, 1 / sum, lanes);
+    ScaledExponentials(x, softmax + row * extent.width, extent.width, max, 1 / sum, lanes);
   });
 }
 
@@ -93,7 +93,7 @@ template <typename T>
 void CrossEntropyGradient(Stream stream, const Rows& extent, const int64_t* numbers, const T* probabilities, const T* gradient, T* softmax) {
   ForEachRow(stream, extent.rows, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     T* y = softmax + row * extent.width;
-    const T g = gradient[row];
+    const Wide<T> g = gradient[row];
     double total = 1;  // of probabilities; the derivative holds for other weights too
     if (numbers == nullptr) {
       total = 0;
@@ -101,8 +101,8 @@ void CrossEntropyGradient(Stream stream, const Rows& extent, const int64_t* numb
       total = lanes.Sum(total);
     }
     for (int64_t j = lanes.index; j < extent.width; j += lanes.count) {
-      const T target = numbers == nullptr ? probabilities[row * extent.width + j] : numbers[row] == j ? T(1) : T(0);
-      y[j] = g * (static_cast<T>(total) * y[j] - target);
+      const Wide<T> target = numbers == nullptr ? Wide<T>(probabilities[row * extent.width + j]) : numbers[row] == j ? 1 : 0;
+      y[j] = g * (static_cast<Wide<T>>(total) * y[j] - target);
     }
   });
 }
@@ -162,7 +162,7 @@ void ClipRowsAs(Stream stream, int64_t rows, int64_t width, double max_norm, con
   ForEachRow(stream, rows, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     const int64_t at = row * width;
     const double norm = std::sqrt(Dot(x + at, x + at, width, lanes));
-    const T factor = norm > max_norm ? static_cast<T>(max_norm / norm) : T(1);
+    const Wide<T> factor = norm > max_norm ? static_cast<Wide<T>>(max_norm / norm) : 1;
     for (int64_t j = at + lanes.index; j < at + width; j += lanes.count) y[j] = x[j] * factor;
   });
 }
@@ -187,29 +187,29 @@ struct Lists {
   const T* divisors;
   explicit Lists(const RowListArrays& lists)
       : splits(lists.row_splits), weights(static_cast<const T*>(lists.weights)), divisors(static_cast<const T*>(lists.divisors)) {}
-  DIVVY_HOST_DEVICE T Weight(int64_t row) const { return weights != nullptr ? weights[row] : T(1); }
-  DIVVY_HOST_DEVICE T Divisor(int64_t list) const { return divisors != nullptr ? divisors[list] : T(1); }
+  DIVVY_HOST_DEVICE Wide<T> Weight(int64_t row) const { return weights != nullptr ? Wide<T>(weights[row]) : 1; }
+  DIVVY_HOST_DEVICE Wide<T> Divisor(int64_t list) const { return divisors != nullptr ? Wide<T>(divisors[list]) : 1; }
 };
 
 template <typename T>
 void CombineRowsAs(Stream stream, const Lists<T>& lists, int64_t batch, int64_t width, const T* x, T* y) {
   ForEach(stream, batch * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
     const int64_t list = i / width, column = i % width;
-    const T divisor = lists.Divisor(list);
-    T sum = 0;
+    const Wide<T> divisor = lists.Divisor(list);
+    Wide<T> sum = 0;
     for (int64_t j = lists.splits[list]; divisor != 0 && j < lists.splits[list + 1]; ++j) sum += lists.Weight(j) * x[j * width + column];
-    y[i] = divisor != 0 ? sum / divisor : T(0);
+    y[i] = divisor != 0 ? sum / divisor : 0;
   });
 }
 
 template <typename T>
 void SpreadRowsAs(Stream stream, const Lists<T>& lists, int64_t batch, int64_t width, const T* y, T* x) {
   ForEachRow(stream, batch, [=] DIVVY_HOST_DEVICE(int64_t list, const Lanes& lanes) {
-    const T divisor = lists.Divisor(list);
+    const Wide<T> divisor = lists.Divisor(list);
     const int64_t first = lists.splits[list], elements = (lists.splits[list + 1] - first) * width;
     for (int64_t i = lanes.index; i < elements; i += lanes.count) {
       const int64_t row = first + i / width;
-      const T factor = divisor == 0 ? T(0) : lists.Weight(row) / divisor;
+      const Wide<T> factor = divisor == 0 ? 0 : lists.Weight(row) / divisor;
       x[first * width + i] = factor * y[list * width + i % width];
     }
   });

@@ -15,7 +15,7 @@ void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate
     for (int64_t j = 0; j < g.n; ++j) {
       double sum = accumulate ? c[i * g.n + j] : T(0);
       for (int64_t k = 0; k < g.k; ++k)
-        sum += static_cast<double>(a[g.a_transposed ? k * g.m + i : i * g.k + k]) * b[g.b_transposed ? j * g.k + k : k * g.n + j];
+        sum += static_cast<double>(a[g.a_transposed ? k * g.m + i : i * g.k + k]) * static_cast<double>(b[g.b_transposed ? j * g.k + k : k * g.n + j]);
       c[i * g.n + j] = static_cast<T>(sum);
     }
   }
