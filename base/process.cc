@@ -36,6 +36,12 @@ int64_t PeakMemoryBytes() {
 
 int ProcessId() { return getpid(); }
 
+std::string ExecutablePath() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : "";
+}
+
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);

@@ -12,7 +12,8 @@ namespace divvy {
 int NumCores();             // processors this process may run on; at least 1
 int64_t PeakMemoryBytes();  // the most memory it ever held resident
 int ProcessId();
-std::string HostName();  // of this machine, as it calls itself; "localhost" if it has no name
+std::string ExecutablePath();  // the file this process runs; empty: unknown
+std::string HostName();        // of this machine, as it calls itself; "localhost" if it has no name
 
 // From now on a write that would make a file larger than it may be (`ulimit -f`) fails, and whoever wrote says what that means; else it kills the process
 // (SIGXFSZ). For the beginning of a process.

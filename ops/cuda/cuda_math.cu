@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -18,6 +19,7 @@ cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBL
 
 // One stream, one handle: a device computes in the order of the calls.
 struct CudaDevice {
+  int index = 0;  // CUDA's
   cudaStream_t stream = nullptr;
   cublasHandle_t blas = nullptr;
   Fault* fault = nullptr;
@@ -26,10 +28,15 @@ struct CudaDevice {
   Mutex mu;                                                             // cuBLAS's handles are for one thread at a time
   cublasStatus_t product DIVVY_GUARDED_BY(mu) = CUBLAS_STATUS_SUCCESS;  // the first that failed
 
-  cudaError_t Open(int index) {
+  cudaError_t Find(int number) {
+    index = number;
     cudaDeviceProp properties;
-    if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) return error;
-    name = properties.name;
+    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    if (error == cudaSuccess) name = properties.name;
+    return error;
+  }
+  // Takes a part of its memory, so only those are opened that compute.
+  cudaError_t Open() {
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
     if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess) return error;
     if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
@@ -49,7 +56,7 @@ class CudaMath : public KernelMath {
     auto math = std::make_unique<CudaMath>();
     for (int i = 0; error == cudaSuccess && i < count; ++i) {
       math->devices_.push_back(std::make_unique<CudaDevice>());
-      error = math->devices_.back()->Open(i);
+      error = math->devices_.back()->Find(i);
     }
     if (error == cudaSuccess && count > 0) return math;
     why = error == cudaSuccess ? "CUDA finds no device" : cudaGetErrorString(error);
@@ -72,6 +79,15 @@ class CudaMath : public KernelMath {
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
   const char* name(int device) const override { return devices_[device]->name.c_str(); }
+  const char* Choose(const int* devices, int count) override {
+    std::vector<std::unique_ptr<CudaDevice>> chosen;
+    for (int i = 0; i < count; ++i) {
+      chosen.push_back(std::move(devices_[devices[i]]));
+      if (const cudaError_t error = chosen.back()->Open(); error != cudaSuccess) return cudaGetErrorString(error);
+    }
+    devices_ = std::move(chosen);
+    return nullptr;
+  }
   void* Allocate(int device, size_t bytes) override {
     void* data = nullptr;
     if (cudaMallocAsync(&data, bytes, Use(device)) == cudaSuccess) return data;
@@ -108,7 +124,7 @@ class CudaMath : public KernelMath {
 
  protected:
   Stream Use(int device) override {
-    cudaSetDevice(device);
+    cudaSetDevice(devices_[device]->index);
     return devices_[device]->stream;
   }
   Fault* fault(int device) override { return devices_[device]->fault; }
@@ -161,10 +177,10 @@ class CudaMath : public KernelMath {
 }  // namespace divvy::cuda
 
 extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
+  *why = "the library is of another version than what loads it: install both from one build";
+  if (version != divvy::cuda::kDeviceMathVersion) return nullptr;
   static std::string reason;
   static divvy::cuda::CudaMath* const math = divvy::cuda::CudaMath::Open(reason).release();  // for as long as the process lives
   *why = reason.c_str();
-  if (version == divvy::cuda::kDeviceMathVersion) return math;
-  *why = "the library is of another version than what loads it: install both from one build";
-  return nullptr;
+  return math;
 }

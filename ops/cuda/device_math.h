@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 2;
+constexpr int kDeviceMathVersion = 3;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -46,6 +46,9 @@ class DeviceMath {
   // ---- devices and their memory ----
   virtual int num_devices() const = 0;
   virtual const char* name(int device) const = 0;  // "NVIDIA H200"
+  // The devices of these numbers, each given once, are from now on devices 0, 1, ..., and there are no others. Null, or what is wrong with one of them: then
+  // no device may be used. To be called once, before anything but the two methods above.
+  virtual const char* Choose(const int* devices, int count) = 0;
   // Null: no memory is left.
   virtual void* Allocate(int device, size_t bytes) = 0;
   // After all that the device has been told to do with it.
@@ -102,7 +105,8 @@ class DeviceMath {
   virtual void ClipRowsGradient(int device, const Array& x, double max_norm, const Array& gradient, const Array& dx) = 0;
 };
 
-// libdivvy_cuda.so exports one function of this type under this name: the library's devices; null, with the reason: none can be used.
+// libdivvy_cuda.so exports one function of this type under this name: the library's devices, none of which is in use before one is chosen; null, with the
+// reason: there are none. The same object at each call.
 using OpenDeviceMath = DeviceMath* (*)(int version, const char** why);
 constexpr char kOpenDeviceMath[] = "divvy_open_device_math";
 

@@ -42,11 +42,29 @@ absl::Status StatusOf(const cuda::Fault& fault) {
 
 // ---- memory ----
 
+absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
+  if (limit_bytes_ == 0) return absl::OkStatus();
+  MutexLock lock(mu_);
+  InUse& in_use = in_use_[device.index];
+  if (bytes > limit_bytes_ - in_use.bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(device.ToString(), " (", math_.name(device.index), "): tensors of ", in_use.bytes, " bytes and ", bytes,
+                                                     " more are beyond --gpu_memory_bytes=", limit_bytes_, ": raise it, or make the batch smaller"));
+  }
+  in_use.bytes += bytes;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
   if (device.index < 0 || device.index >= math_.num_devices()) {
     return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(), ": this process uses ", math_.num_devices(), " GPUs"));
   }
+  RETURN_IF_ERROR(Reserve(device, bytes));
   void* const data = math_.Allocate(device.index, static_cast<size_t>(bytes));
+  if (limit_bytes_ > 0) {
+    MutexLock lock(mu_);
+    InUse& in_use = in_use_[device.index];
+    data != nullptr ? static_cast<void>(in_use.blocks.emplace(data, bytes)) : static_cast<void>(in_use.bytes -= bytes);
+  }
   if (data == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(device.ToString(), " (", math_.name(device.index), ") has no memory for ", bytes,
                                                      " bytes more: make the batch smaller, or leave the GPU to one process"));
@@ -54,7 +72,16 @@ absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
   return data;
 }
 
-void GpuBackend::Free(Device device, void* data) { math_.Free(device.index, data); }
+void GpuBackend::Free(Device device, void* data) {
+  if (limit_bytes_ > 0) {
+    MutexLock lock(mu_);
+    InUse& in_use = in_use_[device.index];
+    const auto block = in_use.blocks.find(data);
+    in_use.bytes -= block->second;
+    in_use.blocks.erase(block);
+  }
+  math_.Free(device.index, data);
+}
 
 absl::Status GpuBackend::CopyIn(Device device, void* to, const void* from, int64_t bytes) {
   math_.CopyIn(device.index, to, from, static_cast<size_t>(bytes));

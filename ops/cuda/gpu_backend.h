@@ -2,6 +2,11 @@
 #ifndef DIVVY_OPS_CUDA_GPU_BACKEND_H_
 #define DIVVY_OPS_CUDA_GPU_BACKEND_H_
 
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/mutex.h"
 #include "ops/backend.h"
 #include "ops/cuda/device_math.h"
 #include "tensor/device_memory.h"
@@ -12,8 +17,10 @@ namespace divvy::internal {
 // Where no memory is left for what an operation needs on the way, CopyOut says so.
 class GpuBackend : public Backend, public DeviceMemory {
  public:
-  explicit GpuBackend(cuda::DeviceMath& math) : math_(math) {}
+  // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
+  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0) : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()) {}
 
+  // Beyond the limit too it is ResourceExhausted.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
   void Free(Device device, void* data) override;
   absl::Status CopyIn(Device device, void* to, const void* from, int64_t bytes) override;
@@ -55,7 +62,17 @@ class GpuBackend : public Backend, public DeviceMemory {
   void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const override;
 
  private:
+  // What tensors hold of a device, where that is limited.
+  struct InUse {
+    int64_t bytes = 0;
+    std::map<void*, int64_t> blocks;
+  };
+  absl::Status Reserve(Device device, int64_t bytes);
+
   cuda::DeviceMath& math_;
+  const int64_t limit_bytes_;
+  Mutex mu_;
+  std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy::internal

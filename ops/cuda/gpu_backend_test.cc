@@ -369,11 +369,11 @@ TEST_F(GpuBackendTest, WhatADeviceCannotIsSaidWithItsName) {
   math_.free_bytes = 8;
   const absl::Status full = x.To(kGpu).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()), HasSubstr("GPU:0 (a device of the host) has no memory for 12 bytes more"));
+  EXPECT_THAT(std::string(full.message()), HasSubstr("GPU:0 (host device 0) has no memory for 12 bytes more"));
   math_.free_bytes = 1000;
   const Tensor there = *x.To(kGpu);
   math_.error = "an illegal memory access was encountered";
-  EXPECT_EQ(there.To(Device{}).status().message(), "GPU:0 (a device of the host): an illegal memory access was encountered");
+  EXPECT_EQ(there.To(Device{}).status().message(), "GPU:0 (host device 0): an illegal memory access was encountered");
 }
 
 }  // namespace

@@ -23,15 +23,37 @@ void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate
 
 }  // namespace
 
-HostMath::~HostMath() {
-  for (HostDevice& device : devices_) {
-    for (const auto& [data, bytes] : device.blocks) std::free(data);
+HostMath::HostMath(int num_devices) {
+  for (int i = 0; i < num_devices; ++i) {
+    devices_.push_back(std::make_unique<HostDevice>());
+    devices_.back()->name = absl::StrCat("host device ", i);
   }
 }
 
+HostMath::~HostMath() {
+  for (const auto& device : devices_) {
+    MutexLock lock(device->mu);
+    for (const auto& [data, bytes] : device->blocks) std::free(data);
+  }
+}
+
+void HostMath::Log(int device, const std::string& what) {
+  if (!keep_log) return;
+  MutexLock lock(log_mu_);
+  log.push_back(absl::StrCat(device, " ", what));
+}
+
+const char* HostMath::Choose(const int* devices, int count) {
+  std::vector<std::unique_ptr<HostDevice>> chosen;
+  for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
+  devices_ = std::move(chosen);
+  return error;
+}
+
 size_t HostMath::bytes_in_use(int device) const {
+  MutexLock lock(devices_[device]->mu);
   size_t total = 0;
-  for (const auto& [data, bytes] : devices_[device].blocks) total += bytes;
+  for (const auto& [data, bytes] : devices_[device]->blocks) total += bytes;
   return total;
 }
 
@@ -39,33 +61,33 @@ void* HostMath::Allocate(int device, size_t bytes) {
   if (bytes_in_use(device) + bytes > free_bytes) return nullptr;
   void* const data = std::malloc(bytes);
   std::memset(data, 0xA5, bytes);  // what is not written is seen
-  devices_[device].blocks.emplace(data, bytes);
-  log.push_back(absl::StrCat(device, " allocate ", bytes));
+  MutexLock lock(devices_[device]->mu);
+  devices_[device]->blocks.emplace(data, bytes);
+  Log(device, absl::StrCat("allocate ", bytes));
   return data;
 }
 
 void HostMath::Free(int device, void* data) {
-  const auto block = devices_[device].blocks.find(data);
-  log.push_back(absl::StrCat(device, block == devices_[device].blocks.end() ? " free of what it has not" : " free"));
-  if (block == devices_[device].blocks.end()) return;
-  devices_[device].blocks.erase(block);
-  std::free(data);
+  MutexLock lock(devices_[device]->mu);
+  const bool known = devices_[device]->blocks.erase(data) > 0;
+  Log(device, known ? "free" : "free of what it has not");
+  if (known) std::free(data);
 }
 
 void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
-  log.push_back(absl::StrCat(device, " in ", bytes));
+  Log(device, absl::StrCat("in ", bytes));
   std::memcpy(to, from, bytes);
 }
 
 const char* HostMath::CopyOut(int device, void* to, const void* from, size_t bytes) {
-  log.push_back(absl::StrCat(device, " out ", bytes));
+  Log(device, absl::StrCat("out ", bytes));
   std::memcpy(to, from, bytes);
   return error;
 }
 
 const char* HostMath::Synchronize(int) { return error; }
 
-Fault HostMath::TakeFault(int device) { return std::exchange(devices_[device].fault, Fault()); }
+Fault HostMath::TakeFault(int device) { return std::exchange(devices_[device]->fault, Fault()); }
 
 void HostMath::Zero(int device, void* data, size_t bytes) {
   Use(device);
@@ -77,7 +99,7 @@ void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const 
 }
 
 Stream HostMath::Use(int device) {
-  log.push_back(absl::StrCat(device, " kernels"));
+  Log(device, "kernels");
   return nullptr;
 }
 

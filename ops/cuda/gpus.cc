@@ -1,0 +1,191 @@
+#include "ops/cuda/gpus.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/mutex.h"
+#include "base/path.h"
+#include "base/process.h"
+#include "base/status_macros.h"
+#include "ops/backends.h"
+#include "ops/cuda/gpu_backend.h"
+#include "tensor/device_memory.h"
+
+#ifndef DIVVY_STATIC
+#include <dlfcn.h>
+#include <unistd.h>
+#endif
+
+namespace divvy {
+
+// ---- the flag ------------------------------------------------------------------------------------------------------------------------------------------
+
+bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error) {
+  *choice = GpuChoice();
+  if (text == "auto") return true;
+  choice->kind = text == "all" ? GpuChoice::Kind::kAll : text == "none" ? GpuChoice::Kind::kNone : GpuChoice::Kind::kListed;
+  if (choice->kind != GpuChoice::Kind::kListed) return true;
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    int number = -1;
+    const bool is_new = absl::SimpleAtoi(word, &number) && number >= 0 && std::count(choice->listed.begin(), choice->listed.end(), number) == 0;
+    if (!is_new) {
+      *error = "wanted auto, all, none, or numbers of GPUs, each once, as in 0,2";
+      return false;
+    }
+    choice->listed.push_back(number);
+  }
+  return true;
+}
+
+std::string AbslUnparseFlag(const GpuChoice& choice) {
+  switch (choice.kind) {
+    case GpuChoice::Kind::kAuto: return "auto";
+    case GpuChoice::Kind::kAll: return "all";
+    case GpuChoice::Kind::kNone: return "none";
+    default: return absl::StrJoin(choice.listed, ",");
+  }
+}
+
+// ---- the library ---------------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr absl::string_view kLibrary = "libdivvy_cuda.so";
+
+absl::Status NoLibrary() {
+  return absl::NotFoundError(absl::StrCat(
+      "there is no ", kLibrary, " beside this program: build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY; --gpus=none computes on the CPU"));
+}
+
+absl::Status Unusable(const std::string& library, absl::string_view why) { return absl::FailedPreconditionError(absl::StrCat(library, ": ", why)); }
+
+}  // namespace
+
+#ifdef DIVVY_STATIC
+
+absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
+  if (path.empty()) return NoLibrary();
+  return Unusable(path, "this program is static and cannot load a library: use a build without --config=static, or --gpus=none");
+}
+
+#else
+
+namespace {
+
+// The first that is a file, of those beside this code and beside the executable: the same unless this is libdivvy.so.
+std::string LibraryBesideProgram() {
+  std::vector<std::string> folders = {DirectoryOf(ExecutablePath())};
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&OpenGpus), &here) != 0 && absl::StrContains(here.dli_fname, '/')) {
+    folders.insert(folders.begin(), DirectoryOf(here.dli_fname));
+  }
+  for (const std::string& folder : folders) {
+    const std::string file = absl::StrCat(folder, "/", kLibrary);
+    if (access(file.c_str(), F_OK) == 0) return file;
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
+  std::string library = path.empty() ? LibraryBesideProgram() : path;
+  if (library.empty()) library = std::string(kLibrary);  // as the system's loader finds it
+  // Never closed: memory of its devices stays in use. Local: it shares no code with this process, whatever the two have in common.
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr) {
+    const std::string said = dlerror();
+    if (library == kLibrary && absl::StartsWith(said, absl::StrCat(kLibrary, ": cannot open"))) return NoLibrary();
+    return Unusable(library, absl::StrCat("cannot be loaded (", said, "): it needs CUDA's own libraries, where the system's loader finds them"));
+  }
+  const auto open = reinterpret_cast<cuda::OpenDeviceMath>(dlsym(loaded, cuda::kOpenDeviceMath));
+  if (open == nullptr) return Unusable(library, absl::StrCat("is not Divvy's: it has no ", cuda::kOpenDeviceMath));
+  const char* why = "";
+  cuda::DeviceMath* const math = open(cuda::kDeviceMathVersion, &why);
+  if (math == nullptr) return Unusable(library, why);
+  return math;
+}
+
+#endif  // DIVVY_STATIC
+
+// ---- the process' GPUs ---------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string Names(const cuda::DeviceMath& math) {
+  std::vector<std::string> names;
+  for (int i = 0; i < math.num_devices(); ++i) names.push_back(absl::StrCat(i, " (", math.name(i), ")"));
+  return absl::StrJoin(names, ", ");
+}
+
+absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
+  std::vector<int> numbers = choice.listed;
+  if (choice.kind != GpuChoice::Kind::kListed) {
+    for (int i = 0; i < math.num_devices(); ++i) numbers.push_back(i);
+  }
+  for (int number : numbers) {
+    if (number < math.num_devices()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": this machine has no GPU ", number, ", only ", Names(math)));
+  }
+  const char* const wrong = math.Choose(numbers.data(), static_cast<int>(numbers.size()));
+  if (wrong == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", wrong));
+}
+
+// What has been taken into use. Never destroyed, since tensors may outlive everything.
+struct InUse {
+  Mutex mu;
+  std::optional<Gpus> gpus DIVVY_GUARDED_BY(mu);
+  std::string options DIVVY_GUARDED_BY(mu);  // they were opened by
+};
+InUse& TheGpus() {
+  static InUse* const in_use = new InUse();
+  return *in_use;
+}
+
+absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
+  const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
+  ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
+  RETURN_IF_ERROR(Choose(*math, options.choice));
+  auto* const backend = new internal::GpuBackend(*math, options.memory_bytes);
+  SetGpuMemory(backend);
+  internal::SetGpuBackend(backend);
+  Gpus gpus;
+  for (int i = 0; i < math->num_devices(); ++i) {
+    gpus.devices.push_back({Device::Kind::kGpu, i});
+    gpus.names.push_back(math->name(i));
+  }
+  return gpus;
+}
+
+}  // namespace
+
+absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
+  if (options.choice.kind == GpuChoice::Kind::kNone) return Gpus();
+  const std::string wanted = absl::StrCat("--gpus=", AbslUnparseFlag(options.choice), " --gpu_memory_bytes=", options.memory_bytes);
+  InUse& in_use = TheGpus();
+  MutexLock lock(in_use.mu);
+  if (in_use.gpus) {
+    if (in_use.options == wanted) return *in_use.gpus;
+    return absl::FailedPreconditionError(absl::StrCat(wanted, ": this process computes on GPUs already, by ", in_use.options));
+  }
+  absl::StatusOr<Gpus> gpus = TakeIntoUse(options);
+  if (gpus.ok()) {
+    in_use.gpus = *gpus;
+    in_use.options = wanted;
+    return gpus;
+  }
+  const bool is_absent = absl::IsNotFound(gpus.status());
+  if (options.choice.kind != GpuChoice::Kind::kAuto) return is_absent ? absl::FailedPreconditionError(gpus.status().message()) : gpus.status();
+  Gpus none;
+  if (!is_absent) none.why_none = std::string(gpus.status().message());
+  return none;
+}
+
+}  // namespace divvy

@@ -1,0 +1,58 @@
+// Which GPUs this process computes on. Nothing of CUDA is linked: what computes there is a library that is loaded when GPUs are wanted, so that one build runs
+// on every machine.
+#ifndef DIVVY_OPS_CUDA_GPUS_H_
+#define DIVVY_OPS_CUDA_GPUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ops/cuda/device_math.h"
+#include "tensor/tensor.h"
+
+namespace divvy {
+
+// The flag --gpus: "auto", "all", "none", or numbers as CUDA counts ("0,2").
+struct GpuChoice {
+  enum class Kind : uint8_t {
+    kAuto,    // all there are, perhaps none
+    kAll,     // all, at least one
+    kNone,    // the CPU computes
+    kListed,  // these
+  };
+  Kind kind = Kind::kAuto;
+  std::vector<int> listed;
+};
+// Found by ABSL_FLAG.
+bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error);
+std::string AbslUnparseFlag(const GpuChoice& choice);
+
+struct GpuOptions {
+  GpuChoice choice;
+  int64_t memory_bytes = 0;  // of each GPU for this process' tensors; 0: no limit
+};
+
+struct Gpus {
+  std::vector<Device> devices;     // GPU:0, GPU:1, ... in the order chosen; empty: the CPU computes
+  std::vector<std::string> names;  // "NVIDIA H200"
+  std::string why_none;            // kAuto, where the library is there and none of its devices can be used. Empty in a build without it
+};
+
+// Loads the library of the machine's GPUs and takes those chosen into use by ops/ and tensor/, for as long as the process lives. The library is the file that
+// DIVVY_CUDA_LIBRARY names, else libdivvy_cuda.so in the folder of libdivvy.so or of the executable, else where the system's loader finds it. Thread-safe;
+// blocks for as long as CUDA takes to start. To be asked again with the same options; kNone never changes anything.
+// FailedPrecondition: there is no library, it cannot be loaded, is of another version or finds no device, though GPUs are asked for; or the process uses GPUs
+// already, by other options. InvalidArgument: a listed device does not exist (names those that do). Each says what to do.
+absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
+
+namespace internal {
+
+// The devices of the library `path` ("": looked for as OpenGpus says, and NotFound if there is none). FailedPrecondition: as OpenGpus.
+absl::StatusOr<cuda::DeviceMath*> LoadDeviceMath(const std::string& path);
+
+}  // namespace internal
+}  // namespace divvy
+
+#endif  // DIVVY_OPS_CUDA_GPUS_H_

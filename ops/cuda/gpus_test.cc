@@ -1,0 +1,167 @@
+#include "ops/cuda/gpus.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kLibraries = "ops/cuda/testing/";
+
+GpuChoice Choice(absl::string_view text) {
+  GpuChoice choice;
+  std::string error;
+  EXPECT_TRUE(AbslParseFlag(text, &choice, &error)) << text << ": " << error;
+  return choice;
+}
+
+TEST(GpuChoiceTest, IsAutoAllNoneOrNumbers) {
+  for (const char* text : {"auto", "all", "none", "0", "3,0,12"}) EXPECT_EQ(AbslUnparseFlag(Choice(text)), text);
+  EXPECT_THAT(Choice("2,0").listed, ElementsAre(2, 0));
+}
+
+TEST(GpuChoiceTest, RefusesNonsense) {
+  for (const char* text : {"", "some", "0,", ",1", "-1", "1,1", "0 2", "0x1", "99999999999"}) {
+    GpuChoice choice;
+    std::string error;
+    EXPECT_FALSE(AbslParseFlag(text, &choice, &error)) << text;
+    EXPECT_THAT(error, HasSubstr("wanted auto, all, none, or numbers of GPUs"));
+  }
+}
+
+// ---- the library, and what may be wrong with it ----------------------------------------------------------------------------------------------------------
+
+absl::Status LoadError(const std::string& path) { return internal::LoadDeviceMath(path).status(); }
+
+TEST(LoadDeviceMathTest, SaysThatThereIsNone) {
+  const absl::Status none = LoadError("");
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(none.message(), HasSubstr("build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY"));
+}
+
+TEST(LoadDeviceMathTest, SaysWhatTheLoaderMisses) {
+  for (const std::string name : {"libmissing_part.so", "libnowhere.so", "BUILD"}) {
+    const absl::Status error = LoadError(kLibraries + name);
+    EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(error.message(), HasSubstr(name));
+    EXPECT_THAT(error.message(), HasSubstr("it needs CUDA's own libraries"));
+  }
+  EXPECT_THAT(LoadError(kLibraries + "libmissing_part.so").message(), HasSubstr("a_part_of_cuda_that_is_not_there"));
+}
+
+TEST(LoadDeviceMathTest, RefusesAnotherLibraryAndAnotherVersion) {
+  EXPECT_THAT(LoadError(kLibraries + "libno_door.so").message(), HasSubstr("is not Divvy's: it has no divvy_open_device_math"));
+  setenv("DIVVY_HOST_DEVICES_VERSION", "1000000", 1);
+  EXPECT_THAT(LoadError(kLibraries + "libdivvy_host_devices.so").message(), HasSubstr("is of another version"));
+  unsetenv("DIVVY_HOST_DEVICES_VERSION");
+}
+
+// ---- the machine's devices -------------------------------------------------------------------------------------------------------------------------------
+
+// Each in a process of its own, for a process opens its GPUs once: 0 if `body` has found nothing wrong.
+template <typename Body>
+int InProcess(const char* devices, Body body) {
+  setenv("DIVVY_CUDA_LIBRARY", (kLibraries + "libdivvy_host_devices.so").c_str(), 1);
+  setenv("DIVVY_HOST_DEVICES", devices, 1);
+  body();
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+#define EXPECT_IN_PROCESS(devices, ...) EXPECT_EXIT(std::_Exit(InProcess(devices, __VA_ARGS__)), ::testing::ExitedWithCode(0), "")
+
+absl::StatusOr<Gpus> Open(absl::string_view choice, int64_t memory_bytes = 0) { return OpenGpus({Choice(choice), memory_bytes}); }
+
+class OpenGpusTest : public ::testing::Test {
+ protected:
+  OpenGpusTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(OpenGpusTest, TakesAllThatThereAre) {
+  EXPECT_IN_PROCESS("3", [] {
+    const absl::StatusOr<Gpus> gpus = Open("auto");
+    ASSERT_TRUE(gpus.ok()) << gpus.status();
+    EXPECT_THAT(gpus->names, ElementsAre("host device 0", "host device 1", "host device 2"));
+    const absl::StatusOr<Tensor> there = Tensor::Vector<float>({1, 2}).To(gpus->devices[2]);
+    ASSERT_TRUE(there.ok()) << there.status();
+    EXPECT_EQ(there->device().ToString(), "GPU:2");
+    EXPECT_EQ(Open("auto")->devices.size(), 3u);
+    EXPECT_THAT(Open("none")->devices, IsEmpty());
+    EXPECT_THAT(Open("0").status().message(), HasSubstr("computes on GPUs already, by --gpus=auto"));
+  });
+}
+
+TEST_F(OpenGpusTest, NumbersThoseChosenAnew) {
+  EXPECT_IN_PROCESS("3", [] {
+    const absl::StatusOr<Gpus> gpus = Open("2,0");
+    ASSERT_TRUE(gpus.ok()) << gpus.status();
+    EXPECT_THAT(gpus->names, ElementsAre("host device 2", "host device 0"));
+    EXPECT_EQ(gpus->devices[1].ToString(), "GPU:1");
+    EXPECT_EQ(Tensor::Vector<float>({1}).To({Device::Kind::kGpu, 2}).status().message(), "there is no GPU:2: this process uses 2 GPUs");
+  });
+}
+
+TEST_F(OpenGpusTest, NamesTheDevicesWhereOneAskedForIsNone) {
+  EXPECT_IN_PROCESS("2", [] {
+    const absl::Status status = Open("0,7").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)");
+  });
+}
+
+TEST_F(OpenGpusTest, WithoutADeviceAutoComputesOnTheCpuAndAllFails) {
+  EXPECT_IN_PROCESS("0", [] {
+    const absl::StatusOr<Gpus> gpus = Open("auto");
+    ASSERT_TRUE(gpus.ok()) << gpus.status();
+    EXPECT_THAT(gpus->devices, IsEmpty());
+    EXPECT_THAT(gpus->why_none, HasSubstr("libdivvy_host_devices.so: the host plays no device"));
+    EXPECT_EQ(Open("all").status().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST_F(OpenGpusTest, WithoutALibraryAutoSaysNothing) {
+  EXPECT_IN_PROCESS("2", [] {
+    unsetenv("DIVVY_CUDA_LIBRARY");
+    const absl::StatusOr<Gpus> gpus = Open("auto");
+    ASSERT_TRUE(gpus.ok()) << gpus.status();
+    EXPECT_THAT(gpus->devices, IsEmpty());
+    EXPECT_THAT(gpus->why_none, IsEmpty());
+    EXPECT_EQ(Open("0").status().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
+  EXPECT_IN_PROCESS("2", [] {
+    ASSERT_TRUE(Open("all", 1024).ok());
+    const Device first{Device::Kind::kGpu, 0}, second{Device::Kind::kGpu, 1};
+    absl::StatusOr<Tensor> most = Tensor::Uninitialized(DType::kFloat32, Shape{200}, first);
+    ASSERT_TRUE(most.ok()) << most.status();
+    const absl::Status beyond = Tensor::Uninitialized(DType::kFloat32, Shape{57}, first).status();
+    EXPECT_EQ(beyond.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(beyond.message(), HasSubstr("tensors of 800 bytes and 228 more are beyond --gpu_memory_bytes=1024"));
+    EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{57}, second).ok());
+    *most = Tensor();
+    EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{256}, first).ok());
+  });
+}
+
+TEST_F(OpenGpusTest, WhatADeviceCouldNotGiveDoesNotCount) {
+  EXPECT_IN_PROCESS("1", [] {
+    setenv("DIVVY_HOST_DEVICE_BYTES", "100", 1);
+    ASSERT_TRUE(Open("all", 1024).ok());
+    const Device gpu{Device::Kind::kGpu, 0};
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_THAT(Tensor::Uninitialized(DType::kFloat32, Shape{100}, gpu).status().message(), HasSubstr("has no memory for 400 bytes more"));
+    }
+    EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{25}, gpu).ok());
+  });
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,34 @@
+// The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole clusters are tested where there is no GPU. The environment
+// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_VERSION instead of the version asked for.
+#include <cstdlib>
+#include <string>
+
+#include "ops/cuda/testing/host_math.h"
+
+namespace divvy::cuda {
+namespace {
+
+long long FromEnvironment(const char* name, long long otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+HostMath* OpenHostMath() {
+  const int devices = static_cast<int>(FromEnvironment("DIVVY_HOST_DEVICES", 2));
+  if (devices == 0) return nullptr;
+  auto* const math = new HostMath(devices);
+  math->keep_log = false;
+  math->free_bytes = static_cast<size_t>(FromEnvironment("DIVVY_HOST_DEVICE_BYTES", -1));
+  return math;
+}
+
+}  // namespace
+}  // namespace divvy::cuda
+
+extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
+  *why = "the library is of another version than what loads it";
+  if (version != divvy::cuda::FromEnvironment("DIVVY_HOST_DEVICES_VERSION", version)) return nullptr;
+  static divvy::cuda::HostMath* const math = divvy::cuda::OpenHostMath();  // for as long as the process lives
+  *why = "the host plays no device";
+  return math;
+}
