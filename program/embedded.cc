@@ -28,6 +28,7 @@ absl::Status Check(const EmbeddedSetup& setup) {
   if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
   if (options.replicas_per_worker < 1) problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1"));
   if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
+  for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
   for (const absl::Status& status : {options.strategy.problem, CheckRegistrations()}) {
     if (!status.ok()) problems.push_back(std::string(status.message()));
   }
@@ -108,6 +109,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   options.address = Address("worker", index);
   options.replicas = setup_.options.replicas_per_worker;
   options.check_numerics = setup_.check_numerics;
+  options.pulls = setup_.pulls;
   options.seed = EntropySeed();
   WorkerTask& worker = workers_[index];
   worker.inputs = std::make_unique<DataInputOpener>(executor_);

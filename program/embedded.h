@@ -13,6 +13,7 @@
 #include "program/in_process_clients.h"
 #include "program/main.h"
 #include "ps_server/core/parameter_server_core.h"
+#include "worker/core/pull_options.h"
 #include "worker/core/thread_step_runner.h"
 #include "worker/core/worker_core.h"
 
@@ -26,6 +27,7 @@ struct EmbeddedSetup {
   CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
   int blas_threads = 0;       // of a matrix product; 0: cores / replicas, at least 1
   bool check_numerics = false;
+  PullOptions pulls;                    // of the workers
   std::optional<ReportOptions> report;  // none: nothing is drawn
   ProgressSink* sink = nullptr;         // who is told instead; outlives the cluster
   std::optional<CheckpointId> only;     // of options.checkpoint_dir: RestoreLatest takes this one, without slots, and none is made. None: the newest

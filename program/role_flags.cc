@@ -30,6 +30,10 @@ ABSL_FLAG(int, replicas_per_worker, 1, "replicas of a worker, each on a thread o
 ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
 ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
+ABSL_FLAG(
+    int, pipeline_depth, 0,
+    "while a training step runs, a worker pulls already what so many steps behind it will read (0 to 2): such a step may miss what so many steps before it "
+    "on this worker write, never what they assign. 0: a step sees all that those before it on its worker have written");
 ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, where there is no terminal");
 ABSL_FLAG(std::string, tensorboard_dir, "",
           "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration; and an evaluator its scores");
@@ -52,6 +56,12 @@ ABSL_FLAG(std::string, program, "", "a program as a shared library (lib….so), 
 
 namespace divvy {
 namespace {
+
+PullOptions PullsFromFlags() {
+  PullOptions pulls;
+  pulls.pipeline_depth = absl::GetFlag(FLAGS_pipeline_depth);
+  return pulls;
+}
 
 std::optional<ReportOptions> ReportFromFlags() {
   ReportOptions report;
@@ -86,6 +96,7 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   SetDurability(setup.limits);
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
+  setup.pulls = PullsFromFlags();
   setup.report = ReportFromFlags();
   return setup;
 }
@@ -103,6 +114,7 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
+  options.pulls = PullsFromFlags();
   options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
   options.drain_timeout = DrainTimeoutFromFlags();
   options.apply_program_flags = SetProgramFlags;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -60,6 +61,9 @@ struct Process {
   int index = 0;
   Incarnation incarnation;
   std::optional<int> exit_code;
+  // Of a worker: what had finished when the newest steps of its session began.
+  std::pair<Epoch, SessionId> session;
+  std::deque<std::vector<std::vector<int64_t>>> floors;
 };
 
 class Cluster : public SimSite, public FailpointObserver {
@@ -106,7 +110,8 @@ class Cluster : public SimSite, public FailpointObserver {
 
   // step bodies
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
-  std::vector<script::Move> Body(const Process& process, const StepCall& call);
+  std::vector<script::Move> Body(Process& process, const StepCall& call);
+  const std::vector<std::vector<int64_t>>& FloorOf(Process& process, const WorkerSnapshot& runner);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
 
@@ -303,6 +308,7 @@ void Cluster::StartWorker(int index, int life) {
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.seed = random_.Next();
+  options.pulls.pipeline_depth = config_.pipeline_depth;
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
                                        [this, raw](int code, const std::string&) { OnExit(raw, code); });
@@ -461,12 +467,23 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
   return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
-std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& call) {
+// What a step of this worker that begins now must see.
+const std::vector<std::vector<int64_t>>& Cluster::FloorOf(Process& process, const WorkerSnapshot& runner) {
+  if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear();
+  process.session = {runner.epoch, runner.session};
+  process.floors.push_back(model_.values);
+  const auto kept = static_cast<size_t>(1 + config_.may_miss.value_or(config_.pipeline_depth));
+  while (process.floors.size() > kept) process.floors.pop_front();
+  return process.floors.front();
+}
+
+std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
   const WorkerSnapshot runner = process.worker->Inspect();
   tags_[runner.job][{call.step, runner.epoch}] = tag;
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
+  const std::vector<std::vector<int64_t>>& floors = FloorOf(process, runner);
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
@@ -477,17 +494,16 @@ std::vector<script::Move> Cluster::Body(const Process& process, const StepCall& 
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(
-        script::Compute{[this, tag, variable, floor = model_.values[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
-          HitFailpoint(Failpoint::kStepPulled);
-          if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
-          const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
-          for (size_t i = 0; i < values.size(); ++i) {
-            if (values[i] < floor[i])
-              Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
-          }
-          return std::vector<StagedWrite>();
-        }});
+    moves.push_back(script::Compute{[this, tag, variable, floor = floors[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+      HitFailpoint(Failpoint::kStepPulled);
+      if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
+      const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] < floor[i])
+          Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+      }
+      return std::vector<StagedWrite>();
+    }});
   }
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
@@ -1212,6 +1228,7 @@ void Cluster::CheckAlways() {
     for (const auto& process : processes_) {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
+      result_.pulled_ahead += static_cast<int64_t>(worker.ahead.size());
       if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0) admissible[*worker.live].insert(worker.session.value());
     }
@@ -1387,6 +1404,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.resize = config.checkpoints && random.Chance(0.25);
   config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);
+  if (random.Chance(0.3)) config.pipeline_depth = 1 + static_cast<int>(random.Below(2));
   return config;
 }
 

@@ -76,6 +76,30 @@ SimConfig Calm(uint64_t seed) {
   return config;
 }
 
+// A step's first pull may leave while those before it compute; nothing else of the protocol changes.
+TEST(SimPipelineTest, AStepMissesNoMoreOfItsOwnWorkerThanTheDepthAllows) {
+  int64_t ahead = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.pipeline_depth = 1 + static_cast<int>(seed % 2);
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
+    ahead += result.pulled_ahead;
+  }
+  EXPECT_GT(ahead, 100);
+}
+
+TEST(SimPipelineTest, AStepThatMissesMoreThanItMayIsFound) {
+  bool found = false;
+  for (uint64_t seed = 1; seed <= 60 && !found; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.pipeline_depth = 2;
+    config.may_miss = 0;
+    found = !RunSimulation(config).violation.ok();
+  }
+  EXPECT_TRUE(found);
+}
+
 struct Totals {
   int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0;
 };

@@ -1,14 +1,17 @@
 // WorkerCore: one step, from dispatch to report.
 //
-// 1. StartStep: the transaction is opened, what the function read the last time is pulled, the function begins.
+// 1. StartStep: the transaction is opened, what the function read the last time is pulled, the function begins. PullAhead: so are those of the next steps,
+//    where PullOptions say so, and dropped again with whatever changes what they may read.
 // 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
 // 4. BeginCommit: at the gate; while held it waits there. Then all commits at once. Each is sent again until its ps answers, or the session ends.
 // 5. EndCommitIfAnswered: the report, and the next step.
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/random.h"
@@ -28,29 +31,50 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
       absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
 
+// The variables whose values the writes replace, in part or whole.
+std::set<std::string> Assigned(absl::Span<const StagedWrite> writes) {
+  std::set<std::string> assigned;
+  for (const StagedWrite& write : writes) {
+    if (write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate) assigned.insert(write.variable);
+  }
+  return assigned;
+}
+
 }  // namespace
 
 // ---- 1 -----------------------------------------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::StartNext() {
-  if (session_ == nullptr || session_->live || session_->queue.empty() || Silent() || shutdown_code_) return;
-  Dispatch next = std::move(session_->queue.front());
-  session_->queue.pop_front();
-  StartStep(std::move(next));
+  if (session_ == nullptr || Silent() || shutdown_code_) return;
+  if (!session_->live && !session_->queue.empty()) {
+    QueuedStep next = std::move(session_->queue.front());
+    session_->queue.pop_front();
+    StartStep(std::move(next));
+  }
+  PullAhead();
 }
 
-void WorkerCore::StartStep(Dispatch dispatch) {
-  const std::weak_ptr<WorkerCore> weak = weak_from_this();
-  const std::weak_ptr<Session> session = session_;
-  const EntryId step = dispatch.step;
-  // The same on every attempt, another for every step, also for those that have no ordinal.
-  const uint64_t seed = MixSeeds(session_->job_seed, dispatch.ordinal ? MixSeeds(1, *dispatch.ordinal) : MixSeeds(2, step.value()));
-  WorkerTransaction::Options options{session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, step.value()), {}};
-  options.on_session_over = [weak, session](const absl::Status& why) {
+// The same on every attempt, another for every step, also for those that have no ordinal.
+uint64_t WorkerCore::SeedOf(const Dispatch& dispatch) const {
+  return MixSeeds(session_->job_seed, dispatch.ordinal ? MixSeeds(1, *dispatch.ordinal) : MixSeeds(2, dispatch.step.value()));
+}
+
+std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& dispatch) {
+  WorkerTransaction::Options options{
+      session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, dispatch.step.value()), {}};
+  options.on_session_over = [weak = weak_from_this(), session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
   };
-  const auto transaction = std::make_shared<WorkerTransaction>(std::move(options), executor_, clock_);
-  StepCall call{step, dispatch.attempt, dispatch.ordinal, dispatch.function, dispatch.args, dispatch.inputs, seed, dispatch.learning_rate_scale};
+  return std::make_shared<WorkerTransaction>(std::move(options), executor_, clock_);
+}
+
+void WorkerCore::StartStep(QueuedStep next) {
+  Dispatch dispatch = std::move(next.dispatch);
+  const std::weak_ptr<WorkerCore> weak = weak_from_this();
+  const std::weak_ptr<Session> session = session_;
+  const auto transaction = next.ahead != nullptr ? next.ahead : OpenTransaction(dispatch);
+  StepCall call{dispatch.step, dispatch.attempt, dispatch.ordinal, dispatch.function,
+                dispatch.args, dispatch.inputs,  SeedOf(dispatch), dispatch.learning_rate_scale};
   outbox_.Add([this, weak, session, transaction, call = std::move(call), expected = read_sets_.Predict(dispatch.function, session_->layout->version())] {
     transaction->Prefetch(expected);
     runner_.Start(call, transaction, [weak, session, transaction, step = call.step](absl::StatusOr<Nest> result) {
@@ -59,6 +83,41 @@ void WorkerCore::StartStep(Dispatch dispatch) {
     });
   });
   session_->live.emplace(std::move(dispatch), transaction);
+}
+
+// Read-only steps are left out: what an evaluation reads is as new as can be.
+void WorkerCore::PullAhead() {
+  if (!session_->live) return;
+  const size_t steps = std::min(session_->queue.size(), static_cast<size_t>(options_.pulls.pipeline_depth));
+  for (size_t i = 0; i < steps; ++i) {
+    QueuedStep& step = session_->queue[i];
+    if (step.dispatch.ordinal && step.ahead == nullptr) PullAhead(step);
+  }
+}
+
+void WorkerCore::PullAhead(QueuedStep& step) {
+  step.pulled = read_sets_.PredictAhead(step.dispatch.function, session_->layout->version());
+  if (step.pulled.empty()) return;
+  step.ahead = OpenTransaction(step.dispatch);
+  outbox_.Add([transaction = step.ahead, expected = step.pulled] { transaction->Prefetch(expected); });
+}
+
+void WorkerCore::DropAhead(QueuedStep& step) {
+  if (step.ahead == nullptr) return;
+  outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] { dropped->Cancel(); });
+}
+
+void WorkerCore::DropAhead() {
+  for (QueuedStep& step : session_->queue) DropAhead(step);
+}
+
+// A value that replaces another may have been made from it: who then reads the older one and assigns in turn would lose what was made. Adds and gradients are
+// not lost so.
+void WorkerCore::DropAheadOf(const std::set<std::string>& assigned) {
+  for (QueuedStep& step : session_->queue) {
+    const bool stale = std::any_of(step.pulled.begin(), step.pulled.end(), [&](const std::string& variable) { return assigned.count(variable) > 0; });
+    if (stale) DropAhead(step);
+  }
 }
 
 // ---- 2 -----------------------------------------------------------------------------------------------------------------------------------------------
@@ -105,7 +164,7 @@ void WorkerCore::FunctionFailed(absl::Status status) {
 void WorkerCore::FunctionSucceeded(Nest value) {
   if (absl::Status refused = CheckValue(value, options_.max_value_bytes); !refused.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(refused));
   LiveStep& live = *session_->live;
-  read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole));
+  read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole), Assigned(live.record.writes));
   live.value = std::move(value);
   CommitIfSlotsExist();
 }
@@ -201,7 +260,7 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
   EndIfDrained();
 }
 
-// How many commits of others landed between this step's read and its write.
+// How many commits landed between this step's read and its write: those of others, and of this worker's steps that a pull ahead of them has missed.
 void WorkerCore::MeasureStaleness(const Commit& commit, const CommitReply& reply) {
   LiveStep& live = *session_->live;
   for (size_t i = 0; i < reply.versions.size() && i < commit.request.parts.size(); ++i) {
@@ -232,6 +291,7 @@ void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
   for (const auto& [ps, commit] : live.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
+  DropAheadOf(Assigned(live.record.writes));
   session_->live.reset();
   ++reported_;
   Send(std::move(report));

@@ -13,8 +13,8 @@
 
 namespace divvy {
 
-// The variables each step function read whole in its last good run, for one version of the layout: under another it is learnt anew. A prediction costs
-// memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
+// The variables each step function read whole, and those it assigned, in its last good run, for one version of the layout: under another it is learnt anew. A
+// prediction costs memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
 class ReadSets {
  public:
   // In name order; empty where nothing is known.
@@ -24,16 +24,33 @@ class ReadSets {
     return {found->second.variables.begin(), found->second.variables.end()};
   }
 
-  // What was not read this time is dropped.
-  void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole) {
-    by_function_[std::string(function)] = {layout_version, std::move(read_whole)};
+  // Of these, what is worth a pull while another step runs: a variable that some function assigns would have to be pulled again after it.
+  std::vector<std::string> PredictAhead(absl::string_view function, uint64_t layout_version) const {
+    std::vector<std::string> variables;
+    for (std::string& variable : Predict(function, layout_version)) {
+      if (!IsAssigned(variable, layout_version)) variables.push_back(std::move(variable));
+    }
+    return variables;
+  }
+
+  // What was not read or assigned this time is dropped.
+  void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole, std::set<std::string> assigned = {}) {
+    by_function_[std::string(function)] = {layout_version, std::move(read_whole), std::move(assigned)};
   }
 
  private:
   struct Learnt {
     uint64_t layout_version = 0;
-    std::set<std::string> variables;
+    std::set<std::string> variables, assigned;
   };
+
+  bool IsAssigned(const std::string& variable, uint64_t layout_version) const {
+    for (const auto& [function, learnt] : by_function_) {
+      if (learnt.layout_version == layout_version && learnt.assigned.count(variable) > 0) return true;
+    }
+    return false;
+  }
+
   std::map<std::string, Learnt, std::less<>> by_function_;
 };
 

@@ -26,6 +26,7 @@ absl::Status WorkerOptions::Validate() const {
   if (address.empty()) problems.push_back("address is empty: give the one at which the coordinator can dial this worker");
   if (replicas < 1) problems.push_back(absl::StrCat("replicas is ", replicas, ", must be >= 1"));
   if (max_value_bytes < 1) problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
+  for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
   const std::pair<const char*, absl::Duration> waits[] = {{"register_every", register_every},
                                                           {"coordinator_silence", coordinator_silence},
                                                           {"--orphan_timeout", orphan_timeout},
@@ -233,6 +234,7 @@ void WorkerCore::EndSession() {
   if (session_ == nullptr) return;
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live) outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
+  for (QueuedStep& step : session->queue) DropAhead(step);
   for (const ResourceId iterator : session->resources) outbox_.Add([this, iterator] { inputs_.Close(iterator); });
   const auto node = session->connection ? connections_.extract(*session->connection) : decltype(connections_)::node_type();
   if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });
@@ -263,7 +265,10 @@ void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply>
   if (!refused.ok() || over_ || shutdown_code_) return;
   shutdown_code_ = request.exit_code;
   shutdown_since_ = clock_.Elapsed();
-  if (session_ != nullptr) session_->queue.clear();
+  if (session_ != nullptr) {
+    DropAhead();
+    session_->queue.clear();
+  }
   EndIfDrained();
 }
 
@@ -291,6 +296,7 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   CoreLock lock(mu_, outbox_);
   if (over_) return;
   if (!BindConnection(connection, frame)) return Disconnect(connection);
+  if (Silent()) DropAhead();  // the cluster may have gone far meanwhile
   last_contact_ = session_->last_heard = clock_.Elapsed();
   std::vector<StreamFrame<FromWorker>> resend;
   std::optional<ToWorker> message;
@@ -333,22 +339,25 @@ void WorkerCore::Send(FromWorker message) {
 // ---- what the coordinator says -----------------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::Handle(LayoutUpdate message) {
+  DropAhead();  // a step's transaction has the layout of the step's beginning
   session_->layout = std::move(message.layout);
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots) CommitIfSlotsExist();
 }
 
 void WorkerCore::Handle(Dispatch message) {
-  if (!shutdown_code_) session_->queue.push_back(std::move(message));
+  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}});
 }
 
 void WorkerCore::Handle(CancelSteps message) {
   const auto named = [&](EntryId step) { return std::find(message.steps.begin(), message.steps.end(), step) != message.steps.end(); };
-  std::deque<Dispatch> kept;
-  for (Dispatch& dispatch : session_->queue) {
+  std::deque<QueuedStep> kept;
+  for (QueuedStep& step : session_->queue) {
+    const Dispatch& dispatch = step.dispatch;
     if (!named(dispatch.step)) {
-      kept.push_back(std::move(dispatch));
+      kept.push_back(std::move(step));
       continue;
     }
+    DropAhead(step);
     Report report{dispatch.step, dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0};
     ++reported_;
     Send(std::move(report));
@@ -429,7 +438,10 @@ WorkerSnapshot WorkerCore::Inspect() const {
   snapshot.resources = session_->resources;
   snapshot.unacknowledged = session_->stream.unacknowledged();
   snapshot.held = session_->hold.has_value();
-  for (const Dispatch& dispatch : session_->queue) snapshot.queued.push_back(dispatch.step);
+  for (const QueuedStep& step : session_->queue) {
+    snapshot.queued.push_back(step.dispatch.step);
+    if (step.ahead != nullptr) snapshot.ahead.push_back(step.dispatch.step);
+  }
   if (!session_->live) return snapshot;
   snapshot.step = session_->live->state;
   snapshot.live = session_->live->dispatch.step;

@@ -10,7 +10,8 @@
 //     SILENT     nothing heard for 5 s:       COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
 //                starts nothing, registers                 cannot fail, be cancelled or be given up
 //
-// Steps of a session run one after another: a step sees the finished writes of those before it. Its report is never sent while a commit is unanswered.
+// Steps of a session run one after another: a step sees the finished writes of those before it, unless PullOptions say otherwise. Its report is never sent
+// while a commit is unanswered.
 #ifndef DIVVY_WORKER_CORE_WORKER_CORE_H_
 #define DIVVY_WORKER_CORE_WORKER_CORE_H_
 
@@ -38,6 +39,7 @@
 #include "cluster/prelude.h"
 #include "cluster/registrar.h"
 #include "cluster/resumable_stream.h"
+#include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
 #include "worker/core/step_runner.h"
 #include "worker/core/step_transaction.h"
@@ -54,7 +56,8 @@ struct WorkerOptions {
   // Takes in the program's own flags, as the coordinator was started with: called once, at the first Attach and before any step; does not block. An error
   // refuses that Attach, and it is called again at the next. Empty: this program has none.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
-  bool check_numerics = false;                            // a step that stages a value that is not finite fails
+  bool check_numerics = false;  // a step that stages a value that is not finite fails
+  PullOptions pulls;
   int64_t max_value_bytes = 16 << 20;                     // of what a step returns
   uint64_t seed = 1;                                      // of the jitter of its waits
   absl::Duration register_every = absl::Seconds(2);       // while no session lives
@@ -79,6 +82,7 @@ struct WorkerSnapshot {
   Step step = Step::kNone;
   std::optional<EntryId> live;  // the step that is running or committing
   std::vector<EntryId> queued;  // in order
+  std::vector<EntryId> ahead;   // those of them whose first pull has left
   bool held = false;            // no commit begins
   std::vector<int> unanswered;  // ps that have not answered the live step's commit
   std::set<ResourceId> resources;
@@ -140,6 +144,12 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::map<int, Commit> commits;  // by ps
     uint64_t staleness = 0;
   };
+  // A step that waits for those before it.
+  struct QueuedStep {
+    Dispatch dispatch;
+    std::shared_ptr<WorkerTransaction> ahead;  // its transaction, where its first pull has left; else null
+    std::vector<std::string> pulled;           // by that
+  };
   struct Session {
     explicit Session(SessionId id) : stream(id) {}
     std::shared_ptr<const SessionLinks> links;
@@ -149,7 +159,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::optional<uint64_t> connection;  // that carries the stream
     uint64_t unanswered_messages = 0;    // received since something was sent
     absl::Duration last_heard;
-    std::deque<Dispatch> queue;
+    std::deque<QueuedStep> queue;
     std::optional<LiveStep> live;
     std::set<ResourceId> resources;
     std::optional<uint64_t> hold;  // no commit begins before its Release
@@ -197,7 +207,14 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   // live_step.cc: from dispatch to report
   void StartNext() DIVVY_REQUIRES(mu_);
-  void StartStep(Dispatch dispatch) DIVVY_REQUIRES(mu_);
+  void StartStep(QueuedStep next) DIVVY_REQUIRES(mu_);
+  uint64_t SeedOf(const Dispatch& dispatch) const DIVVY_REQUIRES(mu_);
+  std::shared_ptr<WorkerTransaction> OpenTransaction(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
+  void PullAhead() DIVVY_REQUIRES(mu_);
+  void PullAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
+  void DropAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
+  void DropAhead() DIVVY_REQUIRES(mu_);
+  void DropAheadOf(const std::set<std::string>& assigned) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);

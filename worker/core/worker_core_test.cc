@@ -192,10 +192,11 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   WorkerOptions options;
   options.index = -1;
   options.replicas = 0;
+  options.pulls.pipeline_depth = -1;
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0"}) {
+  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is -1"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
   }
 }
@@ -457,6 +458,195 @@ TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
   Run(absl::Seconds(11));
   EXPECT_EQ(ps_[0].pulls().size(), 3u) << "what was not read is dropped";
   EXPECT_EQ(Reports().size(), 4u);
+}
+
+// ---- pulls that leave before their step begins -------------------------------------------------------------------------------------------------------
+
+// Every step reads w, takes ten seconds, and adds what it was told to b; the read set of "train" is known.
+class PipelineTest : public WorkerCoreTest {
+ protected:
+  void StartWithDepth(int depth) {
+    options_.pulls.pipeline_depth = depth;
+    Start();
+    for (const char* function : {"train", "look"}) {
+      runner_.Define(function, [this](const StepCall& call) {
+        std::vector<Move> moves = {Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}}}};
+        if (call.ordinal) moves.push_back(Stage{*next_write_});
+        moves.push_back(Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }});
+        return moves;
+      });
+    }
+    Attach();
+    Dispatch(1, "train");
+    RunAwake(11);
+    ASSERT_EQ(Reports().size(), 1u);
+    known_ = ps_[0].pulls().size();
+  }
+  void RunAwake(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      Run();
+      end_->Tell(Ping{});
+    }
+  }
+  size_t pulls() { return ps_[0].pulls().size() - known_; }
+  std::vector<EntryId> ahead() const { return core_->Inspect().ahead; }
+  static std::vector<EntryId> Ids(std::vector<uint64_t> values) { return {values.begin(), values.end()}; }
+
+  std::optional<StagedWrite> next_write_ = Assign("b", {1});
+  size_t known_ = 0;  // pulls of ps 0, before it began
+};
+
+TEST_F(PipelineTest, WithDepthZeroAPullLeavesWhenItsStepBegins) {
+  StartWithDepth(0);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  RunAwake(9);
+  EXPECT_EQ(pulls(), 1u);
+  EXPECT_EQ(ahead(), Ids({}));
+}
+
+TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsItsOnlyOne) {
+  StartWithDepth(1);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Dispatch(4, "train");
+  Run();
+  EXPECT_EQ(pulls(), 2u);
+  EXPECT_EQ(ahead(), Ids({3}));
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));  // what another worker writes meanwhile is seen by the next but one
+  RunAwake(34);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 0);
+  EXPECT_EQ(Reports()[3].value.tensor()->data_as<float>()[0], 7);
+  EXPECT_EQ(pulls(), 3u);
+}
+
+TEST_F(PipelineTest, WithDepthTwoTwoStepsArePulledAhead) {
+  StartWithDepth(2);
+  for (const uint64_t id : {2, 3, 4, 5}) Dispatch(id, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3, 4}));
+  RunAwake(44);
+  EXPECT_EQ(Reports().size(), 5u);
+  EXPECT_EQ(pulls(), 4u);
+}
+
+TEST_F(PipelineTest, StalenessCountsTheCommitsOfTheWorkersOwnStepsThatAPullHasMissed) {
+  next_write_ = {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt};
+  StartWithDepth(1);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  RunAwake(25);
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[1].staleness, 0u);
+  EXPECT_EQ(Reports()[2].staleness, 1u);
+}
+
+TEST_F(PipelineTest, AReadOnlyStepIsNotPulledAheadAndSeesWhatWasWrittenBeforeIt) {
+  StartWithDepth(2);
+  divvy::Dispatch look = Step(2, "look");
+  look.ordinal.reset();
+  end_->Tell(look);
+  RunAwake(12);  // what it reads is known now
+  next_write_ = Assign("w", {5, 6, 7, 8});
+  Dispatch(3, "train");
+  look.step = EntryId(4);
+  end_->Tell(look);
+  Dispatch(5, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({5}));
+  RunAwake(25);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[3].value.tensor()->data_as<float>()[0], 5);
+}
+
+TEST_F(PipelineTest, WhatAStepAssignsIsNeverMissedByTheNext) {
+  StartWithDepth(2);
+  next_write_ = Assign("w", {5, 6, 7, 8});  // for the first time
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Dispatch(4, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3, 4}));
+  RunAwake(10);
+  EXPECT_EQ(ahead(), Ids({})) << "pulled too early, and known by now to be assigned each time";
+  RunAwake(22);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 5);
+  EXPECT_EQ(Reports()[2].staleness, 0u);
+  EXPECT_EQ(Reports()[3].staleness, 0u);
+}
+
+TEST_F(PipelineTest, ACancelledStepsPullIsForgottenAndTheNextInLineTakesItsPlace) {
+  StartWithDepth(1);
+  ps_[0].Hold();
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Dispatch(4, "train");
+  end_->Tell(CancelSteps{{EntryId(3)}});
+  EXPECT_EQ(ahead(), Ids({4}));
+  ps_[0].Release();
+  RunAwake(25);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kOk);
+}
+
+TEST_F(PipelineTest, AChangeOfTheLayoutMakesTheStepPullAnew) {
+  StartWithDepth(1);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3}));
+  end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "new", 1, 1, {0}))});
+  EXPECT_EQ(ahead(), Ids({})) << "what is read under it is not known";
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
+  RunAwake(25);
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 7);
+}
+
+TEST_F(PipelineTest, ANewSessionPullsAnewAndALateReplyOfTheOldOneIsNothing) {
+  StartWithDepth(1);
+  ps_[0].Hold();
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3}));
+  Attach(2);
+  EXPECT_EQ(ahead(), Ids({}));
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
+  ps_[0].Release();
+  Run(absl::Seconds(12));  // the step of the old session ends
+  Dispatch(3, "train");
+  RunAwake(12);
+  EXPECT_EQ(OnlyReport().value.tensor()->data_as<float>()[0], 7);
+}
+
+TEST_F(PipelineTest, ASilenceOfTheCoordinatorMakesTheStepPullAnew) {
+  StartWithDepth(1);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Run(absl::Seconds(20));  // nothing is begun meanwhile
+  EXPECT_EQ(ahead(), Ids({3}));
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
+  end_->Tell(Ping{});
+  RunAwake(12);
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 7);
+}
+
+TEST_F(PipelineTest, AHeldWorkerMayPullAheadAndAShutdownDropsIt) {
+  StartWithDepth(1);
+  end_->Tell(Hold{1});
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  RunAwake(11);
+  EXPECT_EQ(core_->Inspect().step, StepState::kHeld);
+  EXPECT_EQ(ahead(), Ids({3}));
+  EXPECT_TRUE(Shutdown(0).ok());
+  Run();
+  EXPECT_EQ(ahead(), Ids({}));
 }
 
 // ---- Cancel ------------------------------------------------------------------------------------------------------------------------------------------

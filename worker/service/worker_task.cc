@@ -19,6 +19,7 @@ absl::Status WorkerTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (replicas < 1) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1"));
   if (blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
+  for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
@@ -66,6 +67,7 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   options.address = server_->address();
   options.replicas = options_.replicas;
   options.check_numerics = options_.check_numerics;
+  options.pulls = options_.pulls;
   options.seed = EntropySeed();
   options.orphan_timeout = options_.orphan_timeout;
   options.drain_timeout = options_.drain_timeout;

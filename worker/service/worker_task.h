@@ -13,6 +13,7 @@
 #include "rpc/dialer.h"
 #include "rpc/task_server.h"
 #include "worker/core/data_input_opener.h"
+#include "worker/core/pull_options.h"
 #include "worker/core/thread_step_runner.h"
 #include "worker/core/worker_core.h"
 #include "worker/service/worker_service.h"
@@ -24,6 +25,7 @@ struct WorkerTaskOptions {
   int replicas = 1;
   int blas_threads = 0;         // of a matrix product; 0: cores / replicas
   bool check_numerics = false;  // a step that writes a value that is not finite fails
+  PullOptions pulls;
   absl::Duration orphan_timeout = absl::Hours(1);
   absl::Duration drain_timeout = absl::Seconds(25);
   // Takes over the flags of the program that the coordinator runs; called once, before the first step. Its error refuses the coordinator.
