@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ops/math.h"
 #include "tensor/tensor.h"
@@ -77,8 +78,11 @@ class Backend {
   virtual void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const = 0;
   // Any dtype: y[i] = x[ids[i]], rows of axis 0. ids: int64 [n]. InvalidArgument: an id outside [0, rows of x).
   virtual absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const = 0;
-  // The transposed map: y[r] = sum of the rows i with ids[i] == r. REQUIRES: GatherRows has checked the ids; float32 or float64.
+  // The transposed map: y[r] = sum of the rows i with ids[i] == r. REQUIRES: GatherRows has checked the ids.
   virtual void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const = 0;
+  // The rows with one id summed, in the order in which they stand: ids rising, each once. REQUIRES: ids on the CPU, where the result's are too; rows on this
+  // device. Waits for it.
+  virtual absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) const = 0;
   // x: [batch, f, f] -> y: [batch, f (f - 1) / 2], what lies under the diagonal, row by row.
   virtual void LowerTriangles(const Tensor& x, Tensor& y) const = 0;
   // The symmetric matrices with these elements under and over a diagonal of 0.

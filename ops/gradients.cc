@@ -1,6 +1,8 @@
 #include "ops/gradients.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +63,16 @@ absl::Status Gradients::Scale(double factor) {
   }
   entries_ = std::move(scaled);
   return absl::OkStatus();
+}
+
+absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) {
+  RETURN_IF_ERROR(internal::CheckComputedWith("SumDuplicates", slices.rows));
+  ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(Device{}));
+  ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
+  const IndexedSlices here{ids, slices.rows, slices.num_rows};
+  if (std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) == values.end()) return here;
+  ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(slices.rows.device()));
+  return backend->SumDuplicates(here);
 }
 
 Nest NestCodec<Gradients>::Encode(const Gradients& gradients) {

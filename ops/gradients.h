@@ -44,6 +44,10 @@ struct NestCodec<Gradients> {
   static absl::StatusOr<Gradients> Decode(const Nest& nest);
 };
 
+// Rows with equal ids summed, in the order in which they stand: ids rising, each once. The rows stay on their device, whose sums are waited for; the ids are
+// on the CPU. What has no duplicates and rises is given back as it is. InvalidArgument: a dtype that is not computed with there.
+absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices);
+
 }  // namespace divvy
 
 #endif  // DIVVY_OPS_GRADIENTS_H_

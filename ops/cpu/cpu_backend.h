@@ -46,6 +46,7 @@ class CpuBackend : public Backend {
   void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
   absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;
   void ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const override;
+  absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) const override;
   void LowerTriangles(const Tensor& x, Tensor& y) const override;
   void SymmetricFromTriangles(const Tensor& y, Tensor& x) const override;
   // rows.cc

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
+#include "base/status_macros.h"
 #include "ops/cpu/cpu_backend.h"
 
 namespace divvy::internal {
@@ -60,6 +63,26 @@ double Dot(const T* a, const T* b, int64_t n) {
 }
 
 }  // namespace
+
+// Rows in the order of their ids, then lists of rows combined.
+absl::StatusOr<IndexedSlices> CpuBackend::SumDuplicates(const IndexedSlices& slices) const {
+  const int64_t* const ids = slices.ids.data_as<int64_t>();
+  std::vector<int64_t> order(slices.ids.shape().num_elements()), unique, splits;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && ids[order[i]] == unique.back()) continue;
+    unique.push_back(ids[order[i]]);
+    splits.push_back(static_cast<int64_t>(i));
+  }
+  splits.push_back(static_cast<int64_t>(order.size()));
+  IndexedSlices summed{Tensor::Vector<int64_t>(unique), {}, slices.num_rows};
+  ASSIGN_OR_RETURN(Tensor sorted, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape()));
+  RETURN_IF_ERROR(GatherRows(slices.rows, Tensor::Vector<int64_t>(order), sorted));
+  ASSIGN_OR_RETURN(summed.rows, Tensor::Uninitialized(sorted.dtype(), sorted.shape().WithRows(static_cast<int64_t>(unique.size()))));
+  CombineRows({Tensor::Vector<int64_t>(splits), {}, {}}, sorted, summed.rows);
+  return summed;
+}
 
 void CpuBackend::CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const {
   OnFloating(x.dtype(), [&](auto t) { CombineRowsAs<decltype(t)>(lists, x, y); });

@@ -97,6 +97,9 @@ class DeviceMath {
   // An id out of range is a Fault, and its row 0.
   virtual void GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) = 0;
   virtual void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) = 0;
+  // unique: the n ids rising, each once, and at [n] how many there are. Row i of `sums`, which is like `rows`, is the sum of the rows with id unique[i], in
+  // the order in which they stand.
+  virtual void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique, const Array& sums) = 0;
   virtual void LowerTriangles(int device, const Array& x, const Array& y) = 0;
   virtual void SymmetricFromTriangles(int device, const Array& y, const Array& x) = 0;
   virtual void CombineRows(int device, const RowListArrays& lists, const Array& x, const Array& y) = 0;

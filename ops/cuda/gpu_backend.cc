@@ -220,6 +220,22 @@ void GpuBackend::ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y
   if (!IsEmpty(y)) math_.ScatterAddRows(y.device().index, ids.data_as<int64_t>(), ArrayOf(rows), ArrayOf(y));
 }
 
+absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& slices) const {
+  const int64_t n = slices.ids.shape().num_elements();
+  if (n == 0) return slices;
+  const Device device = slices.rows.device();
+  ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(device));
+  ASSIGN_OR_RETURN(Tensor unique, Tensor::Uninitialized(DType::kInt64, {n + 1}, device));
+  ASSIGN_OR_RETURN(Tensor sums, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape(), device));
+  math_.SumDuplicates(device.index, ids.data_as<int64_t>(), ArrayOf(slices.rows), unique.fresh_data<int64_t>(), ArrayOf(sums));
+  ASSIGN_OR_RETURN(const Tensor here, unique.To(Device{}));
+  const int64_t count = here.data_as<int64_t>()[n];
+  IndexedSlices summed{{}, {}, slices.num_rows};
+  ASSIGN_OR_RETURN(summed.ids, here.Rows(0, count));
+  ASSIGN_OR_RETURN(summed.rows, sums.Rows(0, count));
+  return summed;
+}
+
 void GpuBackend::LowerTriangles(const Tensor& x, Tensor& y) const {
   if (!IsEmpty(y)) math_.LowerTriangles(y.device().index, ArrayOf(x), ArrayOf(y));
 }

@@ -1,6 +1,7 @@
 // A device's kernels against the CPU's arithmetic, on random shapes. Here they run as the host's compiler makes them; on a machine with a GPU, there.
 #include "ops/cuda/gpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -283,8 +284,7 @@ TEST_F(GpuBackendTest, RowsByNumberListsOfRowsAndTriangles) {
     const int64_t rows = 1 + random_.Below(9), n = 1 + random_.Below(20), width = 1 + random_.Below(9), lists = 1 + random_.Below(5);
     const Tensor x = Values(dtype, Shape{rows, width}), ids = Ids(n, rows), g = Values(dtype, Shape{n, width});
     Compare("gather", {x, ids}, dtype, g.shape(), [](const Backend& b, const auto& in, Tensor& y) { EXPECT_TRUE(b.GatherRows(in[0], in[1], y).ok()); });
-    if (dtype == DType::kFloat32 || dtype == DType::kFloat64)
-      Compare("scatter", {ids, g}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
+    Compare("scatter", {ids, g}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
 
     std::vector<int64_t> splits{0};
     for (int64_t list = 1; list < lists; ++list) splits.push_back(splits.back() + static_cast<int64_t>(random_.Below(n - splits.back() + 1)));
@@ -302,6 +302,50 @@ TEST_F(GpuBackendTest, RowsByNumberListsOfRowsAndTriangles) {
     Compare("triangles", {Values(dtype, square)}, dtype, triangle, [](const Backend& b, const auto& in, Tensor& y) { b.LowerTriangles(in[0], y); });
     Compare("symmetric", {Values(dtype, triangle)}, dtype, square, [](const Backend& b, const auto& in, Tensor& y) { b.SymmetricFromTriangles(in[0], y); });
   }
+}
+
+// Ids at random, few, one, rising and falling; up to so many that all steps of the sort and sums across windows happen.
+TEST_F(GpuBackendTest, DuplicatesAreSummedInTheOrderInWhichTheyStand) {
+  int turn = 0;
+  for (const int64_t n : {0, 1, 2, 63, 64, 65, 129, 1000, 5000, 100000}) {
+    for (const int64_t limit : {1, 3, 70, 1000000}) {
+      const DType dtype = kTypes[++turn % 4];
+      const int64_t width = n > 10000 ? 2 : 1 + static_cast<int64_t>(random_.Below(9));
+      Tensor ids = Ids(n, limit);
+      if (turn % 5 == 0) std::sort(ids.fresh_data<int64_t>(), ids.fresh_data<int64_t>() + n);
+      if (turn % 5 == 1) std::sort(ids.fresh_data<int64_t>(), ids.fresh_data<int64_t>() + n, std::greater<int64_t>());
+      SCOPED_TRACE(absl::StrCat(n, " ids below ", limit, ", ", DTypeName(dtype)));
+      const Tensor rows = Values(dtype, Shape{n, width});
+      const absl::StatusOr<IndexedSlices> expected = cpu_.SumDuplicates({ids, AsDoubles(rows), limit});
+      const absl::StatusOr<IndexedSlices> summed = gpu_.SumDuplicates({ids, *rows.To(kGpu), limit});
+      ASSERT_TRUE(expected.ok() && summed.ok()) << summed.status();
+      EXPECT_TRUE(BitwiseEqual(summed->ids, expected->ids));
+      EXPECT_EQ(Validate(*summed), absl::OkStatus());
+      ExpectNear(*summed->rows.To(Device{}), expected->rows, Tolerance(dtype));
+    }
+  }
+}
+
+TEST_F(GpuBackendTest, ScatteringIsTheSameInEveryOrderWhereItMustBe) {
+  math_.Configure({/*tf32=*/false, /*deterministic=*/true});
+  for (int i = 0; i < kTimes; ++i) {
+    const DType dtype = kTypes[i % 4];
+    const int64_t rows = 1 + random_.Below(9), n = 1 + random_.Below(300), width = 1 + random_.Below(9);
+    Compare("scatter", {Ids(n, rows), Values(dtype, Shape{n, width})}, dtype, Shape{rows, width},
+            [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
+  }
+}
+
+TEST_F(GpuBackendTest, SlicesWithoutDuplicatesAreGivenBackAsTheyAre) {
+  const IndexedSlices rising{Tensor::Vector<int64_t>({1, 4}), *Values(DType::kFloat32, Shape{2, 3}).To(kGpu), 5};
+  EXPECT_EQ(SumDuplicates(rising)->rows.data(), rising.rows.data());
+  const IndexedSlices mixed{Tensor::Vector<int64_t>({4, 1, 4}), *Tensor::Vector<float>({1, 2, 3}).To(kGpu), 5};
+  const absl::StatusOr<IndexedSlices> summed = SumDuplicates(mixed);
+  ASSERT_TRUE(summed.ok()) << summed.status();
+  EXPECT_TRUE(BitwiseEqual(summed->ids, Tensor::Vector<int64_t>({1, 4})));
+  EXPECT_TRUE(BitwiseEqual(*summed->rows.To(Device{}), Tensor::Vector<float>({2, 4})));
+  const IndexedSlices narrow{mixed.ids, Cast(Tensor::Vector<float>({1, 2, 3}), DType::kFloat16), 5};
+  EXPECT_THAT(std::string(SumDuplicates(narrow).status().message()), HasSubstr("SumDuplicates: float16 [3] is not computed with on the CPU"));
 }
 
 TEST_F(GpuBackendTest, ATapeComputesInNarrowTypesAndTheCpuSaysWhereThatGoes) {

@@ -55,9 +55,12 @@ class KernelMath : public DeviceMath {
   void CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) override;
   void Permute(int device, const Array& x, const int* axes, const Array& y) override;
   void GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) override;
-  void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) override;
   void LowerTriangles(int device, const Array& x, const Array& y) override;
   void SymmetricFromTriangles(int device, const Array& y, const Array& x) override;
+
+  // duplicates.cu
+  void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) override;
+  void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique, const Array& sums) override;
 
  protected:
   const DeviceOptions& options() const { return options_; }

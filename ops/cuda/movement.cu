@@ -41,14 +41,6 @@ void GatherRowsAs(Stream stream, const T* x, int64_t rows, int64_t width, const 
   });
 }
 
-template <typename T>
-void ScatterAddRowsAs(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width, int64_t limit, T* y) {
-  ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t id = ids[i / width];
-    if (id >= 0 && id < limit) AddAtomically(y + id * width + i % width, rows[i]);
-  });
-}
-
 // The row of element `at` of a strictly lower triangle, row by row: row i begins at i (i - 1) / 2.
 DIVVY_HOST_DEVICE int64_t RowOfTriangle(int64_t at) {
   auto row = static_cast<int64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(at))) / 2);
@@ -103,14 +95,6 @@ void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, cons
     const int64_t width = x.row_size();
     GatherRowsAs(stream, x.as<const decltype(t)>(), x.dim(0), width, ids, width == 0 ? 0 : y.size() / width, y.as<decltype(t)>(), fault(device));
   });
-}
-
-void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) {
-  const Stream stream = Use(device);
-  const int64_t width = y.row_size(), n = width == 0 ? 0 : rows.size() / width;
-  Zero(device, y.data, y.size_bytes());
-  if (y.element == Element::kFloat64) return ScatterAddRowsAs(stream, ids, rows.as<const double>(), n, width, y.dim(0), y.as<double>());
-  ScatterAddRowsAs(stream, ids, rows.as<const float>(), n, width, y.dim(0), y.as<float>());
 }
 
 void KernelMath::LowerTriangles(int device, const Array& x, const Array& y) {

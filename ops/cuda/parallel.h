@@ -31,6 +31,21 @@ struct Lanes {
   DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, internal::Sum()); }
   DIVVY_HOST_DEVICE double Max(double own) const { return Meet(own, internal::Maximum()); }
 
+  // Of the lanes before this one.
+  DIVVY_HOST_DEVICE double SumBefore(double own) const {
+#ifdef __CUDA_ARCH__
+    __shared__ double shared[kThreads];
+    shared[index] = own;
+    __syncthreads();
+    double sum = 0;
+    for (int lane = 0; lane < index; ++lane) sum += shared[lane];
+    __syncthreads();
+    return sum;
+#else
+    return 0;
+#endif
+  }
+
  private:
   template <typename Combine>
   DIVVY_HOST_DEVICE double Meet(double own, Combine combine) const {

@@ -1,6 +1,7 @@
 // The kernels as the host's compiler makes them.
 #include "ops/cuda/cast.cu"
 #include "ops/cuda/convolution.cu"
+#include "ops/cuda/duplicates.cu"
 #include "ops/cuda/elementwise.cu"
 #include "ops/cuda/movement.cu"
 #include "ops/cuda/reduce.cu"
