@@ -1,6 +1,7 @@
 #include "ops/tape_state.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +71,31 @@ absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients&
   gradients.Set(name, std::move(slices));
   return absl::OkStatus();
 }
+
+// Which leaves' gradients are complete once walking back has passed an operation: the first that uses them. They can be copied from a GPU while it computes the
+// rest.
+class Completions {
+ public:
+  Completions(absl::Span<const std::unique_ptr<Leaf>> leaves, absl::Span<const Operation> operations) : completed_by_(operations.size()) {
+    std::unordered_set<VarNode*> unused;
+    for (const auto& leaf : leaves) unused.insert(leaf->node.get());
+    for (size_t i = 0; i < operations.size(); ++i) {
+      for (const std::shared_ptr<VarNode>& input : operations[i].inputs) {
+        if (unused.erase(input.get()) > 0) completed_by_[i].push_back(input.get());
+      }
+    }
+  }
+  void Passed(size_t operation) const {
+    if (completed_by_.empty()) return;
+    for (const VarNode* const leaf : completed_by_[operation]) {
+      if (leaf->gradient) leaf->gradient->MarkWritten();
+    }
+  }
+  Completions() = default;  // nobody asks
+
+ private:
+  std::vector<std::vector<VarNode*>> completed_by_;
+};
 
 std::vector<TapeState*>& TapesOfThisThread() {
   thread_local std::vector<TapeState*> tapes;
@@ -181,22 +207,28 @@ absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode
     ASSIGN_OR_RETURN(const Tensor one, Tensor::Scalar<float>(1).To(target->value.device()));
     backend->Cast(one, *target->gradient);
   }
-  const absl::Status walked = WalkBack();
+  const absl::Status walked = WalkBack(target->value.device());
   operations_.clear();
   RETURN_IF_ERROR(walked);
   return Collect();
 }
 
-absl::Status TapeState::WalkBack() {
+absl::Status TapeState::WalkBack(Device device) {
+  const Completions completions = device.kind == Device::Kind::kGpu ? Completions(leaves_, operations_) : Completions();
   for (; !operations_.empty(); operations_.pop_back()) {  // frees what the operation kept as soon as it was used
-    Operation& operation = operations_.back();
-    if (!operation.output->gradient) continue;  // the target does not depend on it
-    const Tensor gradient = *std::exchange(operation.output->gradient, std::nullopt);
-    ASSIGN_OR_RETURN(std::vector<std::optional<Tensor>> gradients, operation.backward(gradient));
-    for (size_t i = 0; i < operation.inputs.size(); ++i) {
-      if (operation.inputs[i] == nullptr || !gradients[i]) continue;
-      RETURN_IF_ERROR(Accumulate(*operation.inputs[i], *std::move(gradients[i])));
-    }
+    RETURN_IF_ERROR(StepBack(operations_.back()));
+    completions.Passed(operations_.size() - 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TapeState::StepBack(Operation& operation) {
+  if (!operation.output->gradient) return absl::OkStatus();  // the target does not depend on it
+  const Tensor gradient = *std::exchange(operation.output->gradient, std::nullopt);
+  ASSIGN_OR_RETURN(std::vector<std::optional<Tensor>> gradients, operation.backward(gradient));
+  for (size_t i = 0; i < operation.inputs.size(); ++i) {
+    if (operation.inputs[i] == nullptr || !gradients[i]) continue;
+    RETURN_IF_ERROR(Accumulate(*operation.inputs[i], *std::move(gradients[i])));
   }
   return absl::OkStatus();
 }

@@ -69,7 +69,9 @@ class TapeState {
   void ForgetLookups();  // REQUIRES: none of them is pending
   absl::Status CheckDifferentiable(const VarNode& target) const;
   absl::Status CheckTables() const;
-  absl::Status WalkBack();
+  // From a target that lies on `device`.
+  absl::Status WalkBack(Device device);
+  static absl::Status StepBack(Operation& operation);
   absl::StatusOr<Gradients> Collect();
 
   VariableReader& variables_;

@@ -59,15 +59,6 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
   return copy;
 }
 
-absl::StatusOr<std::vector<Tensor>> ToCpu(absl::Span<const Tensor> values) {
-  std::vector<Tensor> moved;
-  for (const Tensor& value : values) {
-    ASSIGN_OR_RETURN(Tensor there, value.To(Device{}));
-    moved.push_back(std::move(there));
-  }
-  return moved;
-}
-
 // ---- what may be reduced -----------------------------------------------------------------------------------------------------------------------------
 
 absl::Status Differ(absl::string_view what, int replica, absl::string_view first, absl::string_view other) {
@@ -167,7 +158,7 @@ absl::StatusOr<Tensor> AddAll(absl::Span<const Tensor> values, double divisor) {
 }
 
 absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given, const Axes& axes) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToHost(given));
   for (const Tensor& value : values) RETURN_IF_ERROR(CheckReducible(op, value.dtype()));
   if (axes.values().empty()) return AddAll(values, op == ReduceOp::kMean ? values.size() : 1);
   double count = 0;
@@ -373,7 +364,7 @@ absl::StatusOr<Nest> GatherNests(absl::Span<const Nest> values, int axis) {
 }
 
 absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToCpu(given));
+  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToHost(given));
   ASSIGN_OR_RETURN(AxisView first, ViewAlong(values[0], axis));
   RETURN_IF_ERROR(CheckGatherable(values, first.axis));
   int64_t dim = 0;

@@ -11,8 +11,10 @@ std::atomic<DeviceMemory*> gpu_memory{nullptr};
 
 void SetGpuMemory(DeviceMemory* memory) { gpu_memory = memory; }
 
+DeviceMemory* GpuMemoryIfAny() { return gpu_memory.load(std::memory_order_acquire); }
+
 absl::StatusOr<DeviceMemory*> GpuMemory() {
-  DeviceMemory* const memory = gpu_memory;
+  DeviceMemory* const memory = GpuMemoryIfAny();
   if (memory == nullptr) return absl::UnimplementedError("no GPU is in use: this process computes on the CPU (--gpus, and a build with --config=cuda)");
   return memory;
 }

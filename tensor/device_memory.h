@@ -3,31 +3,61 @@
 #define DIVVY_TENSOR_DEVICE_MEMORY_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
 
-// Thread-safe. A device does what it is told in the order of the calls, later.
+// A point in what a device has been told to compute: all of it before.
+class DeviceMark {
+ public:
+  virtual ~DeviceMark() = default;
+};
+
+// A value on its way from a device to the CPU.
+struct Download {
+  Device from_device;
+  const void* from = nullptr;
+  void* to = nullptr;  // the CPU's
+  int64_t bytes = 0;
+  std::shared_ptr<const DeviceMark> written = nullptr;  // when the last computation that writes to `from` was told; null: now
+};
+
+// Thread-safe. A device computes what it is told in the order of the calls, later; copies run beside it. What is computed with memory that a call returned
+// waits for that copy by itself. REQUIRES (all): bytes > 0.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  // REQUIRES (all): bytes > 0. ResourceExhausted: none is left. NotFound: there is no such device.
+  // ResourceExhausted: none is left. NotFound: there is no such device.
   virtual absl::StatusOr<void*> Allocate(Device device, int64_t bytes) = 0;
   // After all that the device has been told to do with it.
   virtual void Free(Device device, void* data) = 0;
-  // `from` may be written to again when it returns.
-  virtual absl::Status CopyIn(Device device, void* to, const void* from, int64_t bytes) = 0;
-  // Waits for the device. An error: of the copy, or what a computation before it has found wrong with its data (InvalidArgument), or the device's (Internal).
-  virtual absl::Status CopyOut(Device device, void* to, const void* from, int64_t bytes) = 0;
+
+  // New memory of the device with these bytes, later. `owner` owns `from`, which is not written to while it is held: perhaps for longer than the call. Errors
+  // as Allocate.
+  virtual absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) = 0;
+  // New memory of `device` with the bytes of another's, later. Errors as Allocate.
+  virtual absl::StatusOr<void*> CopyAcross(Device device, const Download& from) = 0;
+  // Waits for the computations that each value's mark stands for and for the copies, not for what the devices were told since. An error: of a copy, or what a
+  // computation before it has found wrong with its data (InvalidArgument), or the device's (Internal); nothing may then be said of the values.
+  virtual absl::Status Bring(absl::Span<const Download> values) = 0;
+  virtual std::shared_ptr<const DeviceMark> Mark(Device device) = 0;
+
+  // Memory of the CPU that is copied from and to devices without a detour. Null: no more is to be had; take other memory.
+  virtual void* AllocateHost(int64_t bytes) = 0;
+  virtual void FreeHost(void* data) = 0;
 };
 
-// Of all GPUs; lives as long as the process. Null: there are none, as at the start. Not while tensors are on one.
+// Of all GPUs; lives as long as the process. Null: there are none, as at the start. Not while tensors are on one, or in memory of AllocateHost.
 void SetGpuMemory(DeviceMemory* memory);
 // Unimplemented: none has been set.
 absl::StatusOr<DeviceMemory*> GpuMemory();
+// Null: none has been set.
+DeviceMemory* GpuMemoryIfAny();
 
 }  // namespace divvy
 

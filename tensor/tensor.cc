@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -11,28 +12,43 @@
 
 namespace divvy {
 
+namespace {
+
+constexpr size_t kAlignment = 64;
+// From here on memory of the CPU is worth the trouble of DeviceMemory's pool where there is one.
+constexpr int64_t kPooledBytes = 64 << 10;
+
+// Owned memory, and whose it is: null stands for the C library's.
+struct Block {
+  void* data = nullptr;
+  DeviceMemory* memory = nullptr;
+};
+
+}  // namespace
+
 // Memory that several handles may share. Owned memory is aligned for vector loads.
 struct Tensor::Buffer {
-  Buffer(void* data, Device device, std::function<void()> release) : data(data), device(device), release(std::move(release)) {}
+  Buffer(Block block, Device device, std::function<void()> release) : block(block), device(device), release(std::move(release)) {}
   ~Buffer() {
     if (release) {
       release();
+    } else if (block.memory == nullptr) {
+      std::free(block.data);
     } else if (device.kind == Device::Kind::kCpu) {
-      std::free(data);
+      block.memory->FreeHost(block.data);
     } else {
-      (*GpuMemory())->Free(device, data);
+      block.memory->Free(device, block.data);
     }
   }
   bool borrowed() const { return static_cast<bool>(release); }
 
-  void* const data;
+  const Block block;
   const Device device;
   const std::function<void()> release;
+  std::shared_ptr<const DeviceMark> written;  // by std::atomic_load and atomic_store
 };
 
 namespace {
-
-constexpr size_t kAlignment = 64;
 
 absl::Status CheckStorable(DType dtype, const Shape& shape) {
   RETURN_IF_ERROR(shape.status());
@@ -49,22 +65,21 @@ absl::StatusOr<int64_t> SizeBytes(DType dtype, const Shape& shape) {
   return bytes;
 }
 
-absl::StatusOr<void*> Allocate(Device device, int64_t bytes, const Tensor& tensor) {
+absl::StatusOr<Block> Allocate(Device device, int64_t bytes, const Tensor& tensor) {
   if (device.kind == Device::Kind::kGpu) {
     ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
-    return memory->Allocate(device, bytes);
+    ASSIGN_OR_RETURN(void* const there, memory->Allocate(device, bytes));
+    return Block{there, memory};
+  }
+  if (bytes >= kPooledBytes) {
+    DeviceMemory* const memory = GpuMemoryIfAny();
+    void* const pooled = memory == nullptr ? nullptr : memory->AllocateHost(bytes);
+    if (pooled != nullptr) return Block{pooled, memory};
   }
   const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
   void* const data = std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
-  return data;
-}
-
-// Between the CPU and a device.
-absl::Status CopyBetween(const Tensor& from, Tensor& to) {
-  ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
-  if (from.device().kind == Device::Kind::kCpu) return memory->CopyIn(to.device(), to.fresh_data<void>(), from.data(), from.size_bytes());
-  return memory->CopyOut(from.device(), to.fresh_data<void>(), from.data(), from.size_bytes());
+  return Block{data, nullptr};
 }
 
 }  // namespace
@@ -82,12 +97,12 @@ absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device de
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   if (bytes == 0) {  // no memory, but a place on a GPU: what is computed from it is computed there
-    if (device.kind == Device::Kind::kGpu) tensor.buffer_ = std::make_shared<Buffer>(nullptr, device, [] {});
+    if (device.kind == Device::Kind::kGpu) tensor.buffer_ = std::make_shared<Buffer>(Block(), device, [] {});
     return tensor;
   }
-  ASSIGN_OR_RETURN(void* const data, Allocate(device, bytes, tensor));
-  tensor.buffer_ = std::make_shared<Buffer>(data, device, nullptr);
-  tensor.data_ = data;
+  ASSIGN_OR_RETURN(const Block block, Allocate(device, bytes, tensor));
+  tensor.buffer_ = std::make_shared<Buffer>(block, device, nullptr);
+  tensor.data_ = block.data;
   return tensor;
 }
 
@@ -103,7 +118,7 @@ absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   if (!release) release = [] {};
-  tensor.buffer_ = std::make_shared<Buffer>(const_cast<void*>(data), device, std::move(release));
+  tensor.buffer_ = std::make_shared<Buffer>(Block{const_cast<void*>(data)}, device, std::move(release));
   tensor.data_ = data;
   return tensor;
 }
@@ -166,13 +181,42 @@ absl::StatusOr<absl::Span<T>> Tensor::mutable_values() {
 absl::StatusOr<Tensor> Tensor::To(Device device) const {
   if (device == this->device()) return *this;
   if (size_bytes() == 0) return Uninitialized(dtype_, shape_, device);
-  if (device.kind == this->device().kind) {  // from one GPU to another by way of the CPU
-    ASSIGN_OR_RETURN(const Tensor here, To(Device{}));
-    return here.To(device);
+  if (device.kind == Device::Kind::kCpu) {
+    ASSIGN_OR_RETURN(std::vector<Tensor> here, ToHost({*this}));
+    return std::move(here[0]);
   }
-  ASSIGN_OR_RETURN(Tensor there, Uninitialized(dtype_, shape_, device));
-  RETURN_IF_ERROR(CopyBetween(*this, there));
+  ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
+  const bool from_cpu = this->device().kind == Device::Kind::kCpu;
+  ASSIGN_OR_RETURN(void* const data, from_cpu
+                                         ? memory->Upload(device, data_, size_bytes(), buffer_)
+                                         : memory->CopyAcross(device, {this->device(), data_, nullptr, size_bytes(), std::atomic_load(&buffer_->written)}));
+  Tensor there;
+  there.dtype_ = dtype_;
+  there.shape_ = shape_;
+  there.buffer_ = std::make_shared<Buffer>(Block{data, memory}, device, nullptr);
+  there.data_ = data;
   return there;
+}
+
+void Tensor::MarkWritten() const {
+  if (device().kind == Device::Kind::kCpu) return;
+  if (DeviceMemory* const memory = GpuMemoryIfAny()) std::atomic_store(&buffer_->written, memory->Mark(device()));
+}
+
+absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
+  std::vector<Tensor> here(tensors.begin(), tensors.end());
+  std::vector<Download> values;
+  for (Tensor& tensor : here) {
+    if (tensor.device().kind == Device::Kind::kCpu) continue;
+    const Tensor there = tensor;
+    ASSIGN_OR_RETURN(tensor, Tensor::Uninitialized(there.dtype(), there.shape()));
+    if (there.size_bytes() == 0) continue;
+    values.push_back({there.device(), there.data(), tensor.fresh_data<void>(), there.size_bytes(), std::atomic_load(&there.buffer_->written)});
+  }
+  if (values.empty()) return here;
+  ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
+  RETURN_IF_ERROR(memory->Bring(values));
+  return here;
 }
 
 absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {

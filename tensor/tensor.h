@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -73,8 +74,12 @@ class Tensor {
     return static_cast<T*>(const_cast<void*>(data_));
   }
 
-  // Asynchronous to a GPU; waits for one. Unimplemented: a GPU where none is in use (--gpus). InvalidArgument, Internal: what the GPU found wrong before.
+  // Asynchronous to a GPU and between GPUs; to the CPU it waits, as ToHost. Unimplemented: a GPU where none is in use (--gpus). InvalidArgument, Internal: what
+  // the GPU found wrong before.
   absl::StatusOr<Tensor> To(Device device) const;
+  // On a GPU, all that is to be written to the buffer has been told to it: ToHost then waits for this only, and not for what the GPU is told from here on.
+  // Without it ToHost is as right, and later. Nothing on the CPU.
+  void MarkWritten() const;
   // Shares the buffer; one dimension may be -1. InvalidArgument: another number of elements.
   absl::StatusOr<Tensor> Reshape(Shape shape) const;
   // Rows [begin, end) of axis 0; shares the buffer. InvalidArgument: rank 0, or not 0 <= begin <= end <= rows.
@@ -85,6 +90,7 @@ class Tensor {
 
  private:
   struct Buffer;
+  friend absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors);
   absl::Status CheckReadable(DType wanted) const;
   absl::Status MakeUnique();
 
@@ -93,6 +99,10 @@ class Tensor {
   Shape shape_{0};
   DType dtype_ = DType::kFloat32;
 };
+
+// All of them on the CPU, in their order; those that are there already are the same handles. Copies from GPUs run at once, beside what these compute, each as
+// soon as its tensor is written (MarkWritten); returns when all are there. Errors as To.
+absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors);
 
 // The same dtype, shape and bytes. False if either is not on the CPU.
 bool BitwiseEqual(const Tensor& a, const Tensor& b);

@@ -17,13 +17,44 @@ constexpr size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS takes for itself on
 
 cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-// One stream, one handle: a device computes in the order of the calls.
+// Events are made once and used again. Those of a device: CUDA wants an event and the stream that records it on the same.
+class EventPool {
+ public:
+  cudaEvent_t Take() {
+    cudaEvent_t event = nullptr;
+    MutexLock lock(mu_);
+    if (free_.empty()) {
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    } else {
+      event = free_.back();
+      free_.pop_back();
+    }
+    return event;
+  }
+  void Return(cudaEvent_t event) {
+    MutexLock lock(mu_);
+    free_.push_back(event);
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<cudaEvent_t> free_ DIVVY_GUARDED_BY(mu_);
+};
+
+struct CudaEvent {
+  cudaEvent_t event;
+  int device;
+};
+
+// One stream for each queue, one handle: a device computes in the order of the calls.
 struct CudaDevice {
   int index = 0;  // CUDA's
-  cudaStream_t stream = nullptr;
+  cudaStream_t streams[kNumQueues] = {};
+  cudaStream_t stream = nullptr;  // that of kCompute
   cublasHandle_t blas = nullptr;
   Fault* fault = nullptr;
   std::string name;
+  EventPool events;
   void* workspace = nullptr;                                            // of cuBLAS, where it must always be the same
   Mutex mu;                                                             // cuBLAS's handles are for one thread at a time
   cublasStatus_t product DIVVY_GUARDED_BY(mu) = CUBLAS_STATUS_SUCCESS;  // the first that failed
@@ -38,7 +69,10 @@ struct CudaDevice {
   // Takes a part of its memory, so only those are opened that compute.
   cudaError_t Open() {
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
-    if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess) return error;
+    for (cudaStream_t& queue : streams) {
+      if (const cudaError_t error = cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking); error != cudaSuccess) return error;
+    }
+    stream = streams[static_cast<int>(Queue::kCompute)];
     if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
     // Partial sums of narrow types stay float32 where k is cut.
     cublasSetMathMode(blas, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
@@ -88,12 +122,7 @@ class CudaMath : public KernelMath {
     devices_ = std::move(chosen);
     return nullptr;
   }
-  void* Allocate(int device, size_t bytes) override {
-    void* data = nullptr;
-    if (cudaMallocAsync(&data, bytes, Use(device)) == cudaSuccess) return data;
-    cudaGetLastError();  // it is told by the null
-    return nullptr;
-  }
+  void* Allocate(int device, size_t bytes) override { return AllocateFor(device, Queue::kCompute, bytes); }
   void Free(int device, void* data) override { cudaFreeAsync(data, Use(device)); }
   void CopyIn(int device, void* to, const void* from, size_t bytes) override { cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, Use(device)); }
   const char* CopyOut(int device, void* to, const void* from, size_t bytes) override {
@@ -102,12 +131,8 @@ class CudaMath : public KernelMath {
   }
   const char* Synchronize(int device) override {
     const Stream stream = Use(device);
-    const cudaError_t queued = cudaGetLastError(), done = cudaStreamSynchronize(stream);
-    if (queued != cudaSuccess) return cudaGetErrorString(queued);
-    if (done != cudaSuccess) return cudaGetErrorString(done);
-    CudaDevice& it = *devices_[device];
-    MutexLock lock(it.mu);
-    return it.product == CUBLAS_STATUS_SUCCESS ? nullptr : cublasGetStatusString(it.product);
+    const cudaError_t queued = cudaGetLastError();
+    return WrongOn(device, queued, cudaStreamSynchronize(stream));
   }
   Fault TakeFault(int device) override {
     Fault taken;
@@ -117,6 +142,44 @@ class CudaMath : public KernelMath {
     cudaStreamSynchronize(stream);
     return taken;
   }
+  void* AllocateFor(int device, Queue queue, size_t bytes) override {
+    void* data = nullptr;
+    if (cudaMallocAsync(&data, bytes, StreamOf(device, queue)) == cudaSuccess) return data;
+    cudaGetLastError();  // it is told by the null
+    return nullptr;
+  }
+  void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) override {
+    cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(device, queue));
+  }
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override {
+    cudaMemcpyPeerAsync(to, CudaIndex(device), from, CudaIndex(from_device), bytes, StreamOf(device, queue));
+  }
+  const Fault* fault_on(int device) const override { return devices_[device]->fault; }
+  Event Record(int device, Queue queue) override {
+    const cudaStream_t stream = StreamOf(device, queue);
+    const cudaEvent_t event = devices_[device]->events.Take();
+    cudaEventRecord(event, stream);
+    return new CudaEvent{event, device};
+  }
+  void Wait(int device, Queue queue, Event event) override { cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0); }
+  bool HasCome(Event event) override { return cudaEventQuery(static_cast<CudaEvent*>(event)->event) != cudaErrorNotReady; }
+  const char* Await(int device, Event event) override {
+    Use(device);
+    const cudaError_t queued = cudaGetLastError();
+    return WrongOn(device, queued, cudaEventSynchronize(static_cast<CudaEvent*>(event)->event));
+  }
+  void Release(Event event) override {
+    const std::unique_ptr<CudaEvent> it(static_cast<CudaEvent*>(event));
+    devices_[it->device]->events.Return(it->event);
+  }
+  void* AllocatePinned(size_t bytes) override {
+    void* data = nullptr;
+    Use(0);
+    if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return data;
+    cudaGetLastError();  // it is told by the null
+    return nullptr;
+  }
+  void FreePinned(void* data) override { cudaFreeHost(data); }
   void Zero(int device, void* data, size_t bytes) override { cudaMemsetAsync(data, 0, bytes, Use(device)); }
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
     Gemm(device, args, c.element, a.data, b.data, c.data, /*accumulate=*/false);
@@ -141,6 +204,20 @@ class CudaMath : public KernelMath {
   }
 
  private:
+  // The queue's stream; its device is the calling thread's from here on.
+  cudaStream_t StreamOf(int device, Queue queue) {
+    Use(device);
+    return devices_[device]->streams[static_cast<int>(queue)];
+  }
+  const char* WrongOn(int device, cudaError_t queued, cudaError_t done) {
+    if (queued != cudaSuccess) return cudaGetErrorString(queued);
+    if (done != cudaSuccess) return cudaGetErrorString(done);
+    CudaDevice& it = *devices_[device];
+    MutexLock lock(it.mu);
+    return it.product == CUBLAS_STATUS_SUCCESS ? nullptr : cublasGetStatusString(it.product);
+  }
+  int CudaIndex(int device) const { return devices_[device]->index; }
+
   // How a product's numbers lie in memory and are summed.
   struct Numbers {
     cudaDataType_t type;

@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 3;
+constexpr int kDeviceMathVersion = 4;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -26,6 +26,13 @@ struct Fault {
   int64_t value = 0, position = 0, limit = 0;  // `value` at `position` is outside [0, limit)
 };
 
+// What is told to one queue of a device is done in that order, beside what its other queues do. Arithmetic goes to kCompute.
+enum class Queue : int32_t { kCompute, kIn, kOut, kAcross };
+constexpr int kNumQueues = 4;
+
+// A point in a queue: all that it was told before.
+using Event = void*;
+
 // The numbers of internal::RowLists; null where it has none.
 struct RowListArrays {
   const int64_t* row_splits = nullptr;
@@ -33,8 +40,8 @@ struct RowListArrays {
   const void* divisors = nullptr;
 };
 
-// Thread-safe. Each device does what it is told in the order of the calls, later; a call returns before. Only CopyOut and Synchronize wait. Extents may be 0.
-// Arithmetic is as internal::Backend (ops/backend.h) says, with the device as the first argument.
+// Thread-safe. Each queue does what it is told in the order of the calls, later; a call returns before. Only CopyOut, Synchronize and Await wait. Extents may
+// be 0. Where no queue is named it is kCompute. Arithmetic is as internal::Backend (ops/backend.h) says, with the device as the first argument.
 // It takes float16, bfloat16, float32 and float64; the narrow two are computed with as float32 and rounded when they are written, to nearest even.
 class DeviceMath {
  public:
@@ -55,11 +62,35 @@ class DeviceMath {
   virtual void Free(int device, void* data) = 0;
   // `from` may be written to again when it returns.
   virtual void CopyIn(int device, void* to, const void* from, size_t bytes) = 0;
-  // Waits. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
+  // Waits for kCompute. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
   virtual const char* CopyOut(int device, void* to, const void* from, size_t bytes) = 0;
   virtual const char* Synchronize(int device) = 0;
   // Forgets it. REQUIRES: the device is done (CopyOut, Synchronize).
   virtual Fault TakeFault(int device) = 0;
+
+  // ---- queues: copies beside the computation ----
+  // Memory that `queue` may use at once, and another queue once it has waited for an event of this one. Freed as any other.
+  virtual void* AllocateFor(int device, Queue queue, size_t bytes) = 0;
+  // Between the device's memory and the host's, or within the device. A copy runs beside others only where the host's part is pinned; else the call may wait
+  // for it. Neither may be touched before an event says so.
+  virtual void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) = 0;
+  // To `device`, one of whose queues it is, from memory of another device; by way of the host where the two cannot reach each other.
+  virtual void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) = 0;
+  // What TakeFault takes, in the device's memory.
+  virtual const Fault* fault_on(int device) const = 0;
+  // To be released.
+  virtual Event Record(int device, Queue queue) = 0;
+  // The queue goes on when the event, of any queue of any device, has come.
+  virtual void Wait(int device, Queue queue, Event event) = 0;
+  virtual bool HasCome(Event event) = 0;
+  // Waits for an event of this device. As CopyOut, what the device has done wrong.
+  virtual const char* Await(int device, Event event) = 0;
+  // A queue that was told to wait for it does so all the same.
+  virtual void Release(Event event) = 0;
+  // Memory of the host that no device waits for when it copies; null: the host gives no more. Slow, so it is kept and used again.
+  virtual void* AllocatePinned(size_t bytes) = 0;
+  // REQUIRES: no copy of it is under way.
+  virtual void FreePinned(void* data) = 0;
 
   // ---- arithmetic ----
   virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;

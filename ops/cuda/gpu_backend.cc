@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -54,12 +55,13 @@ absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
+template <typename Get>
+absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) {
   if (device.index < 0 || device.index >= math_.num_devices()) {
     return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(), ": this process uses ", math_.num_devices(), " GPUs"));
   }
   RETURN_IF_ERROR(Reserve(device, bytes));
-  void* const data = math_.Allocate(device.index, static_cast<size_t>(bytes));
+  void* const data = get();
   if (limit_bytes_ > 0) {
     MutexLock lock(mu_);
     InUse& in_use = in_use_[device.index];
@@ -70,6 +72,18 @@ absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
                                                      " bytes more: make the batch smaller, or leave the GPU to one process"));
   }
   return data;
+}
+
+absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
+  return Obtain(device, bytes, [&] { return math_.Allocate(device.index, static_cast<size_t>(bytes)); });
+}
+
+absl::StatusOr<void*> GpuBackend::Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
+  return Obtain(device, bytes, [&] { return transfers_.Upload(device.index, from, static_cast<size_t>(bytes), std::move(owner)); });
+}
+
+absl::StatusOr<void*> GpuBackend::CopyAcross(Device device, const Download& from) {
+  return Obtain(device, from.bytes, [&] { return transfers_.CopyAcross(device.index, from); });
 }
 
 void GpuBackend::Free(Device device, void* data) {
@@ -83,16 +97,17 @@ void GpuBackend::Free(Device device, void* data) {
   math_.Free(device.index, data);
 }
 
-absl::Status GpuBackend::CopyIn(Device device, void* to, const void* from, int64_t bytes) {
-  math_.CopyIn(device.index, to, from, static_cast<size_t>(bytes));
-  return absl::OkStatus();
+absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
+  const cuda::Transfers::Found found = transfers_.Bring(values);
+  if (found.error == nullptr) return StatusOf(found.fault);
+  return absl::InternalError(absl::StrCat(Device{Device::Kind::kGpu, found.device}.ToString(), " (", math_.name(found.device), "): ", found.error));
 }
 
-absl::Status GpuBackend::CopyOut(Device device, void* to, const void* from, int64_t bytes) {
-  const char* const error = math_.CopyOut(device.index, to, from, static_cast<size_t>(bytes));
-  if (error != nullptr) return absl::InternalError(absl::StrCat(device.ToString(), " (", math_.name(device.index), "): ", error));
-  return StatusOf(math_.TakeFault(device.index));
-}
+std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) { return transfers_.Mark(device.index); }
+
+void* GpuBackend::AllocateHost(int64_t bytes) { return transfers_.host_memory().Take(static_cast<size_t>(bytes)); }
+
+void GpuBackend::FreeHost(void* data) { transfers_.host_memory().Return(data); }
 
 // ---- arithmetic ----
 

@@ -4,27 +4,34 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "base/mutex.h"
 #include "ops/backend.h"
 #include "ops/cuda/device_math.h"
+#include "ops/cuda/transfers.h"
 #include "tensor/device_memory.h"
 
 namespace divvy::internal {
 
-// What a device's library computes, for tensors. A device works later: an id or a label out of range is told, as InvalidArgument, by the next CopyOut of it.
-// Where no memory is left for what an operation needs on the way, CopyOut says so.
+// What a device's library computes, for tensors. A device works later: an id or a label out of range is told, as InvalidArgument, by the next Bring of it.
+// Where no memory is left for what an operation needs on the way, Bring says so.
 class GpuBackend : public Backend, public DeviceMemory {
  public:
   // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
-  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0) : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()) {}
+  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {})
+      : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()), transfers_(math, transfers) {}
 
   // Beyond the limit too it is ResourceExhausted.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
   void Free(Device device, void* data) override;
-  absl::Status CopyIn(Device device, void* to, const void* from, int64_t bytes) override;
-  absl::Status CopyOut(Device device, void* to, const void* from, int64_t bytes) override;
+  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override;
+  absl::StatusOr<void*> CopyAcross(Device device, const Download& from) override;
+  absl::Status Bring(absl::Span<const Download> values) override;
+  std::shared_ptr<const DeviceMark> Mark(Device device) override;
+  void* AllocateHost(int64_t bytes) override;
+  void FreeHost(void* data) override;
 
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
   void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
@@ -69,11 +76,15 @@ class GpuBackend : public Backend, public DeviceMemory {
     std::map<void*, int64_t> blocks;
   };
   absl::Status Reserve(Device device, int64_t bytes);
+  // So much of a device's memory, which `get` gives.
+  template <typename Get>
+  absl::StatusOr<void*> Obtain(Device device, int64_t bytes, Get get);
 
   cuda::DeviceMath& math_;
   const int64_t limit_bytes_;
   Mutex mu_;
   std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
+  cuda::Transfers transfers_;
 };
 
 }  // namespace divvy::internal

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "base/host_device.h"
 #include "ops/functions.h"
@@ -18,7 +20,18 @@ namespace divvy::cuda {
 #ifdef __CUDACC__
 using Stream = cudaStream_t;
 #else
-using Stream = void*;
+// A queue of a device that is none: does what it is given in that order, at once or later.
+class HostStream {
+ public:
+  virtual ~HostStream() = default;
+  virtual void Add(std::function<void()> work) = 0;
+};
+using Stream = HostStream*;  // null: at once
+
+template <typename Work>
+void AddTo(Stream stream, Work&& work) {
+  stream == nullptr ? work() : stream->Add(std::forward<Work>(work));
+}
 #endif
 
 constexpr int kThreads = 256;  // of a block
@@ -86,7 +99,9 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
   const int64_t blocks = std::min<int64_t>((n + kThreads - 1) / kThreads, 1 << 16);
   RunForEach<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, body);
 #else
-  for (int64_t i = 0; i < n; ++i) body(i);
+  AddTo(stream, [=] {
+    for (int64_t i = 0; i < n; ++i) body(i);
+  });
 #endif
 }
 
@@ -97,7 +112,9 @@ void ForEachRow(Stream stream, int64_t rows, const Body& body) {
 #ifdef __CUDACC__
   RunForEachRow<<<static_cast<unsigned>(std::min<int64_t>(rows, 1 << 16)), kThreads, 0, stream>>>(rows, body);
 #else
-  for (int64_t row = 0; row < rows; ++row) body(row, Lanes());
+  AddTo(stream, [=] {
+    for (int64_t row = 0; row < rows; ++row) body(row, Lanes());
+  });
 #endif
 }
 

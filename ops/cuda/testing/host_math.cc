@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,22 @@ void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate
   }
 }
 
+size_t SizeOf(size_t bytes) { return bytes; }
+template <typename Block>
+size_t SizeOf(const Block& block) {
+  return block.bytes;
+}
+
+// Whether one of the blocks, by their first byte, holds this one.
+template <typename Blocks>
+bool Holds(const Blocks& blocks, const void* data) {
+  const auto after = blocks.upper_bound(static_cast<const char*>(data));
+  return after != blocks.begin() && static_cast<const char*>(data) < std::prev(after)->first + SizeOf(std::prev(after)->second);
+}
+
 }  // namespace
 
-HostMath::HostMath(int num_devices) {
+HostMath::HostMath(int num_devices, HostQueues::Manner manner, uint64_t seed) : queues_(num_devices, manner, seed) {
   for (int i = 0; i < num_devices; ++i) {
     devices_.push_back(std::make_unique<HostDevice>());
     devices_.back()->name = absl::StrCat("host device ", i);
@@ -31,16 +45,12 @@ HostMath::HostMath(int num_devices) {
 }
 
 HostMath::~HostMath() {
+  queues_.FinishAll();
   for (const auto& device : devices_) {
-    MutexLock lock(device->mu);
-    for (const auto& [data, bytes] : device->blocks) std::free(data);
+    for (const auto& [data, block] : device->blocks) std::free(const_cast<char*>(data));
   }
-}
-
-void HostMath::Log(int device, const std::string& what) {
-  if (!keep_log) return;
-  MutexLock lock(log_mu_);
-  log.push_back(absl::StrCat(device, " ", what));
+  for (const auto& [data, bytes] : pinned_) std::free(const_cast<char*>(data));
+  for (const auto& [data, bytes] : freed_) std::free(const_cast<char*>(data));
 }
 
 const char* HostMath::Choose(const int* devices, int count) {
@@ -50,48 +60,166 @@ const char* HostMath::Choose(const int* devices, int count) {
   return error;
 }
 
+void HostMath::Log(std::string line) {
+  if (!keep_log) return;
+  MutexLock lock(mu_);
+  log.push_back(std::move(line));
+}
+
+void HostMath::Log(int device, Queue queue, absl::string_view what) {
+  static constexpr absl::string_view kNames[kNumQueues] = {"compute", "in", "out", "across"};
+  Log(absl::StrCat(device, " ", kNames[static_cast<int>(queue)], ": ", what));
+}
+
 size_t HostMath::bytes_in_use(int device) const {
-  MutexLock lock(devices_[device]->mu);
+  MutexLock lock(mu_);
   size_t total = 0;
-  for (const auto& [data, bytes] : devices_[device]->blocks) total += bytes;
+  for (const auto& [data, block] : devices_[device]->blocks) total += block.bytes;
   return total;
 }
 
-void* HostMath::Allocate(int device, size_t bytes) {
+size_t HostMath::pinned_in_use() const {
+  MutexLock lock(mu_);
+  size_t total = 0;
+  for (const auto& [data, bytes] : pinned_) total += bytes;
+  return total;
+}
+
+void HostMath::SetThere(int device, void* data, bool is_there) {
+  MutexLock lock(mu_);
+  const auto block = devices_[device]->blocks.find(static_cast<char*>(data));
+  if (is_there) {
+    block->second.is_there = true;
+    return;
+  }
+  if (block == devices_[device]->blocks.end()) {
+    log.push_back(absl::StrCat(device, " free of what it has not"));
+    return;
+  }
+  std::memset(data, 0x5A, block->second.bytes);  // who still reads it sees it
+  if (queues_.manner() == HostQueues::Manner::kAtOnce) {
+    std::free(data);
+  } else {
+    freed_.emplace(block->first, block->second.bytes);
+  }
+  devices_[device]->blocks.erase(block);
+}
+
+void HostMath::CheckThere(int device, const void* data, absl::string_view what) {
+  MutexLock lock(mu_);
+  const std::map<const char*, Block>& blocks = devices_[device]->blocks;
+  if (!Holds(blocks, data) || !std::prev(blocks.upper_bound(static_cast<const char*>(data)))->second.is_there) {
+    log.push_back(absl::StrCat(device, " ", what, " what the device has not"));
+  }
+}
+
+void* HostMath::AllocateFor(int device, Queue queue, size_t bytes) {
   if (bytes_in_use(device) + bytes > free_bytes) return nullptr;
   void* const data = std::malloc(bytes);
   std::memset(data, 0xA5, bytes);  // what is not written is seen
-  MutexLock lock(devices_[device]->mu);
-  devices_[device]->blocks.emplace(data, bytes);
-  Log(device, absl::StrCat("allocate ", bytes));
+  {
+    MutexLock lock(mu_);
+    devices_[device]->blocks.emplace(static_cast<char*>(data), Block{bytes, false});
+  }
+  Log(absl::StrCat(device, " allocate ", bytes));
+  queues_.Add(device, queue, [=] { SetThere(device, data, true); });
   return data;
 }
 
+void* HostMath::Allocate(int device, size_t bytes) { return AllocateFor(device, Queue::kCompute, bytes); }
+
 void HostMath::Free(int device, void* data) {
-  MutexLock lock(devices_[device]->mu);
-  const bool known = devices_[device]->blocks.erase(data) > 0;
-  Log(device, known ? "free" : "free of what it has not");
-  if (known) std::free(data);
+  Log(absl::StrCat(device, " free"));
+  queues_.Add(device, Queue::kCompute, [=] { SetThere(device, data, false); });
 }
 
 void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
-  Log(device, absl::StrCat("in ", bytes));
+  Log(absl::StrCat(device, " in ", bytes));
+  queues_.Finish(device, Queue::kCompute);
+  CheckThere(device, to, "copies to");
   std::memcpy(to, from, bytes);
 }
 
 const char* HostMath::CopyOut(int device, void* to, const void* from, size_t bytes) {
-  Log(device, absl::StrCat("out ", bytes));
+  Log(absl::StrCat(device, " out ", bytes));
+  queues_.Finish(device, Queue::kCompute);
+  CheckThere(device, from, "copies from");
   std::memcpy(to, from, bytes);
   return error;
 }
 
-const char* HostMath::Synchronize(int) { return error; }
+const char* HostMath::Synchronize(int device) {
+  queues_.Finish(device, Queue::kCompute);
+  return error;
+}
 
-Fault HostMath::TakeFault(int device) { return std::exchange(devices_[device]->fault, Fault()); }
+Fault HostMath::TakeFault(int device) {
+  queues_.Finish(device, Queue::kCompute);
+  return std::exchange(devices_[device]->fault, Fault());
+}
+
+HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
+  MutexLock lock(mu_);
+  if (data == &devices_[device]->fault || Holds(devices_[device]->blocks, data)) return Place::kDevice;
+  if (Holds(pinned_, data)) return Place::kPinned;
+  return Holds(freed_, data) ? Place::kFreed : Place::kPageable;
+}
+
+// With what is not pinned, a device copies before the call returns.
+void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t bytes) {
+  Log(device, queue, absl::StrCat("copy ", bytes));
+  queues_.Add(device, queue, [=] {
+    for (const void* const part : {static_cast<const void*>(to), from}) {
+      const Place place = PlaceOf(device, part);
+      if (place == Place::kFreed || (place == Place::kDevice && part != fault_on(device))) CheckThere(device, part, "copies");
+    }
+    std::memcpy(to, from, bytes);
+  });
+  if (PlaceOf(device, to) == Place::kPageable || PlaceOf(device, from) == Place::kPageable) queues_.Finish(device, queue);
+}
+
+void HostMath::CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) {
+  Log(device, queue, absl::StrCat("copy ", bytes, " from ", from_device));
+  queues_.Add(device, queue, [=] {
+    CheckThere(device, to, "copies to");
+    CheckThere(from_device, from, "copies from");
+    std::memcpy(to, from, bytes);
+  });
+}
+
+Event HostMath::Record(int device, Queue queue) {
+  Log(device, queue, "record");
+  return queues_.Record(device, queue);
+}
+
+void HostMath::Wait(int device, Queue queue, Event event) {
+  Log(device, queue, "wait");
+  queues_.Wait(device, queue, event);
+}
+
+const char* HostMath::Await(int, Event event) {
+  queues_.Await(event);
+  return error;
+}
+
+void* HostMath::AllocatePinned(size_t bytes) {
+  if (pinned_in_use() + bytes > pinned_bytes) return nullptr;
+  void* const data = std::malloc(bytes);
+  MutexLock lock(mu_);
+  pinned_.emplace(static_cast<char*>(data), bytes);
+  return data;
+}
+
+void HostMath::FreePinned(void* data) {
+  MutexLock lock(mu_);
+  const auto block = pinned_.find(static_cast<char*>(data));
+  std::memset(data, 0x5A, block->second);
+  freed_.insert(*block);
+  pinned_.erase(block);
+}
 
 void HostMath::Zero(int device, void* data, size_t bytes) {
-  Use(device);
-  std::memset(data, 0, bytes);
+  AddTo(Use(device), [=] { std::memset(data, 0, bytes); });
 }
 
 void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) {
@@ -99,17 +227,19 @@ void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const 
 }
 
 Stream HostMath::Use(int device) {
-  Log(device, "kernels");
-  return nullptr;
+  Log(absl::StrCat(device, " kernels"));
+  return &queues_.stream(device, Queue::kCompute);
 }
 
 void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c, bool accumulate) {
-  Use(device);
+  const Stream stream = Use(device);
   WithFloating(element, [&](auto t) {
     using T = decltype(t);
-    for (int64_t i = 0; i < g.batch; ++i) {
-      Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n, accumulate);
-    }
+    AddTo(stream, [=] {
+      for (int64_t i = 0; i < g.batch; ++i) {
+        Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n, accumulate);
+      }
+    });
   });
 }
 

@@ -1,4 +1,4 @@
-// Devices that are none: the kernels as the host's compiler makes them, run at once.
+// Devices that are none: the kernels as the host's compiler makes them, run at once or in the manner of HostQueues.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 
@@ -7,15 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "ops/cuda/kernel_math.h"
+#include "ops/cuda/testing/host_queues.h"
 
 namespace divvy::cuda {
 
-// Memory is the host's, counted.
+// Memory is the host's, counted. Memory of a device that is copied from or to before its queue has got it, or after it was freed there, is told in the log as
+// "... which the device has not". Freed memory is overwritten, and given back with the object. Thread-safe.
 class HostMath : public KernelMath {
  public:
-  explicit HostMath(int num_devices);
+  explicit HostMath(int num_devices, HostQueues::Manner manner = HostQueues::Manner::kAtOnce, uint64_t seed = 1);
   ~HostMath() override;
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
@@ -26,16 +29,32 @@ class HostMath : public KernelMath {
   void CopyIn(int device, void* to, const void* from, size_t bytes) override;
   const char* CopyOut(int device, void* to, const void* from, size_t bytes) override;
   const char* Synchronize(int device) override;
+  void* AllocateFor(int device, Queue queue, size_t bytes) override;
+  void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) override;
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override;
+  const Fault* fault_on(int device) const override { return &devices_[device]->fault; }
+  Event Record(int device, Queue queue) override;
+  void Wait(int device, Queue queue, Event event) override;
+  bool HasCome(Event event) override { return queues_.HasCome(event); }
+  const char* Await(int device, Event event) override;
+  void Release(Event event) override { queues_.Release(event); }
+  void* AllocatePinned(size_t bytes) override;
+  void FreePinned(void* data) override;
   Fault TakeFault(int device) override;
   void Zero(int device, void* data, size_t bytes) override;
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override;
 
-  // What it has been told so far, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ... To be looked at while nothing computes.
+  // What it has been told so far, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ..., and with a queue: "1 in: copy 64", "1 compute: wait". To be
+  // looked at while nothing computes.
   std::vector<std::string> log;
   bool keep_log = true;
-  size_t free_bytes = ~size_t{0};  // of each device
-  const char* error = nullptr;     // that every wait returns
+  size_t free_bytes = ~size_t{0};    // of each device
+  size_t pinned_bytes = ~size_t{0};  // of the host
+  const char* error = nullptr;       // that every wait returns
   size_t bytes_in_use(int device) const;
+  size_t pinned_in_use() const;
+  // Runs all that is queued.
+  void FinishAll() { queues_.FinishAll(); }
 
  protected:
   Stream Use(int device) override;
@@ -43,16 +62,28 @@ class HostMath : public KernelMath {
   Fault* fault(int device) override { return &devices_[device]->fault; }
 
  private:
+  struct Block {
+    size_t bytes;
+    bool is_there;  // from the time that its queue gets it, until it is freed there
+  };
   struct HostDevice {
     std::string name;
-    mutable Mutex mu;
-    std::map<void*, size_t> blocks DIVVY_GUARDED_BY(mu);
-    Fault fault;  // of the threads that compute there, one at a time
+    std::map<const char*, Block> blocks;  // guarded by mu_
+    Fault fault;                          // of the threads that compute there, one at a time
   };
-  void Log(int device, const std::string& what);
 
-  Mutex log_mu_;
+  void Log(std::string line);
+  void Log(int device, Queue queue, absl::string_view what);
+  void SetThere(int device, void* data, bool is_there);
+  void CheckThere(int device, const void* data, absl::string_view what);
+  enum class Place { kDevice, kPinned, kFreed, kPageable };
+  Place PlaceOf(int device, const void* data) const;
+
+  mutable Mutex mu_;
   std::vector<std::unique_ptr<HostDevice>> devices_;
+  std::map<const char*, size_t> pinned_ DIVVY_GUARDED_BY(mu_);
+  std::map<const char*, size_t> freed_ DIVVY_GUARDED_BY(mu_);
+  HostQueues queues_;
 };
 
 }  // namespace divvy::cuda

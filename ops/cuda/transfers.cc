@@ -1,0 +1,216 @@
+#include "ops/cuda/transfers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace divvy::cuda {
+namespace {
+
+// A value that is larger travels in pieces, so that one is filled while another is copied.
+constexpr size_t kPieceBytes = size_t{4} << 20;
+constexpr size_t kAlignment = 64;
+
+size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+class Transfers::EventMark : public DeviceMark {
+ public:
+  EventMark(DeviceMath& math, int device, Queue queue) : math_(math), event_(math.Record(device, queue)), number_(++last_number) {}
+  ~EventMark() override { math_.Release(event_); }
+  Event event() const { return event_; }
+  int64_t number() const { return number_; }  // rises with time
+
+ private:
+  inline static std::atomic<int64_t> last_number{0};
+  DeviceMath& math_;
+  const Event event_;
+  const int64_t number_;
+};
+
+Transfers::Transfers(DeviceMath& math, const TransferOptions& options) : math_(math), host_memory_(math, options.host_bytes) {
+  for (int device = 0; device < math.num_devices(); ++device) lanes_.push_back(std::make_unique<Lane>(math, options.staging_bytes));
+}
+
+Transfers::~Transfers() {
+  for (size_t device = 0; device < lanes_.size(); ++device) {
+    while (AwaitOldest(static_cast<int>(device))) {
+    }
+  }
+}
+
+// ---- what may be let go ------------------------------------------------------------------------------------------------------------------------------
+
+void Transfers::Release(Lane& lane, const Travelling& done) {
+  math_.Release(done.come);
+  if (done.staged != nullptr) lane.staging.Return(done.staged);
+}
+
+// Owners go outside the lock: the last handle of a tensor runs code that is not ours.
+void Transfers::Reap(int device) {
+  Lane& lane = *lanes_[device];
+  std::vector<Travelling> done;
+  {
+    MutexLock lock(lane.mu);
+    while (!lane.travelling.empty() && math_.HasCome(lane.travelling.front().come)) {
+      done.push_back(std::move(lane.travelling.front()));
+      lane.travelling.pop_front();
+    }
+  }
+  for (const Travelling& one : done) Release(lane, one);
+}
+
+// False: nothing travels.
+bool Transfers::AwaitOldest(int device) {
+  Lane& lane = *lanes_[device];
+  Travelling oldest;
+  {
+    MutexLock lock(lane.mu);
+    if (lane.travelling.empty()) return false;
+    oldest = std::move(lane.travelling.front());
+    lane.travelling.pop_front();
+  }
+  math_.Await(device, oldest.come);  // an error stays the device's, and the next Bring tells it
+  Release(lane, oldest);
+  return true;
+}
+
+void* Transfers::TakeStaging(int device, size_t bytes) {
+  Reap(device);
+  PinnedPool& staging = lanes_[device]->staging;
+  void* staged = staging.Take(bytes);
+  while (staged == nullptr && AwaitOldest(device)) staged = staging.Take(bytes);
+  return staged;
+}
+
+void Transfers::LetComputeWait(int device, Queue queue, std::shared_ptr<const void> owner, void* staged) {
+  Lane& lane = *lanes_[device];
+  MutexLock lock(lane.mu);
+  const Event come = math_.Record(device, queue);
+  math_.Wait(device, Queue::kCompute, come);
+  lane.travelling.push_back({come, std::move(owner), staged});
+}
+
+// ---- to a device -------------------------------------------------------------------------------------------------------------------------------------
+
+void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+  void* const to = math_.AllocateFor(device, Queue::kIn, bytes);
+  if (to == nullptr) return nullptr;
+  if (host_memory_.Owns(from)) {
+    Reap(device);
+    math_.Copy(device, Queue::kIn, to, from, bytes);
+    LetComputeWait(device, Queue::kIn, std::move(owner), nullptr);
+  } else if (!UploadStaged(device, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
+    LetComputeWait(device, Queue::kIn, nullptr, nullptr);  // for the memory
+    math_.CopyIn(device, to, from, bytes);
+  }
+  return to;
+}
+
+// False: there is no pinned memory to be had, and nothing was copied that need not be copied again.
+bool Transfers::UploadStaged(int device, char* to, const char* from, size_t bytes) {
+  for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    const size_t piece = std::min(kPieceBytes, bytes - begin);
+    void* const staged = TakeStaging(device, piece);
+    if (staged == nullptr) return false;
+    std::memcpy(staged, from + begin, piece);
+    math_.Copy(device, Queue::kIn, to + begin, staged, piece);
+    LetComputeWait(device, Queue::kIn, nullptr, staged);
+  }
+  return true;
+}
+
+// ---- from a device -----------------------------------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<const DeviceMark> Transfers::Mark(int device) { return std::make_shared<EventMark>(math_, device, Queue::kCompute); }
+
+void Transfers::WaitForValue(int device, Queue queue, int from_device, const DeviceMark* written) {
+  if (written != nullptr) return math_.Wait(device, queue, static_cast<const EventMark*>(written)->event());
+  const EventMark now(math_, from_device, Queue::kCompute);
+  math_.Wait(device, queue, now.event());
+}
+
+void* Transfers::CopyAcross(int device, const Download& from) {
+  Reap(device);
+  void* const to = math_.AllocateFor(device, Queue::kAcross, static_cast<size_t>(from.bytes));
+  if (to == nullptr) return nullptr;
+  WaitForValue(device, Queue::kAcross, from.from_device.index, from.written.get());
+  math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from, static_cast<size_t>(from.bytes));
+  const EventMark copied(math_, device, Queue::kAcross);
+  math_.Wait(device, Queue::kCompute, copied.event());
+  math_.Wait(from.from_device.index, Queue::kCompute, copied.event());  // before it may free what is read
+  return to;
+}
+
+// Pinned memory for all values that do not come to pinned memory themselves, and for each device's fault.
+struct Transfers::Staged {
+  char* data = nullptr;
+  size_t used = 0;
+
+  void* Next(size_t bytes) {
+    void* const next = data + used;
+    used += Aligned(bytes);
+    return next;
+  }
+};
+
+// 1. Each value waits for its computation on the queue kOut of its device, in the order in which they are computed, and is copied.
+// 2. So is the device's fault: what has gone wrong before these computations is there by then.
+// 3. The host waits for the devices, and copies what came to pinned memory of ours to where it belongs.
+Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
+  const auto number = [](const Download& value) { return value.written == nullptr ? INT64_MAX : static_cast<const EventMark&>(*value.written).number(); };
+  std::vector<const Download*> in_order;
+  for (const Download& value : values) in_order.push_back(&value);
+  std::stable_sort(in_order.begin(), in_order.end(), [&](const Download* a, const Download* b) { return number(*a) < number(*b); });
+
+  std::map<int, const Fault*> faults;  // of each device
+  size_t staged_bytes = 0;
+  std::vector<bool> is_staged;
+  for (const Download* const value : in_order) {
+    faults.emplace(value->from_device.index, nullptr);
+    is_staged.push_back(static_cast<size_t>(value->bytes) <= kPieceBytes && !host_memory_.Owns(value->to));
+    if (is_staged.back()) staged_bytes += Aligned(static_cast<size_t>(value->bytes));
+  }
+  staged_bytes += faults.size() * Aligned(sizeof(Fault));
+  const int lane = in_order[0]->from_device.index;
+  Staged staged{static_cast<char*>(TakeStaging(lane, staged_bytes))};
+
+  std::vector<std::pair<const Download*, const void*>> arriving;
+  for (size_t i = 0; i < in_order.size(); ++i) {
+    const Download& value = *in_order[i];
+    const int device = value.from_device.index;
+    WaitForValue(device, Queue::kOut, device, value.written.get());
+    void* to = value.to;
+    if (is_staged[i] && staged.data != nullptr) arriving.emplace_back(&value, to = staged.Next(static_cast<size_t>(value.bytes)));
+    math_.Copy(device, Queue::kOut, to, value.from, static_cast<size_t>(value.bytes));
+  }
+  Found found;
+  for (auto& [device, fault] : faults) {
+    if (staged.data == nullptr) continue;
+    void* const there = staged.Next(sizeof(Fault));
+    math_.Copy(device, Queue::kOut, there, math_.fault_on(device), sizeof(Fault));
+    fault = static_cast<const Fault*>(there);
+  }
+  for (const auto& [device, fault] : faults) {
+    const Found here = AwaitValues(device, fault);
+    if (found.error == nullptr && found.fault.kind == Fault::kNone) found = here;
+  }
+  for (const auto& [value, from] : arriving) std::memcpy(value->to, from, static_cast<size_t>(value->bytes));
+  if (staged.data != nullptr) lanes_[lane]->staging.Return(staged.data);
+  return found;
+}
+
+// A fault is looked at while the device may be computing: that there is one is certain, but only a device that is done has it in full. Null: it did not come.
+Transfers::Found Transfers::AwaitValues(int device, const Fault* fault) {
+  const EventMark copied(math_, device, Queue::kOut);
+  Found found{device, math_.Await(device, copied.event()), {}};
+  if (found.error != nullptr || (fault != nullptr && fault->kind == Fault::kNone)) return found;
+  found.error = math_.Synchronize(device);
+  if (found.error == nullptr) found.fault = math_.TakeFault(device);
+  return found;
+}
+
+}  // namespace divvy::cuda

@@ -1,0 +1,85 @@
+// Copies between the host and the devices of a library, beside what these compute.
+//
+// A device has a queue for what it computes and one for each way that values travel. Between them:
+//   1. Memory into which a value travels is got on the queue on which it travels: it need not wait until the device has computed what it was told before.
+//   2. What another queue does to a device's memory is waited for before the call returns: by the host, or by kCompute, to which the wait is told. So the order
+//      of calls on kCompute alone says when memory is written and when it may be freed.
+//   3. Pinned memory is used again when the event after its copy has come, not before. The host asks (Reap) whenever it has to do with the device.
+#ifndef DIVVY_OPS_CUDA_TRANSFERS_H_
+#define DIVVY_OPS_CUDA_TRANSFERS_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "ops/cuda/device_math.h"
+#include "ops/cuda/pinned_pool.h"
+#include "tensor/device_memory.h"
+
+namespace divvy::cuda {
+
+struct TransferOptions {
+  size_t host_bytes = size_t{4} << 30;      // pinned for tensors of the host (AllocateHost), all devices together
+  size_t staging_bytes = size_t{64} << 20;  // pinned for what lies in other memory while it is copied; for each device
+};
+
+// Thread-safe. Devices are the library's numbers, and must exist.
+class Transfers {
+ public:
+  explicit Transfers(DeviceMath& math, const TransferOptions& options = {});
+  // Waits for what travels.
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  // Those of DeviceMemory. Null: no memory is left on the device.
+  void* Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
+  void* CopyAcross(int device, const Download& from);
+  // What has gone wrong, with the device's name, or the device's fault in `fault`, which is then forgotten there.
+  struct Found {
+    int device = 0;
+    const char* error = nullptr;
+    Fault fault = {};
+  };
+  Found Bring(absl::Span<const Download> values);
+  std::shared_ptr<const DeviceMark> Mark(int device);
+
+  PinnedPool& host_memory() { return host_memory_; }
+
+ private:
+  class EventMark;
+  // What may be let go when an event has come.
+  struct Travelling {
+    Event come;
+    std::shared_ptr<const void> owner;
+    void* staged;
+  };
+  struct Lane {
+    Lane(DeviceMath& math, size_t staging_bytes) : staging(math, staging_bytes) {}
+    PinnedPool staging;
+    Mutex mu;
+    std::deque<Travelling> travelling DIVVY_GUARDED_BY(mu);  // in the order of their events
+  };
+  struct Staged;
+
+  bool UploadStaged(int device, char* to, const char* from, size_t bytes);
+  void* TakeStaging(int device, size_t bytes);
+  void Reap(int device);
+  bool AwaitOldest(int device);
+  void Release(Lane& lane, const Travelling& done);
+  void LetComputeWait(int device, Queue queue, std::shared_ptr<const void> owner, void* staged);
+  void WaitForValue(int device, Queue queue, int from_device, const DeviceMark* written);
+  Found AwaitValues(int device, const Fault* fault);
+
+  DeviceMath& math_;
+  PinnedPool host_memory_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace divvy::cuda
+
+#endif  // DIVVY_OPS_CUDA_TRANSFERS_H_

@@ -1,0 +1,282 @@
+// The order of copies and computation, on devices that do what they are told as late as they may, or whenever a seed says.
+#include "ops/cuda/transfers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/backends.h"
+#include "ops/cuda/gpu_backend.h"
+#include "ops/cuda/testing/host_math.h"
+#include "ops/gradient_tape.h"
+#include "ops/ops.h"
+#include "ops/testing/map_reader.h"
+
+namespace divvy::internal {
+namespace {
+
+using cuda::HostMath;
+using cuda::HostQueues;
+using cuda::Queue;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Manner = HostQueues::Manner;
+
+constexpr Device Gpu(int index) { return {Device::Kind::kGpu, index}; }
+
+// Devices in use for as long as it lives.
+struct Devices {
+  Devices(int n, Manner manner, uint64_t seed = 1, const cuda::TransferOptions& options = {}) : math(n, manner, seed), backend(math, 0, options) {
+    SetGpuMemory(&backend);
+    SetGpuBackend(&backend);
+  }
+  ~Devices() {
+    SetGpuBackend(nullptr);
+    SetGpuMemory(nullptr);
+  }
+  HostMath math;
+  GpuBackend backend;
+};
+
+Tensor Filled(int64_t n, float value) {
+  Tensor filled = *Tensor::Uninitialized(DType::kFloat32, Shape{n});
+  std::fill_n(filled.fresh_data<float>(), n, value);
+  return filled;
+}
+
+Tensor Added(const Devices& devices, const Tensor& a, const Tensor& b) {
+  Tensor sum = *Tensor::Uninitialized(DType::kFloat32, a.shape(), a.device());
+  devices.backend.Binary(BinaryOp::kAdd, a, b, sum);
+  return sum;
+}
+
+// Whether a device of the host has written to it.
+bool IsComputed(const Tensor& there) {
+  uint32_t bits;
+  std::memcpy(&bits, there.data(), sizeof(bits));
+  return bits != 0xA5A5A5A5;
+}
+
+bool AllAre(const Tensor& tensor, float value) {
+  const absl::Span<const float> values = *tensor.values<float>();
+  return std::all_of(values.begin(), values.end(), [=](float x) { return x == value; });
+}
+
+// Every value is alike in all its elements: so a model of a tensor is a number.
+class Program {
+ public:
+  Program(Devices& devices, int num_devices, uint64_t seed) : devices_(devices), num_devices_(num_devices), random_(seed) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      switch (random_.Below(8)) {
+        case 0:
+        case 1: Upload(); break;
+        case 2: CopyAcross(); break;
+        case 3: Forget(); break;
+        case 4: Bring(); break;
+        default: Add(); break;
+      }
+      if (random_.Chance(0.3) && !there_.empty()) Any().tensor.MarkWritten();
+    }
+    Bring();
+  }
+
+ private:
+  struct Value {
+    Tensor tensor;
+    float value;
+  };
+  Value& Any() { return there_[random_.Below(there_.size())]; }
+  // Some in pinned memory of the host, some in pieces, some small.
+  int64_t AnySize() { return std::vector<int64_t>{5, 700, 20'000, 20'000, 1'500'000}[random_.Below(random_.Chance(0.03) ? 5 : 4)]; }
+
+  void Upload() {
+    const auto value = static_cast<float>(random_.Below(1000));
+    Tensor here = Filled(AnySize(), value);
+    there_.push_back({*here.To(Gpu(static_cast<int>(random_.Below(num_devices_)))), value});
+    (*here.mutable_values<float>())[0] = -1;  // no device sees it
+  }
+  void CopyAcross() {
+    if (there_.empty()) return;
+    const Value from = Any();
+    there_.push_back({*from.tensor.To(Gpu(static_cast<int>(random_.Below(num_devices_)))), from.value});
+  }
+  void Add() {
+    if (there_.empty()) return;
+    const Value a = Any(), b = Any();
+    if (a.tensor.device() != b.tensor.device() || a.tensor.shape() != b.tensor.shape()) return;
+    there_.push_back({Added(devices_, a.tensor, b.tensor), a.value + b.value});
+  }
+  void Forget() {
+    if (!there_.empty()) there_.erase(there_.begin() + static_cast<std::ptrdiff_t>(random_.Below(there_.size())));
+  }
+  void Bring() {
+    std::vector<Tensor> some;
+    std::vector<float> values;
+    for (const Value& value : there_) {
+      if (random_.Chance(0.5)) continue;
+      some.push_back(value.tensor);
+      values.push_back(value.value);
+    }
+    const absl::StatusOr<std::vector<Tensor>> here = ToHost(some);
+    ASSERT_TRUE(here.ok()) << here.status();
+    for (size_t i = 0; i < some.size(); ++i) ASSERT_TRUE(AllAre((*here)[i], values[i])) << some[i].ToString() << " of " << values[i];
+  }
+
+  Devices& devices_;
+  const int num_devices_;
+  Random random_;
+  std::vector<Value> there_;
+};
+
+TEST(TransfersTest, WhateverTheOrderThatEventsAllowTheValuesAreRight) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    for (const Manner manner : {Manner::kAtOnce, Manner::kLate, Manner::kAnyTime}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + " in manner " + std::to_string(static_cast<int>(manner)));
+      cuda::TransferOptions options;
+      if (seed % 3 == 0) options = {size_t{300} << 10, size_t{5} << 20};  // soon used up
+      Devices devices(2, manner, seed, options);
+      if (seed % 7 == 0) devices.math.pinned_bytes = 0;
+      Program(devices, 2, seed).Run(150);
+      devices.math.FinishAll();
+      EXPECT_EQ(devices.math.bytes_in_use(0) + devices.math.bytes_in_use(1), 0u);
+      EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
+      ASSERT_FALSE(::testing::Test::HasFailure());
+    }
+  }
+}
+
+TEST(TransfersTest, AValueComesDownWhileWhatWasToldLaterHasNotBegun) {
+  Devices devices(1, Manner::kLate);
+  const Tensor x = *Filled(100, 2).To(Gpu(0));
+  const Tensor first = Added(devices, x, x);
+  first.MarkWritten();
+  const Tensor second = Added(devices, first, first);
+  EXPECT_TRUE(AllAre((*ToHost({first}))[0], 4));
+  EXPECT_FALSE(IsComputed(second));
+  EXPECT_TRUE(AllAre(*second.To(Device{}), 8));  // not marked: after all that was told
+}
+
+TEST(TransfersTest, ValuesComeInTheOrderInWhichTheyAreComputed) {
+  Devices devices(1, Manner::kAtOnce);
+  const Tensor early = *Filled(3, 1).To(Gpu(0)), late = *Filled(4, 1).To(Gpu(0));
+  early.MarkWritten();
+  late.MarkWritten();
+  devices.math.log.clear();
+  ASSERT_TRUE(ToHost({late, Tensor(), early}).ok());
+  EXPECT_THAT(devices.math.log, ElementsAre("0 out: wait", "0 out: copy 12", "0 out: wait", "0 out: copy 16", "0 out: copy 32", "0 out: record"));
+}
+
+TEST(TransfersTest, AnUploadNeedNotWaitForTheComputation) {
+  Devices devices(1, Manner::kLate);
+  const Tensor x = *Filled(100, 2).To(Gpu(0));
+  const Tensor sum = Added(devices, x, x);
+  const Tensor next = *Filled(100, 3).To(Gpu(0));
+  const cuda::Event arrived = devices.math.Record(0, Queue::kIn);
+  devices.math.Await(0, arrived);
+  devices.math.Release(arrived);
+  EXPECT_EQ(*next.data_as<float>(), 3);  // a device of the host: we may look
+  EXPECT_FALSE(IsComputed(sum));
+}
+
+TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRead) {
+  Devices devices(1, Manner::kLate);
+  Tensor here = Filled(50'000, 7);
+  const void* const where = here.data();
+  const size_t pinned = devices.math.pinned_in_use();
+  const Tensor there = *here.To(Gpu(0));
+  EXPECT_EQ(devices.math.pinned_in_use(), pinned);  // nothing was staged
+  here = Tensor();
+  EXPECT_NE(Filled(50'000, 8).data(), where);
+  devices.math.FinishAll();
+  const Tensor another = *Tensor::Vector<float>({1}).To(Gpu(0));  // having to do with the device, the host sees that it is done
+  std::vector<Tensor> both = {Filled(50'000, 9), Filled(50'000, 9)};
+  EXPECT_TRUE(both[0].data() == where || both[1].data() == where);
+  EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
+}
+
+TEST(TransfersTest, AValueThatIsLargerThanWhatMayBePinnedTravelsInPieces) {
+  Devices devices(1, Manner::kLate, 1, {0, size_t{8} << 20});
+  const Tensor there = *Filled(5'000'000, 7).To(Gpu(0));
+  EXPECT_EQ(devices.math.pinned_in_use(), 7'864'320u);  // a piece of 4 MiB, which travels in turns, and the last of 3.5
+  EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
+}
+
+TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore) {
+  Devices devices(1, Manner::kLate);
+  const Tensor table = *Filled(3, 1).To(Gpu(0)), right = *Tensor::Vector<int64_t>({0}).To(Gpu(0)), wrong = *Tensor::Vector<int64_t>({5}).To(Gpu(0));
+  Tensor good = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0)), bad = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0));
+  ASSERT_TRUE(devices.backend.GatherRows(table, right, good).ok());
+  good.MarkWritten();
+  ASSERT_TRUE(devices.backend.GatherRows(table, wrong, bad).ok());
+  bad.MarkWritten();
+  EXPECT_TRUE(ToHost({good}).ok());
+  EXPECT_EQ(ToHost({good, bad}).status(), absl::InvalidArgumentError("id 5 at 0 is outside [0, 3)"));
+  EXPECT_TRUE(ToHost({good, bad}).ok());
+  devices.math.error = "an illegal memory access was encountered";
+  EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
+}
+
+TEST(TransfersTest, TheGradientsOfTheLastLayerComeDownBeforeTheFirstIsPassedBack) {
+  Devices devices(1, Manner::kLate);
+  MapReader none;
+  GradientTape tape(none);
+  const Var first = tape.Watch("first", *Filled(100, 1).To(Gpu(0))), last = tape.Watch("last", *Filled(100, 2).To(Gpu(0)));
+  const Gradients gradients = *tape.Gradient(ReduceSum(Tanh(first * Var(*Filled(100, 1).To(Gpu(0)))) * last));
+  const Tensor of_first = std::get<Tensor>(gradients.entries().at("first")), of_last = std::get<Tensor>(gradients.entries().at("last"));
+  EXPECT_NEAR((*ToHost({of_last}))[0].values<float>()->at(0), 0.76159, 1e-4);
+  EXPECT_FALSE(IsComputed(of_first));
+  EXPECT_NEAR((*ToHost({of_first, of_last}))[0].values<float>()->at(0), 0.83995, 1e-4);
+}
+
+TEST(PinnedPoolTest, KeepsWhatIsReturnedAndPinsNoMoreThanItMay) {
+  HostMath math(1);
+  {
+    cuda::PinnedPool pool(math, 100'000);
+    char* const a = static_cast<char*>(pool.Take(40'000));
+    EXPECT_EQ(math.pinned_in_use(), 40'960u);  // five quarters of 32 KiB
+    EXPECT_TRUE(pool.Owns(a) && pool.Owns(a + 40'959));
+    EXPECT_FALSE(pool.Owns(a + 40'960) || pool.Owns(a - 1));
+    void* const b = pool.Take(40'000);
+    EXPECT_EQ(pool.Take(40'000), nullptr);
+    pool.Return(a);
+    EXPECT_FALSE(pool.Owns(a));
+    EXPECT_EQ(pool.Take(39'000), a);
+    pool.Return(b);
+    EXPECT_NE(pool.Take(50'000), nullptr);  // for which the other class gives way
+    EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);
+    pool.Return(a);
+  }
+}
+
+// What the tests above rest on: a device as late as it may be shows that a wait is missing.
+TEST(HostQueuesTest, AMissingWaitIsSeen) {
+  HostMath math(1, Manner::kLate);
+  const float value = 3;
+  float result = 0;
+  auto* const pinned = static_cast<float*>(math.AllocatePinned(sizeof(float)));
+  *pinned = value;
+  void* const there = math.AllocateFor(0, Queue::kIn, sizeof(float));
+  math.Copy(0, Queue::kIn, there, pinned, sizeof(float));
+  math.CopyOut(0, &result, there, sizeof(float));
+  EXPECT_NE(result, value);
+  EXPECT_THAT(math.log, Contains(HasSubstr("has not")));
+  math.log.clear();
+  const cuda::Event copied = math.Record(0, Queue::kIn);
+  EXPECT_FALSE(math.HasCome(copied));
+  math.Wait(0, Queue::kCompute, copied);
+  math.Release(copied);
+  math.CopyOut(0, &result, there, sizeof(float));
+  EXPECT_EQ(result, value);
+  EXPECT_THAT(math.log, ElementsAre("0 in: record", "0 compute: wait", "0 out 4"));
+}
+
+}  // namespace
+}  // namespace divvy::internal
