@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "ops/recording.h"
 #include "ops/testing/map_reader.h"
+#include "ops/testing/place.h"
 
 namespace divvy {
 namespace {
@@ -26,21 +27,24 @@ using ::testing::Pointwise;
 
 using Names = std::vector<std::string>;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) { return There(*Tensor::Copy<float>(shape, values)); }
 Tensor Ids(Shape shape, std::vector<int64_t> values) { return *Tensor::Copy<int64_t>(shape, values); }
 
 template <typename T>
 std::vector<T> ValuesOf(const absl::StatusOr<Tensor>& value) {
   EXPECT_TRUE(value.ok()) << value.status();
   if (!value.ok()) return {};
-  const auto values = value->values<T>();
+  const absl::StatusOr<Tensor> here = value->To(Device{});
+  EXPECT_TRUE(here.ok()) << here.status();
+  if (!here.ok()) return {};
+  const auto values = here->values<T>();
   EXPECT_TRUE(values.ok()) << values.status();
   return values.ok() ? std::vector<T>(values->begin(), values->end()) : std::vector<T>();
 }
 std::vector<float> FloatsOf(const Var& var) { return ValuesOf<float>(var.Value()); }
 
 // A table of five rows, and two dense variables.
-MapReader Reader() { return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}); }
+MapReader Reader() { return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}, *TestDevice()); }
 
 Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits, std::vector<float> weights = {}) {
   SparseIds sparse{Tensor::Vector<int64_t>(ids), Tensor::Vector<int64_t>(row_splits), std::nullopt};
@@ -245,9 +249,9 @@ void CheckLookup(const std::function<Var(GradientTape& tape)>& lookup) {
     const Var result = lookup(tape);
     std::vector<double> weights(result.shape().num_elements());
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.3 * static_cast<double>(i);
-    return ReduceSum(Reshape(result, {-1}) * Var(Tensor::Vector<double>(weights)));
+    return ReduceSum(Reshape(result, {-1}) * Var(There(Tensor::Vector<double>(weights))));
   };
-  MapReader reader({{"table", table}});
+  MapReader reader({{"table", table}}, *TestDevice());
   GradientTape tape(reader);
   const auto gradients = tape.Gradient(weighted(tape));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
@@ -260,7 +264,7 @@ void CheckLookup(const std::function<Var(GradientTape& tape)>& lookup) {
     for (int side : {0, 1}) {
       Tensor moved = table;
       (*moved.mutable_values<double>())[i] += side == 0 ? 1e-5 : -1e-5;
-      MapReader other({{"table", moved}});
+      MapReader other({{"table", moved}}, *TestDevice());
       GradientTape inference(other, GradientTape::Mode::kInference);
       sides[side] = ValuesOf<double>(weighted(inference).Value())[0];
     }

@@ -16,6 +16,7 @@
 #include "ops/recording.h"
 #include "ops/testing/gradient_check.h"
 #include "ops/testing/map_reader.h"
+#include "ops/testing/place.h"
 
 namespace divvy {
 namespace {
@@ -28,11 +29,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 
-Tensor Doubles(Shape shape, std::vector<double> values) { return *Tensor::Copy<double>(shape, values); }
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
-Tensor Zeros(DType dtype, Shape shape) { return *Tensor::Zeros(dtype, shape); }
+Tensor Doubles(Shape shape, std::vector<double> values) { return There(*Tensor::Copy<double>(shape, values)); }
+Tensor Floats(Shape shape, std::vector<float> values) { return There(*Tensor::Copy<float>(shape, values)); }
+Tensor Zeros(DType dtype, Shape shape) { return There(*Tensor::Zeros(dtype, shape)); }
+template <typename T>
+Tensor List(std::initializer_list<T> values) {
+  return There(Tensor::Vector<T>(values));
+}
 
-// A fixed sequence without symmetry in [low, high), none of it within 0.001 of 0.
+// A fixed sequence without symmetry in [low, high), none of it within 0.001 of 0. On the CPU.
 Tensor Sample(Shape shape, double low = -1.5, double high = 1.5) {
   std::vector<double> values(shape.num_elements());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -40,7 +45,7 @@ Tensor Sample(Shape shape, double low = -1.5, double high = 1.5) {
     values[i] = low + (high - low) * fraction;
     if (std::abs(values[i]) < 0.001) values[i] = 0.01;
   }
-  return Doubles(shape, values);
+  return *Tensor::Copy<double>(shape, values);
 }
 
 template <typename T>
@@ -48,9 +53,18 @@ std::vector<T> ValuesOf(const Var& var) {
   const absl::StatusOr<Tensor> value = var.Value();
   EXPECT_TRUE(value.ok()) << value.status();
   if (!value.ok()) return {};
-  const auto values = value->values<T>();
+  const absl::StatusOr<Tensor> here = value->To(Device{});
+  EXPECT_TRUE(here.ok()) << here.status();
+  if (!here.ok()) return {};
+  const auto values = here->values<T>();
   EXPECT_TRUE(values.ok()) << values.status();
   return values.ok() ? std::vector<T>(values->begin(), values->end()) : std::vector<T>();
+}
+
+// What the operation says, or, where a GPU found it out while computing, who brings the value back.
+absl::Status StatusOf(const Var& var) {
+  const absl::StatusOr<Tensor> value = var.Value();
+  return value.ok() ? value->To(Device{}).status() : value.status();
 }
 
 // ---- derivatives ---------------------------------------------------------------------------------------------------------------------------------------
@@ -65,7 +79,8 @@ class EveryOperation : public ::testing::TestWithParam<GradientCase> {};
 
 TEST_P(EveryOperation, AgreesWithCentralDifferences) {
   const auto& function = GetParam().function;
-  EXPECT_EQ(absl::OkStatus(), CheckGradients([&](GradientTape&, const std::vector<Var>& leaves) { return function(leaves); }, GetParam().leaves));
+  EXPECT_EQ(absl::OkStatus(),
+            CheckGradients([&](GradientTape&, const std::vector<Var>& leaves) { return function(leaves); }, GetParam().leaves, *TestDevice()));
 }
 
 using Vars = const std::vector<Var>&;
@@ -150,12 +165,12 @@ std::vector<GradientCase> ImageCases() {
           PoolCase("PoolThatSkips", 2, 3, Padding::kSame),
           {"AConvolutionalNet", {Sample({2, 6, 6, 1}), Sample({3, 3, 1, 2}), Sample({2}), Sample({18, 3})}, [](Vars v) {
              const Var pooled = MaxPool2D(Relu(Conv2D(v[0], v[1]) + v[2]), 2, 2);
-             return SoftmaxCrossEntropy(MatMul(Reshape(pooled, {2, 18}), v[3]), Tensor::Vector<int32_t>({2, 0}));
+             return SoftmaxCrossEntropy(MatMul(Reshape(pooled, {2, 18}), v[3]), List<int32_t>({2, 0}));
            }}};
 }
 
 std::vector<GradientCase> RowCases() {
-  const Tensor ids = *Tensor::Copy<int32_t>({2, 2}, {3, 0, 3, 1}), splits = Tensor::Vector<int64_t>({0, 2, 2, 5});
+  const Tensor ids = There(*Tensor::Copy<int32_t>({2, 2}, {3, 0, 3, 1})), splits = Tensor::Vector<int64_t>({0, 2, 2, 5});
   return {{"LayerNorm", {Sample({3, 4}), Sample({4}, 0.5, 2), Sample({4})}, [](Vars v) { return LayerNorm(v[0], v[1], v[2], 0.1f); }},
           {"LayerNormOfImages", {Sample({2, 2, 3}), Sample({3}), Sample({3})}, [](Vars v) { return LayerNorm(v[0], v[1], v[2]); }},
           {"Gather", {Sample({4, 3})}, [=](Vars v) { return Gather(v[0], ids); }},
@@ -181,7 +196,7 @@ std::vector<GradientCase> RowCases() {
 }
 
 std::vector<GradientCase> OtherCases() {
-  const Tensor numbers = Tensor::Vector<int32_t>({2, 0, 1});
+  const Tensor numbers = List<int32_t>({2, 0, 1});
   const Tensor probabilities = Doubles({2, 3}, {0.2, 0.5, 0.3, 0, 0.9, 0.1});
   return {{"ReduceSumOverRows", {Sample({3, 4})}, [](Vars v) { return ReduceSum(v[0], 0); }},
           {"ReduceSumOverTheLastAxis", {Sample({3, 4})}, [](Vars v) { return ReduceSum(v[0], -1); }},
@@ -228,7 +243,7 @@ TEST(GradientCheckTest, FindsAWrongDerivative) {
   const Differentiable wrong = [](GradientTape& tape, const std::vector<Var>& leaves) {
     return tape.Record(*Square(leaves[0]).Value(), leaves, [](const Tensor& g) { return std::vector<Tensor>{g}; });
   };
-  EXPECT_THAT(CheckGradients(wrong, {Doubles({2}, {1, 2})}).message(), HasSubstr("leaf 0, element 0: the tape gives 1, differences 2"));
+  EXPECT_THAT(CheckGradients(wrong, {Tensor::Vector<double>({1, 2})}).message(), HasSubstr("leaf 0, element 0: the tape gives 1, differences 2"));
 }
 
 // ---- values --------------------------------------------------------------------------------------------------------------------------------------------
@@ -309,11 +324,11 @@ TEST(ReduceTest, OfNothingIsZeroAndItsMeanNaN) {
 
 TEST(ReduceTest, SumsManyFloatsWithoutDrift) {
   const std::vector<float> tenths(1 << 20, 0.1f);
-  EXPECT_NEAR(104857.6, ValuesOf<float>(ReduceSum(Tensor::Vector<float>(tenths)))[0], 0.01);
+  EXPECT_NEAR(104857.6, ValuesOf<float>(ReduceSum(There(Tensor::Vector<float>(tenths))))[0], 0.01);
 }
 
 TEST(MovementTest, MovesAnyDType) {
-  const Var a(Tensor::Vector<int64_t>({1, 2})), b(Tensor::Vector<int64_t>({3}));
+  const Var a(List<int64_t>({1, 2})), b(List<int64_t>({3}));
   EXPECT_THAT(ValuesOf<int64_t>(Concat({a, b}, 0)), ElementsAre(1, 2, 3));
   EXPECT_EQ((Shape{2, 1}), Reshape(a, {2, -1}).shape());
   EXPECT_THAT(ValuesOf<int64_t>(Range(3)), ElementsAre(0, 1, 2));
@@ -362,7 +377,7 @@ TEST(NarrowTest, GradientsOfRowsTakenMoreThanOnceAreAddedUp) {
     MapReader reader;
     GradientTape tape(reader);
     const Var table = tape.Watch("table", Floats({3, 2}, {1, 2, 3, 4, 5, 6}));
-    const Var rows = Cast(Gather(Cast(table, narrow), Tensor::Vector<int64_t>({2, 0, 2})), DType::kFloat32);
+    const Var rows = Cast(Gather(Cast(table, narrow), List<int64_t>({2, 0, 2})), DType::kFloat32);
     const auto gradients = tape.Gradient(ReduceSum(rows * Floats({3, 1}, {1, 2, 4})));
     ASSERT_TRUE(gradients.ok()) << gradients.status();
     EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("table"))), ElementsAre(2, 2, 0, 0, 5, 5)) << DTypeName(narrow);
@@ -396,7 +411,7 @@ TEST(FloatFunctionTest, AgreesWithTheStandardLibraryOverAllFloats) {
     inputs.push_back(x);
   }
   inputs.insert(inputs.end(), {INFINITY, -INFINITY, 88.72283f, 88.73f, -87.3f, -103.9f, 0.625f, -0.625f, 0.0f, -0.0f});
-  const Tensor x = Tensor::Vector<float>(inputs);
+  const Tensor x = There(Tensor::Vector<float>(inputs));
   for (const auto& [name, function, standard] : functions) {
     const std::vector<float> got = ValuesOf<float>(function(x));
     for (size_t i = 0; i < got.size(); ++i) {
@@ -439,7 +454,7 @@ Tensor ConvolutionByDefinition(const Tensor& x, const Tensor& kernel, int64_t st
   const auto places = [&](int axis) { return padding == Padding::kSame ? (s.dim(axis) + stride - 1) / stride : (s.dim(axis) - k.dim(axis - 1)) / stride + 1; };
   const auto before = [&](int axis) { return std::max<int64_t>(0, (places(axis) - 1) * stride + k.dim(axis - 1) - s.dim(axis)) / 2; };
   const int64_t top = padding == Padding::kSame ? before(1) : 0, left = padding == Padding::kSame ? before(2) : 0;
-  Tensor y = Zeros(DType::kFloat64, {s.dim(0), places(1), places(2), k.dim(3)});
+  Tensor y = *Tensor::Zeros(DType::kFloat64, {s.dim(0), places(1), places(2), k.dim(3)});
   double* to = y.mutable_values<double>()->data();
   const auto at = [](const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
     return t.data_as<double>()[((a * t.shape().dim(1) + b) * t.shape().dim(2) + c) * t.shape().dim(3) + d];
@@ -464,7 +479,7 @@ TEST(Conv2DTest, IsItsDefinitionForEveryWindowStrideAndPadding) {
         for (Padding padding : {Padding::kSame, Padding::kValid}) {
           const Tensor x = Sample({2, 5, 6, 2}), kernel = Sample({height, width, 2, 3});
           const Tensor wanted = ConvolutionByDefinition(x, kernel, stride, padding);
-          const Var y = Conv2D(x, kernel, stride, padding);
+          const Var y = Conv2D(There(x), There(kernel), stride, padding);
           ASSERT_EQ(wanted.shape(), y.shape()) << height << " x " << width << ", stride " << stride;
           EXPECT_THAT(ValuesOf<double>(y), Pointwise(DoubleNear(1e-12), *wanted.values<double>())) << height << " x " << width << ", stride " << stride;
         }
@@ -475,7 +490,8 @@ TEST(Conv2DTest, IsItsDefinitionForEveryWindowStrideAndPadding) {
 
 TEST(Conv2DTest, GoesBlockByBlockOverWhatNoCacheHolds) {
   const Tensor x = Sample({3, 64, 64, 8}), kernel = Sample({3, 3, 8, 2});
-  EXPECT_THAT(ValuesOf<double>(Conv2D(x, kernel)), Pointwise(DoubleNear(1e-10), *ConvolutionByDefinition(x, kernel, 1, Padding::kSame).values<double>()));
+  EXPECT_THAT(ValuesOf<double>(Conv2D(There(x), There(kernel))),
+              Pointwise(DoubleNear(1e-10), *ConvolutionByDefinition(x, kernel, 1, Padding::kSame).values<double>()));
 }
 
 TEST(Conv2DTest, AnEmptyBatchGivesZeroGradients) {
@@ -501,7 +517,7 @@ TEST(MaxPool2DTest, PaddingIsNoElement) {
 // ---- rows ----------------------------------------------------------------------------------------------------------------------------------------------
 
 TEST(GatherTest, TakesRowsOfAnyDTypeByIdsOfAnyShape) {
-  const Tensor table = *Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6}), ids = *Tensor::Copy<uint8_t>({1, 3}, {2, 0, 2});
+  const Tensor table = There(*Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6})), ids = There(*Tensor::Copy<uint8_t>({1, 3}, {2, 0, 2}));
   const Var rows = Gather(table, ids);
   EXPECT_EQ((Shape{1, 3, 2}), rows.shape());
   EXPECT_THAT(ValuesOf<int64_t>(rows), ElementsAre(5, 6, 1, 2, 5, 6));
@@ -520,7 +536,7 @@ TEST(DotInteractionTest, GoesRowByRowUnderTheDiagonal) {
 }
 
 TEST(SliceTest, CutsAnyAxisOfAnyDType) {
-  const Tensor x = *Tensor::Copy<uint8_t>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor x = There(*Tensor::Copy<uint8_t>({2, 3}, {1, 2, 3, 4, 5, 6}));
   EXPECT_THAT(ValuesOf<uint8_t>(Slice(x, -1, 1, 3)), ElementsAre(2, 3, 5, 6));
   EXPECT_THAT(ValuesOf<uint8_t>(Slice(x, 0, 1, 2)), ElementsAre(4, 5, 6));
   EXPECT_EQ((Shape{2, 0}), Slice(x, 1, 2, 2).shape());
@@ -545,7 +561,7 @@ void CheckPermutation(const Shape& shape, std::vector<int> axes, const Var& y) {
 }
 
 TEST(PermuteTest, MovesEveryElementOfAnyDType) {
-  const auto counted = [](const Shape& shape, DType dtype) { return Cast(Reshape(Range(shape.num_elements()), shape), dtype); };
+  const auto counted = [](const Shape& shape, DType dtype) { return Cast(Reshape(There(*Range(shape.num_elements()).Value()), shape), dtype); };
   CheckPermutation<double>({33, 40}, {1, 0}, Permute(counted({33, 40}, DType::kFloat64), {1, 0}));
   CheckPermutation<int8_t>({2, 3, 4}, {2, 0, 1}, Permute(counted({2, 3, 4}, DType::kInt8), {2, 0, 1}));
   CheckPermutation<int32_t>({2, 3, 4}, {0, 2, 1}, Permute(counted({2, 3, 4}, DType::kInt32), {0, 2, 1}));
@@ -630,7 +646,7 @@ TEST(DropoutTest, IsTheIdentityInInferenceModeAndForRateZero) {
 
 TEST(SoftmaxCrossEntropyTest, TakesNumbersOfAnyIntegerType) {
   const Var logits(Floats({2, 2}, {0, 0, 1000, 0}));
-  for (const Tensor& labels : {Tensor::Vector<uint8_t>({0, 1}), Tensor::Vector<int32_t>({0, 1}), Tensor::Vector<int64_t>({0, 1})}) {
+  for (const Tensor& labels : {List<uint8_t>({0, 1}), List<int32_t>({0, 1}), List<int64_t>({0, 1})}) {
     EXPECT_THAT(ValuesOf<float>(SoftmaxCrossEntropy(logits, labels)), ElementsAre(std::log(2.0f), 1000)) << labels.ToString();
   }
 }
@@ -642,7 +658,7 @@ TEST(SoftmaxCrossEntropyTest, IgnoresWhatHasNoProbability) {
 
 TEST(SoftmaxCrossEntropyTest, NamesALabelOutOfRangeAndTheNumberOfClasses) {
   for (int64_t label : {-1, 10}) {
-    const absl::Status status = SoftmaxCrossEntropy(Zeros(DType::kFloat32, {2, 10}), Tensor::Vector<int64_t>({3, label})).status();
+    const absl::Status status = StatusOf(SoftmaxCrossEntropy(Zeros(DType::kFloat32, {2, 10}), List<int64_t>({3, label})));
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(absl::StrCat("label ", label, " of example 1")), HasSubstr("10 classes")));
   }
@@ -650,7 +666,7 @@ TEST(SoftmaxCrossEntropyTest, NamesALabelOutOfRangeAndTheNumberOfClasses) {
 
 TEST(SigmoidCrossEntropyTest, IsStableAndTakesLabelsOfAnyType) {
   const Var logits(Floats({3}, {1000, -1000, 0}));
-  EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, Tensor::Vector<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, FloatEq(std::log(2.0f))));
+  EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, List<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, FloatEq(std::log(2.0f))));
 }
 
 TEST(SigmoidCrossEntropyTest, IsAsExactForConfidentPositivesAsForNegatives) {
@@ -659,9 +675,7 @@ TEST(SigmoidCrossEntropyTest, IsAsExactForConfidentPositivesAsForNegatives) {
   EXPECT_EQ(of_ones, ValuesOf<float>(SigmoidCrossEntropy(Floats({3}, {-1, -10, -17}), Floats({3}, {0, 0, 0}))));
 }
 
-TEST(SquaredErrorTest, TakesLabelsOfAnyType) {
-  EXPECT_THAT(ValuesOf<double>(SquaredError(Doubles({2}, {1, 2}), Tensor::Vector<uint8_t>({4, 2}))), ElementsAre(9, 0));
-}
+TEST(SquaredErrorTest, TakesLabelsOfAnyType) { EXPECT_THAT(ValuesOf<double>(SquaredError(Doubles({2}, {1, 2}), List<uint8_t>({4, 2}))), ElementsAre(9, 0)); }
 
 TEST(LossTest, OfAnEmptyBatchIsEmptyAndItsGradientZero) {
   MapReader reader;
@@ -683,7 +697,7 @@ struct ErrorCase {
 class EveryMisfit : public ::testing::TestWithParam<ErrorCase> {};
 
 TEST_P(EveryMisfit, NamesTheOperationAndBothShapes) {
-  const absl::Status status = GetParam().run().status();
+  const absl::Status status = StatusOf(GetParam().run());
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code()) << status;
   for (const std::string& word : GetParam().words) EXPECT_THAT(std::string(status.message()), HasSubstr(word));
 }
@@ -694,6 +708,11 @@ Var I(Shape shape) { return Zeros(DType::kInt64, shape); }
 std::vector<ErrorCase> ErrorCases() {
   const std::vector<std::string> shapes = {"[2]", "[3]"};
   const auto with = [](std::string name, std::vector<std::string> words) { return words.insert(words.begin(), std::move(name)), words; };
+  // A GPU tells it when the value comes back, and knows the shapes no more.
+  const auto at_once = [](const std::string& word, std::vector<std::string> words) {
+    if (TestDevice().ok() && TestDevice()->kind == Device::Kind::kCpu) words.push_back(word);
+    return words;
+  };
   return {{"Add", [] { return F({2}) + F({3}); }, with("operator+", shapes)},
           {"Subtract", [] { return F({2}) - F({3}); }, with("operator-", shapes)},
           {"Multiply", [] { return F({2}) * F({3}); }, with("operator*", shapes)},
@@ -890,14 +909,14 @@ std::vector<ErrorCase> ErrorCases() {
            {"Gather", "float32 [1]"}},
           {"GatherOutside",
            [] {
-             return Gather(F({2, 3}), Tensor::Vector<int64_t>({0, 2}));
+             return Gather(F({2, 3}), List<int64_t>({0, 2}));
            },
-           {"Gather", "id 2 at 1", "[0, 2)", "[2, 3]"}},
+           at_once("[2, 3]", {"Gather", "id 2 at 1", "[0, 2)"})},
           {"GatherNegative",
            [] {
-             return Gather(F({2, 3}), Tensor::Vector<int64_t>({-1}));
+             return Gather(F({2, 3}), List<int64_t>({-1}));
            },
-           {"Gather", "id -1 at 0", "[2, 3]"}},
+           at_once("[2, 3]", {"Gather", "id -1 at 0", "[0, 2)"})},
           {"SegmentSumSplits",
            [] {
              return SegmentSum(F({3, 2}), Tensor::Vector<int64_t>({0, 2}));

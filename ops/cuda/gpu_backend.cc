@@ -32,7 +32,7 @@ absl::Status StatusOf(const cuda::Fault& fault) {
   const std::string outside =
       absl::StrCat(fault.value, fault.kind == cuda::Fault::kIdOutOfRange ? " at " : " of example ", fault.position, " is outside [0, ", fault.limit, ")");
   switch (fault.kind) {
-    case cuda::Fault::kIdOutOfRange: return absl::InvalidArgumentError(absl::StrCat("id ", outside));
+    case cuda::Fault::kIdOutOfRange: return absl::InvalidArgumentError(absl::StrCat("Gather: id ", outside));
     case cuda::Fault::kLabelOutOfRange:
       return absl::InvalidArgumentError(absl::StrCat("SoftmaxCrossEntropy: label ", outside, ": the logits have ", fault.limit, " classes"));
     default: return absl::OkStatus();

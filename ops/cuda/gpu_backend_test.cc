@@ -385,7 +385,7 @@ TEST_F(GpuBackendTest, AnIdOrALabelOutOfRangeIsToldWhenAValueComesBackAndOnlyOnc
   ASSERT_TRUE(gpu_.GatherRows(*x.To(kGpu), ids, y).ok());
   const absl::Status told = y.To(Device{}).status();
   EXPECT_EQ(told.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(told.message(), "id 7 at 1 is outside [0, 3)");
+  EXPECT_EQ(told.message(), "Gather: id 7 at 1 is outside [0, 3)");
   EXPECT_TRUE(y.To(Device{}).ok());
 
   Tensor loss = *Tensor::Uninitialized(DType::kFloat32, Shape{3}, kGpu), softmax = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, kGpu);

@@ -15,8 +15,9 @@ namespace divvy {
 using Differentiable = std::function<Var(GradientTape& tape, const std::vector<Var>& leaves)>;
 
 // OK if the tape's gradient of every element of every leaf agrees with (f(x + h) - f(x - h)) / 2h to within 1e-6 (relative above 1). Otherwise Internal,
-// with the element and both numbers, or the error of `function`. REQUIRES: float64 leaves, and no kink of `function` within h = 1e-5 of them.
-absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves);
+// with the element and both numbers, or the error of `function`. `function` gets its leaves on `device`.
+// REQUIRES: float64 leaves on the CPU, and no kink of `function` within h = 1e-5 of them.
+absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves, Device device = {});
 
 }  // namespace divvy
 

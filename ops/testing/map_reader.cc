@@ -19,10 +19,10 @@ absl::Status MapReader::Read(absl::Span<ReadRequest> requests) {
 absl::Status MapReader::ReadOne(ReadRequest& request) const {
   const auto found = variables_.find(request.name);
   if (found == variables_.end()) return absl::NotFoundError(absl::StrCat("no variable ", request.name));
-  const Tensor& table = found->second;
+  ASSIGN_OR_RETURN(const Tensor table, found->second.To(Device{}));
   request.num_rows = table.shape().rows();
   if (!request.ids) {
-    request.value = table;
+    ASSIGN_OR_RETURN(request.value, table.To(device_));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> ids, request.ids->values<int64_t>());
@@ -34,7 +34,7 @@ absl::Status MapReader::ReadOne(ReadRequest& request) const {
     }
     std::memcpy(rows.fresh_data<char>() + i * row_bytes, static_cast<const char*>(table.data()) + ids[i] * row_bytes, row_bytes);
   }
-  request.value = std::move(rows);
+  ASSIGN_OR_RETURN(request.value, rows.To(device_));
   return absl::OkStatus();
 }
 

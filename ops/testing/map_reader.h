@@ -16,10 +16,10 @@ namespace divvy {
 class MapReader : public VariableReader {
  public:
   MapReader() = default;
-  explicit MapReader(std::map<std::string, Tensor> variables) : variables_(std::move(variables)) {}
+  explicit MapReader(std::map<std::string, Tensor> variables, Device device = {}) : variables_(std::move(variables)), device_(device) {}
 
   absl::Status Read(absl::Span<ReadRequest> requests) override;
-  Device device() const override { return {}; }
+  Device device() const override { return device_; }
   uint64_t seed() const override { return seed_; }
 
   void Set(const std::string& name, Tensor value) { variables_.insert_or_assign(name, std::move(value)); }
@@ -30,7 +30,8 @@ class MapReader : public VariableReader {
  private:
   absl::Status ReadOne(ReadRequest& request) const;
 
-  std::map<std::string, Tensor> variables_;
+  std::map<std::string, Tensor> variables_;  // anywhere
+  Device device_;
   uint64_t seed_ = 0;
   std::vector<std::vector<std::string>> calls_;
 };

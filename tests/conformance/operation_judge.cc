@@ -8,6 +8,7 @@
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/testing/map_reader.h"
+#include "ops/testing/place.h"
 #include "tests/conformance/sharded_variable.h"
 
 namespace divvy::conformance {
@@ -16,6 +17,9 @@ namespace {
 // ---- operations ----------------------------------------------------------------------------------------------------------------------------------------
 
 constexpr Tolerance kOperation{1e-5, 1e-6};
+
+// From where the test computes.
+absl::StatusOr<Tensor> Here(const absl::StatusOr<Tensor>& value) { return value.ok() ? value->To(Device{}) : value; }
 
 // The inputs of a case, by name: floating ones are watched.
 struct Inputs {
@@ -105,7 +109,7 @@ const std::map<std::string, Operation>& Operations() {
       {"slice",
        [](const Inputs& in) { return Slice(in["x"], in.attrs.at("axis").get<int>(), in.attrs.at("begin").get<int64_t>(), in.attrs.at("end").get<int64_t>()); }},
       {"permute", [](const Inputs& in) { return PermuteAs(in["x"], in.attrs.at("axes").get<std::vector<int>>()); }},
-      {"segment_sum", [](const Inputs& in) { return SegmentSum(in["rows"], in["row_splits"].Value().value_or(Tensor())); }},
+      {"segment_sum", [](const Inputs& in) { return SegmentSum(in["rows"], Here(in["row_splits"].Value()).value_or(Tensor())); }},
       {"conv2d", [](const Inputs& in) { return Conv2D(in["x"], in["filters"], in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
       {"max_pool",
        [](const Inputs& in) { return MaxPool2D(in["x"], in.attrs.at("window").get<int>(), in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
@@ -123,17 +127,18 @@ std::string GradientDifference(const std::string& input, const Gradients& gradie
   const auto found = gradients.entries().find(input);
   if (found == gradients.entries().end()) return absl::StrCat(what, " is missing");
   const auto* slices = std::get_if<IndexedSlices>(&found->second);
-  if (slices == nullptr) return Difference(what, std::get<Tensor>(found->second), wanted, kOperation);
+  if (slices == nullptr) return Difference(what, Here(std::get<Tensor>(found->second)), wanted, kOperation);
   const absl::StatusOr<Tensor> ids = TensorFrom(wanted.at("ids"));  // of TensorFlow's own integer type
   const absl::StatusOr<Tensor> wide = ids.ok() ? Cast(*ids, DType::kInt64).Value() : ids;
   if (!wide.ok()) return wide.status().ToString();
   if (!BitwiseEqual(*wide, slices->ids)) return absl::StrCat(what, " has other ids, or in another order");
-  return Difference(absl::StrCat(what, ", rows"), slices->rows, wanted.at("rows"), kOperation);
+  return Difference(absl::StrCat(what, ", rows"), Here(slices->rows), wanted.at("rows"), kOperation);
 }
 
 std::string OutputDifference(const Var& output, const Json& wanted) {
-  if (IsFailure(wanted)) return FailureDifference(output.status(), wanted);
-  return Difference("output", output.Value(), wanted.at("output"), kOperation);
+  const absl::StatusOr<Tensor> here = Here(output.Value());  // a GPU tells what it found out while computing
+  if (IsFailure(wanted)) return FailureDifference(here.status(), wanted);
+  return Difference("output", here, wanted.at("output"), kOperation);
 }
 
 // `read` is where a gather's table lies; everything else is watched or constant.
@@ -145,21 +150,21 @@ absl::StatusOr<Inputs> InputsOf(const Json& test_case, GradientTape& tape, MapRe
     if (looks_up && name == "table") {
       read.Set(name, value);
     } else {
-      inputs.vars.emplace(name, IsFloating(value.dtype()) ? tape.Watch(name, value) : Var(value));
+      inputs.vars.emplace(name, IsFloating(value.dtype()) ? tape.Watch(name, There(value)) : Var(There(value)));
     }
   }
   return inputs;
 }
 
 absl::StatusOr<std::string> OperationDifference(const Operation& operation, const Json& test_case) {
-  MapReader reader;
+  MapReader reader({}, *TestDevice());
   GradientTape tape(reader);
   ASSIGN_OR_RETURN(const Inputs inputs, InputsOf(test_case, tape, reader));
   const Json& wanted = Wanted(test_case);
   const Var output = operation(inputs);
   if (std::string difference = OutputDifference(output, wanted); !difference.empty() || IsFailure(wanted)) return difference;
   ASSIGN_OR_RETURN(const Tensor upstream, TensorFrom(test_case.at("upstream")));
-  ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(ReduceSum(output * Var(upstream))));
+  ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(ReduceSum(output * Var(There(upstream)))));
   for (const auto& [input, gradient] : wanted.at("gradients").items()) {
     if (std::string difference = GradientDifference(input, gradients, gradient); !difference.empty()) return difference;
   }
