@@ -64,14 +64,25 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
   return loops;
 }
 
+struct Division {
+  int64_t whole, rest;
+};
+// On a GPU a division of 64 bits is a hundred instructions, one of 32 bits twenty. REQUIRES: 0 <= value, 0 < by.
+DIVVY_HOST_DEVICE inline Division Divide(int64_t value, int64_t by) {
+  if (value < by) return {0, value};
+  if (value > UINT32_MAX) return {value / by, value % by};
+  const auto narrow = static_cast<uint32_t>(value), narrow_by = static_cast<uint32_t>(by);
+  return {narrow / narrow_by, narrow % narrow_by};
+}
+
 // Where the operands stand at the i-th step of all loops together, counted from the outermost.
 template <size_t N>
 DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int64_t i) {
   std::array<int64_t, N> offset{};
   for (int axis = loops.rank - 1; axis >= 0; --axis) {
-    const int64_t index = i % loops.extent[axis];
-    i /= loops.extent[axis];
-    for (size_t operand = 0; operand < N; ++operand) offset[operand] += index * loops.stride[operand][axis];
+    const Division at = Divide(i, loops.extent[axis]);
+    for (size_t operand = 0; operand < N; ++operand) offset[operand] += at.rest * loops.stride[operand][axis];
+    i = at.whole;
   }
   return offset;
 }

@@ -2,9 +2,13 @@
 #include <limits>
 
 #include "ops/cuda/kernel_math.h"
+#include "ops/loops.h"
 
 namespace divvy::cuda {
 namespace {
+
+using internal::Divide;
+using internal::Division;
 
 // Elements of the matrix of windows at a time: 256 MB of float32.
 constexpr int64_t kBlockElements = 1 << 26;
@@ -17,16 +21,28 @@ struct Lines {
   int64_t total, window, elements, per_block;
 };
 
+// Where element `at` of images of this extent stands.
+struct Pixel {
+  int64_t image, row, column, channel;
+  DIVVY_HOST_DEVICE Pixel(int64_t at, int64_t height, int64_t width, int64_t channels) {
+    const Division of_pixel = Divide(at, channels), of_line = Divide(of_pixel.whole, width), of_image = Divide(of_line.whole, height);
+    channel = of_pixel.rest, column = of_line.rest, row = of_image.rest, image = of_image.whole;
+  }
+};
+
 // Element i of the matrix of windows that begins with line `first`; 0 outside the image.
 template <typename T>
 void ToWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* x, T* windows) {
   const int64_t window = w.height * w.width * w.channels;
   ForEach(stream, lines * w.out_width * window, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t channel = i % w.channels, kx = i / w.channels % w.width, ky = i / w.channels / w.width % w.height;
-    const int64_t j = i / window % w.out_width, line = first + i / window / w.out_width;
-    const int64_t row = line % w.out_height * w.stride - w.top + ky, column = j * w.stride - w.left + kx;
+    const auto [place, in_window] = Divide(i, window);
+    const auto [pixel, channel] = Divide(in_window, w.channels);
+    const auto [ky, kx] = Divide(pixel, w.width);
+    const auto [line_of_block, j] = Divide(place, w.out_width);
+    const auto [image, line] = Divide(first + line_of_block, w.out_height);
+    const int64_t row = line * w.stride - w.top + ky, column = j * w.stride - w.left + kx;
     const bool is_inside = row >= 0 && row < w.in_height && column >= 0 && column < w.in_width;
-    windows[i] = is_inside ? x[((line / w.out_height * w.in_height + row) * w.in_width + column) * w.channels + channel] : T(0);
+    windows[i] = is_inside ? x[((image * w.in_height + row) * w.in_width + column) * w.channels + channel] : T(0);
   });
 }
 
@@ -45,8 +61,8 @@ template <typename T>
 void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* windows, T* x) {
   const int64_t window = w.height * w.width * w.channels;
   ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
-    const int64_t channel = at % w.channels, column = at / w.channels % w.in_width;
-    const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
+    const Pixel pixel(at, w.in_height, w.in_width, w.channels);
+    const int64_t row = pixel.row, column = pixel.column, channel = pixel.channel, image = pixel.image;
     const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
     Wide<T> sum = 0;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
@@ -64,8 +80,8 @@ void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, 
 template <typename T>
 void MaxPoolAs(Stream stream, const Window2D& w, const T* x, T* y) {
   ForEach(stream, w.batch * w.out_height * w.out_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
-    const int64_t channel = at % w.channels, j = at / w.channels % w.out_width;
-    const int64_t i = at / w.channels / w.out_width % w.out_height, image = at / w.channels / w.out_width / w.out_height;
+    const Pixel pixel(at, w.out_height, w.out_width, w.channels);
+    const int64_t i = pixel.row, j = pixel.column, channel = pixel.channel, image = pixel.image;
     Wide<T> max = -std::numeric_limits<Wide<T>>::infinity();
     for (int64_t ky = 0; ky < w.height; ++ky) {
       for (int64_t kx = 0; kx < w.width; ++kx) {
@@ -96,8 +112,8 @@ DIVVY_HOST_DEVICE bool IsFirstMaximum(const Window2D& w, const T* channel_of_ima
 template <typename T>
 void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y, const T* gradient, T* dx) {
   ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
-    const int64_t channel = at % w.channels, column = at / w.channels % w.in_width;
-    const int64_t row = at / w.channels / w.in_width % w.in_height, image = at / w.channels / w.in_width / w.in_height;
+    const Pixel pixel(at, w.in_height, w.in_width, w.channels);
+    const int64_t row = pixel.row, column = pixel.column, channel = pixel.channel, image = pixel.image;
     const T* const from = x + image * w.in_height * w.in_width * w.channels + channel;
     const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
     Wide<T> sum = 0;

@@ -5,6 +5,7 @@
 //   3. an id that crosses windows is its tail plus the heads behind it.
 // Where sums stand side by side and not at their ids, an id's place is the number of ids that begin before it.
 #include "ops/cuda/kernel_math.h"
+#include "ops/loops.h"
 
 namespace divvy::cuda {
 namespace {
@@ -82,7 +83,7 @@ void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
     for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i) begun += sorted.begins(i) ? 1 : 0;
     before[window] = begun;
   });
-  ForEachRow(stream, 1, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
+  ForEachRow(stream, 1, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
     const int64_t windows = sorted.windows(), share = (windows + lanes.count - 1) / lanes.count;
     const int64_t begin = Least(lanes.index * share, windows), end = Least(begin + share, windows);
     double own = 0;
@@ -125,7 +126,8 @@ template <typename T>
 void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T>& sums, double* heads, double* tails) {
   const int64_t width = sums.width;
   ForEach(stream, sorted.windows() * width, [=] DIVVY_HOST_DEVICE(int64_t at) {
-    const int64_t window = at / width, column = at % width, end = sorted.end_of(window);
+    const auto [window, column] = internal::Divide(at, width);
+    const int64_t end = sorted.end_of(window);
     int64_t ordinal = sums.before != nullptr ? sums.before[window] - 1 : 0;
     bool is_head = !sorted.begins(window * kWindow);
     double sum = 0;
@@ -151,8 +153,10 @@ template <typename T>
 void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, const double* heads, const double* tails) {
   const int64_t width = sums.width;
   ForEach(stream, sorted.windows() * width, [=] DIVVY_HOST_DEVICE(int64_t at) {
-    int64_t window = at / width;
-    const int64_t column = at % width, last = sorted.end_of(window) - 1, id = sorted.entries[last].id, begin = window * kWindow;
+    const internal::Division place = internal::Divide(at, width);
+    const int64_t column = place.rest;
+    int64_t window = place.whole;
+    const int64_t last = sorted.end_of(window) - 1, id = sorted.entries[last].id, begin = window * kWindow;
     const bool goes_on = !sorted.ends(last), begins_before = !sorted.begins(begin) && sorted.entries[begin].id == id;
     if (!goes_on || begins_before) return;
     const int64_t ordinal = sums.before != nullptr ? sums.before[window + 1] - 1 : 0;
@@ -199,8 +203,9 @@ class Duplicates {
 template <typename T>
 void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width, int64_t limit, T* y) {
   ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t id = ids[i / width];
-    if (id >= 0 && id < limit) AddAtomically(y + id * width + i % width, rows[i]);
+    const auto [row, column] = internal::Divide(i, width);
+    const int64_t id = ids[row];
+    if (id >= 0 && id < limit) AddAtomically(y + id * width + column, rows[i]);
   });
 }
 

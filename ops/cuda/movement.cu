@@ -16,12 +16,29 @@ void WithBits(Element element, Use&& use) {
   }
 }
 
+// What a thread loads or stores at once at most.
+struct alignas(16) Unit16 {
+  uint64_t half[2];
+};
+
+// Calls use(T{}) with the largest type, up to 16 bytes, of which all these addresses and sizes are multiples.
+template <typename Use>
+void WithUnits(uint64_t all, Use&& use) {
+  if (all % 16 == 0) return use(Unit16{});
+  if (all % 8 == 0) return use(uint64_t{});
+  if (all % 4 == 0) return use(uint32_t{});
+  if (all % 2 == 0) return use(uint16_t{});
+  use(uint8_t{});
+}
+
+uint64_t AddressOf(const void* data) { return reinterpret_cast<uintptr_t>(data); }
+
 template <typename T>
 void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t per_block, int64_t rows) {
   const auto* source = static_cast<const char*>(from);
   auto* target = static_cast<char*>(to);
   ForEach(stream, rows * per_block, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t row = i / per_block, at = i % per_block;
+    const auto [row, at] = internal::Divide(i, per_block);
     reinterpret_cast<T*>(target + row * to_stride)[at] = reinterpret_cast<const T*>(source + row * from_stride)[at];
   });
 }
@@ -34,10 +51,11 @@ void PermuteAs(Stream stream, const internal::LoopNest<1>& loops, int64_t n, con
 template <typename T>
 void GatherRowsAs(Stream stream, const T* x, int64_t rows, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
   ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t at = i / width, column = i % width, id = ids[at];
+    const auto [at, column] = internal::Divide(i, width);
+    const int64_t id = ids[at];
     const bool is_inside = id >= 0 && id < rows;
     if (!is_inside && column == 0) Report(fault, Fault::kIdOutOfRange, id, at, rows);
-    y[i] = is_inside ? x[id * width + column] : T(0);
+    y[i] = is_inside ? x[id * width + column] : T{};
   });
 }
 
@@ -72,10 +90,10 @@ void SymmetricAs(Stream stream, const T* y, int64_t batch, int64_t f, T* x) {
 
 void KernelMath::CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) {
   const Stream stream = Use(device);
-  const uint64_t all = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | static_cast<uint64_t>(from_stride | to_stride | block_bytes);
-  if (all % 8 == 0) return CopyBlocksAs<uint64_t>(stream, from, from_stride, to, to_stride, block_bytes / 8, rows);
-  if (all % 4 == 0) return CopyBlocksAs<uint32_t>(stream, from, from_stride, to, to_stride, block_bytes / 4, rows);
-  CopyBlocksAs<uint8_t>(stream, from, from_stride, to, to_stride, block_bytes, rows);
+  WithUnits(AddressOf(from) | AddressOf(to) | static_cast<uint64_t>(from_stride | to_stride | block_bytes), [&](auto t) {
+    using T = decltype(t);
+    CopyBlocksAs<T>(stream, from, from_stride, to, to_stride, block_bytes / static_cast<int64_t>(sizeof(T)), rows);
+  });
 }
 
 void KernelMath::Permute(int device, const Array& x, const int* axes, const Array& y) {
@@ -91,9 +109,10 @@ void KernelMath::Permute(int device, const Array& x, const int* axes, const Arra
 
 void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) {
   const Stream stream = Use(device);
-  WithBits(x.element, [&](auto t) {
-    const int64_t width = x.row_size();
-    GatherRowsAs(stream, x.as<const decltype(t)>(), x.dim(0), width, ids, width == 0 ? 0 : y.size() / width, y.as<decltype(t)>(), fault(device));
+  const int64_t row_bytes = x.row_size() * SizeOf(x.element), n = row_bytes == 0 ? 0 : static_cast<int64_t>(y.size_bytes()) / row_bytes;
+  WithUnits(AddressOf(x.data) | AddressOf(y.data) | static_cast<uint64_t>(row_bytes), [&](auto t) {
+    using T = decltype(t);
+    GatherRowsAs(stream, x.as<const T>(), x.dim(0), row_bytes / static_cast<int64_t>(sizeof(T)), ids, n, y.as<T>(), fault(device));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/host_device.h"
@@ -35,16 +36,17 @@ void AddTo(Stream stream, Work&& work) {
 #endif
 
 constexpr int kThreads = 256;  // of a block
+constexpr int kWarp = 32;      // threads that run in step
 
 // The threads that share a row: thread `index` of `count` takes columns index, index + count, ... All of them call Sum and Max alike, and get the same.
 struct Lanes {
-  int index = 0, count = 1;
+  int index = 0, count = 1;  // on a device: a warp's threads or a block's
 
   // The order of additions follows from `count` alone, so that equal inputs give equal bits.
-  DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, internal::Sum()); }
-  DIVVY_HOST_DEVICE double Max(double own) const { return Meet(own, internal::Maximum()); }
+  DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, 0, internal::Sum()); }
+  DIVVY_HOST_DEVICE double Max(double own) const { return Meet(own, -std::numeric_limits<double>::infinity(), internal::Maximum()); }
 
-  // Of the lanes before this one.
+  // Of the lanes before this one. REQUIRES: the row has a block, or all of a host.
   DIVVY_HOST_DEVICE double SumBefore(double own) const {
 #ifdef __CUDA_ARCH__
     __shared__ double shared[kThreads];
@@ -60,17 +62,25 @@ struct Lanes {
   }
 
  private:
-  template <typename Combine>
-  DIVVY_HOST_DEVICE double Meet(double own, Combine combine) const {
 #ifdef __CUDA_ARCH__
-    __shared__ double shared[kThreads];
-    shared[index] = own;
+  template <typename Combine>
+  __device__ static double MeetInWarp(double own, Combine combine) {
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) own = combine(own, __shfl_xor_sync(~0u, own, distance));
+    return own;
+  }
+#endif
+
+  // Warp by warp, then the warps.
+  template <typename Combine>
+  DIVVY_HOST_DEVICE double Meet(double own, double nothing, Combine combine) const {
+#ifdef __CUDA_ARCH__
+    own = MeetInWarp(own, combine);
+    if (count == kWarp) return own;
+    __shared__ double shared[kThreads / kWarp];
+    if (index % kWarp == 0) shared[index / kWarp] = own;
     __syncthreads();
-    for (int half = kThreads / 2; half > 0; half /= 2) {
-      if (index < half) shared[index] = combine(shared[index], shared[index + half]);
-      __syncthreads();
-    }
-    const double all = shared[0];
+    const int lane = index % kWarp;
+    const double all = MeetInWarp(lane < kThreads / kWarp ? shared[lane] : nothing, combine);
     __syncthreads();  // before anybody writes the next
     return all;
 #else
@@ -86,8 +96,10 @@ __global__ void RunForEach(int64_t n, Body body) {
 }
 
 template <typename Body>
-__global__ void RunForEachRow(int64_t rows, Body body) {
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(row, Lanes{static_cast<int>(threadIdx.x), kThreads});
+__global__ void RunForEachRow(int64_t rows, int threads_a_row, Body body) {
+  const int by_block = kThreads / threads_a_row, thread = static_cast<int>(threadIdx.x);
+  const Lanes lanes{thread % threads_a_row, threads_a_row};
+  for (int64_t row = int64_t{blockIdx.x} * by_block + thread / threads_a_row; row < rows; row += int64_t{gridDim.x} * by_block) body(row, lanes);
 }
 #endif
 
@@ -105,12 +117,17 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
 #endif
 }
 
-// Calls body(row, lanes) for each row in [0, rows), with all lanes of a row.
+constexpr int64_t kNarrowRow = 1024;          // columns that a warp takes by itself: then its threads need not wait for others
+constexpr int64_t kWideRow = kNarrowRow + 1;  // for a row that is to have a whole block
+
+// Calls body(row, lanes) for each row in [0, rows), with all lanes of a row of this width.
 template <typename Body>
-void ForEachRow(Stream stream, int64_t rows, const Body& body) {
+void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
   if (rows <= 0) return;
 #ifdef __CUDACC__
-  RunForEachRow<<<static_cast<unsigned>(std::min<int64_t>(rows, 1 << 16)), kThreads, 0, stream>>>(rows, body);
+  const int threads_a_row = width <= kNarrowRow ? kWarp : kThreads, by_block = kThreads / threads_a_row;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>((rows + by_block - 1) / by_block, 1 << 16));
+  RunForEachRow<<<blocks, kThreads, 0, stream>>>(rows, threads_a_row, body);
 #else
   AddTo(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) body(row, Lanes());

@@ -44,15 +44,18 @@ Reduction MakeReduction(const Array& x, const Array& y) {
   return reduction;
 }
 
-// A group of threads for each result.
+// The lanes of a row for each result and part of what is summed.
 template <typename T>
-void SumRows(Stream stream, const Reduction& reduction, const T* from, double scale, T* to) {
-  ForEachRow(stream, reduction.results, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
-    const auto at = OffsetsAt(reduction.kept, row);
+void SumRows(Stream stream, const Reduction& reduction, const T* from, int64_t parts, double* partial) {
+  ForEachRow(stream, reduction.results * parts, reduction.width / parts, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+    const auto [part, result] = internal::Divide(row, reduction.results);
+    const int64_t base = OffsetsAt(reduction.kept, result)[0];
     double sum = 0;
-    for (int64_t i = lanes.index; i < reduction.width; i += lanes.count) sum += from[at[0] + OffsetsAt(reduction.reduced, i)[0]];
+    for (int64_t i = part * lanes.count + lanes.index; i < reduction.width; i += parts * lanes.count) {
+      sum += from[base + OffsetsAt(reduction.reduced, i)[0]];
+    }
     sum = lanes.Sum(sum);
-    if (lanes.index == 0) to[at[1]] = static_cast<T>(sum * scale);
+    if (lanes.index == 0) partial[row] = sum;
   });
 }
 
@@ -60,7 +63,7 @@ void SumRows(Stream stream, const Reduction& reduction, const T* from, double sc
 template <typename T>
 void SumChunks(Stream stream, const Reduction& reduction, const T* from, int64_t chunks, double* partial) {
   ForEach(stream, reduction.results * chunks, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t result = i % reduction.results, chunk = i / reduction.results;
+    const auto [chunk, result] = internal::Divide(i, reduction.results);
     const int64_t base = OffsetsAt(reduction.kept, result)[0];
     const int64_t end = chunk * kChunk + kChunk < reduction.width ? chunk * kChunk + kChunk : reduction.width;
     double sum = 0;
@@ -78,9 +81,14 @@ void AddChunks(Stream stream, const Reduction& reduction, const double* partial,
   });
 }
 
+// So that few long sums use all of a device, too.
+int64_t PartsOf(const Reduction& reduction) {
+  return std::clamp<int64_t>(reduction.width / (16 * kThreads), 1, std::max<int64_t>(1, 1024 / std::max<int64_t>(1, reduction.results)));
+}
+
 template <typename T>
 void MaxRows(Stream stream, const Reduction& reduction, const T* from, T* to) {
-  ForEachRow(stream, reduction.results, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, reduction.results, reduction.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
     const auto at = OffsetsAt(reduction.kept, row);
     double max = -std::numeric_limits<double>::infinity();
     for (int64_t i = lanes.index; i < reduction.width; i += lanes.count) {
@@ -93,7 +101,7 @@ void MaxRows(Stream stream, const Reduction& reduction, const T* from, T* to) {
 
 template <typename T>
 void SquaresOfParts(Stream stream, const T* x, int64_t n, int64_t parts, double* partial) {
-  ForEachRow(stream, parts, [=] DIVVY_HOST_DEVICE(int64_t part, const Lanes& lanes) {
+  ForEachRow(stream, parts, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t part, const Lanes& lanes) {
     double sum = 0;
     for (int64_t i = part * lanes.count + lanes.index; i < n; i += parts * lanes.count) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     sum = lanes.Sum(sum);
@@ -102,7 +110,7 @@ void SquaresOfParts(Stream stream, const T* x, int64_t n, int64_t parts, double*
 }
 
 void AddParts(Stream stream, const double* partial, int64_t parts, double* total) {
-  ForEachRow(stream, 1, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
+  ForEachRow(stream, 1, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
     double sum = 0;
     for (int64_t i = lanes.index; i < parts; i += lanes.count) sum += partial[i];
     sum = lanes.Sum(sum);
@@ -115,13 +123,15 @@ void AddParts(Stream stream, const double* partial, int64_t parts, double* total
 void KernelMath::SumTo(int device, const Array& x, double scale, const Array& y) {
   const Stream stream = Use(device);
   const Reduction reduction = MakeReduction(x, y);
-  const int64_t chunks = (reduction.width + kChunk - 1) / kChunk;
-  const bool by_rows = reduction.consecutive || chunks == 0;
-  const Scratch partial(*this, device, by_rows ? 0 : reduction.results * chunks * sizeof(double));
+  const int64_t chunks = reduction.consecutive ? PartsOf(reduction) : (reduction.width + kChunk - 1) / kChunk;
+  const Scratch partial(*this, device, reduction.results * chunks * sizeof(double));
   WithFloating(y.element, [&](auto t) {
     using T = decltype(t);
-    if (by_rows) return SumRows(stream, reduction, x.as<const T>(), scale, y.as<T>());
-    SumChunks(stream, reduction, x.as<const T>(), chunks, partial.as<double>());
+    if (reduction.consecutive) {
+      SumRows(stream, reduction, x.as<const T>(), chunks, partial.as<double>());
+    } else {
+      SumChunks(stream, reduction, x.as<const T>(), chunks, partial.as<double>());
+    }
     AddChunks(stream, reduction, partial.as<double>(), chunks, scale, y.as<T>());
   });
 }
