@@ -26,7 +26,9 @@ absl::Status Check(const EmbeddedSetup& setup) {
   std::vector<std::string> problems;
   if (options.num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", options.num_ps, ", wanted at least 1"));
   if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
-  if (options.replicas_per_worker < 1) problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1"));
+  if (options.replicas_per_worker < 0) {
+    problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1, or 0 for one on each GPU"));
+  }
   if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
   for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
   for (const absl::Status& status : {options.strategy.problem, CheckRegistrations()}) {
@@ -42,8 +44,9 @@ void IgnoreExit(int, const std::string&) {}
 }  // namespace
 
 // Two threads at least, so that a ps' block task and a message never wait for each other.
-EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup)
+EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup, std::vector<std::vector<Device>> replica_devices)
     : setup_(setup),
+      replica_devices_(std::move(replica_devices)),
       executor_(std::max(2, NumCores())),
       network_(executor_),
       store_(executor_),
@@ -68,9 +71,10 @@ absl::Status CheckRegistrations() {
 
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
   RETURN_IF_ERROR(Check(setup));
-  const int replicas = setup.options.num_workers * setup.options.replicas_per_worker;
+  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(setup.gpus, setup.options.replicas_per_worker, setup.options.num_workers));
+  const int replicas = setup.options.num_workers * static_cast<int>(devices[0].size());
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
-  std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup));
+  std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup, std::move(devices)));
   RETURN_IF_ERROR(cluster->OpenCheckpoints());
   for (int i = 0; i < setup.options.num_ps; ++i) RETURN_IF_ERROR(cluster->StartPs(i));
   for (int i = 0; i < setup.options.num_workers; ++i) RETURN_IF_ERROR(cluster->StartWorker(i));
@@ -107,7 +111,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address("worker", index);
-  options.replicas = setup_.options.replicas_per_worker;
+  options.replicas = static_cast<int>(replica_devices_[index].size());
   options.check_numerics = setup_.check_numerics;
   options.pulls = setup_.pulls;
   options.seed = EntropySeed();
@@ -115,7 +119,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   worker.inputs = std::make_unique<DataInputOpener>(executor_);
   ThreadStepRunnerOptions runner;
   runner.worker_index = index;
-  runner.replicas = setup_.options.replicas_per_worker;
+  runner.replica_devices = replica_devices_[index];
   runner.resolver = EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index);
   worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
   ASSIGN_OR_RETURN(worker.core, WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_,
@@ -141,8 +145,9 @@ absl::Status EmbeddedCluster::StartCoordinator() {
     reporter_->Watch(core_);
   }
   ProgressSink* const sink = reporter_ != nullptr ? reporter_.get() : setup_.sink;
-  coordinator_ = std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                                       setup_.options.replicas_per_worker, sink, setup_.report.value_or(ReportOptions()).report_every);
+  coordinator_ =
+      std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
+                                            static_cast<int>(replica_devices_[0].size()), sink, setup_.report.value_or(ReportOptions()).report_every);
   return coordinator_->WaitUntilReady();
 }
 

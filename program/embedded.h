@@ -10,6 +10,7 @@
 #include "coordinator/core/progress_sink.h"
 #include "coordinator/core/store.h"
 #include "coordinator/report/reporter.h"
+#include "ops/cuda/gpus.h"
 #include "program/in_process_clients.h"
 #include "program/main.h"
 #include "ps_server/core/parameter_server_core.h"
@@ -25,6 +26,7 @@ absl::Status CheckRegistrations();
 struct EmbeddedSetup {
   EmbeddedOptions options;
   CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
+  GpuOptions gpus;            // those of this process are dealt out to the workers (OpenReplicaDevices)
   int blas_threads = 0;       // of a matrix product; 0: cores / replicas, at least 1
   bool check_numerics = false;
   PullOptions pulls;                    // of the workers
@@ -57,13 +59,14 @@ class EmbeddedCluster {
     std::unique_ptr<DataInputOpener> inputs;
     std::shared_ptr<WorkerCore> core;
   };
-  explicit EmbeddedCluster(const EmbeddedSetup& setup);
+  EmbeddedCluster(const EmbeddedSetup& setup, std::vector<std::vector<Device>> replica_devices);
   absl::Status OpenCheckpoints();
   absl::Status StartPs(int index);
   absl::Status StartWorker(int index);
   absl::Status StartCoordinator();
 
   const EmbeddedSetup setup_;
+  const std::vector<std::vector<Device>> replica_devices_;  // of each worker; of all the same number
   ThreadPoolExecutor executor_;
   InProcessNetwork network_;
   MemoryStore store_;

@@ -26,7 +26,12 @@ std::string AbslUnparseFlag(Durability durability) { return durability == Durabi
 
 ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster, and of an evaluator's");
 ABSL_FLAG(int, workers, 2, "workers of the embedded cluster, and of an evaluator's");
-ABSL_FLAG(int, replicas_per_worker, 1, "replicas of a worker, each on a thread of its own");
+ABSL_FLAG(int, replicas_per_worker, 0, "replicas of a worker, each on a thread of its own; 0: one for each of its GPUs, or one on the CPU");
+ABSL_FLAG(divvy::GpuChoice, gpus, {divvy::GpuChoice::Kind::kAuto},
+          "the GPUs that a worker computes on, with a replica each: auto (all there are, else the CPU), all, none, or numbers as in 0,2");
+ABSL_FLAG(int64_t, gpu_memory_bytes, 0, "of each GPU, for the tensors of this process; 0: no limit");
+ABSL_FLAG(bool, tf32, false, "GPUs round the factors of float32 products to 10 bits of mantissa, which is faster; sums stay float32");
+ABSL_FLAG(bool, deterministic, false, "GPUs give equal bits for equal inputs, at some cost in speed");
 ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
 ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
@@ -79,6 +84,10 @@ void SetDurability(CoordinatorOptions& options) {
   options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
 }
 
+GpuOptions GpusFromFlags() {
+  return {absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_gpu_memory_bytes), {absl::GetFlag(FLAGS_tf32), absl::GetFlag(FLAGS_deterministic)}};
+}
+
 }  // namespace
 
 absl::Status MakeTensorboardDir() {
@@ -94,6 +103,7 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   SetDurability(setup.limits);
+  setup.gpus = GpusFromFlags();
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   setup.pulls = PullsFromFlags();
@@ -112,6 +122,7 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   WorkerTaskOptions options;
   options.task = task;
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
+  options.gpus = GpusFromFlags();
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   options.pulls = PullsFromFlags();
@@ -125,7 +136,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   ChiefTaskOptions options;
   options.task = task;
   options.strategy = strategy;
-  options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
+  if (const int replicas = absl::GetFlag(FLAGS_replicas_per_worker); replicas != 0) options.replicas_per_worker = replicas;
   options.state_dir = OrFromEnvironment(absl::GetFlag(FLAGS_state_dir), "DIVVY_STATE_DIR");
   options.checkpoint_dir = CheckpointDirFromFlags();
   options.core.final_checkpoint = !CheckpointDirIsTemporary();

@@ -1,6 +1,7 @@
 #include "ops/cuda/gpus.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/path.h"
 #include "base/process.h"
@@ -28,9 +30,11 @@ namespace divvy {
 
 bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error) {
   *choice = GpuChoice();
-  if (text == "auto") return true;
-  choice->kind = text == "all" ? GpuChoice::Kind::kAll : text == "none" ? GpuChoice::Kind::kNone : GpuChoice::Kind::kListed;
-  if (choice->kind != GpuChoice::Kind::kListed) return true;
+  for (const GpuChoice::Kind kind : {GpuChoice::Kind::kNone, GpuChoice::Kind::kAuto, GpuChoice::Kind::kAll}) {
+    choice->kind = kind;
+    if (text == AbslUnparseFlag(*choice)) return true;
+  }
+  choice->kind = GpuChoice::Kind::kListed;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     int number = -1;
     const bool is_new = absl::SimpleAtoi(word, &number) && number >= 0 && std::count(choice->listed.begin(), choice->listed.end(), number) == 0;
@@ -149,10 +153,16 @@ InUse& TheGpus() {
   return *in_use;
 }
 
+std::string ToString(const GpuOptions& options) {
+  return absl::StrCat("--gpus=", AbslUnparseFlag(options.choice), " --gpu_memory_bytes=", options.memory_bytes, options.math.tf32 ? " --tf32" : "",
+                      options.math.deterministic ? " --deterministic" : "");
+}
+
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
   RETURN_IF_ERROR(Choose(*math, options.choice));
+  math->Configure(options.math);
   auto* const backend = new internal::GpuBackend(*math, options.memory_bytes);
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);
@@ -168,7 +178,7 @@ absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
 
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   if (options.choice.kind == GpuChoice::Kind::kNone) return Gpus();
-  const std::string wanted = absl::StrCat("--gpus=", AbslUnparseFlag(options.choice), " --gpu_memory_bytes=", options.memory_bytes);
+  const std::string wanted = ToString(options);
   InUse& in_use = TheGpus();
   MutexLock lock(in_use.mu);
   if (in_use.gpus) {
@@ -186,6 +196,40 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   Gpus none;
   if (!is_absent) none.why_none = std::string(gpus.status().message());
   return none;
+}
+
+// ---- replicas ------------------------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void SayWhatComputes(const Gpus& gpus) {
+  static std::atomic<bool> is_said{false};
+  const bool is_news = !gpus.devices.empty() || !gpus.why_none.empty();
+  if (!is_news || is_said.exchange(true)) return;
+  if (gpus.devices.empty()) {
+    DIVVY_LOG(WARNING) << "no CUDA device, computing on the CPU (" << gpus.why_none << ")";
+  } else {
+    DIVVY_LOG(INFO) << "computing on " << gpus.devices.size() << " GPUs: " << absl::StrJoin(gpus.names, ", ");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers) {
+  ASSIGN_OR_RETURN(const Gpus gpus, OpenGpus(options));
+  SayWhatComputes(gpus);
+  const int num_gpus = static_cast<int>(gpus.devices.size());
+  if (num_gpus == 0) return std::vector<std::vector<Device>>(num_workers, std::vector<Device>(std::max(1, replicas_per_worker)));
+  const int each = std::max(1, num_gpus / num_workers);
+  if (replicas_per_worker != 0 && replicas_per_worker != each) {
+    return absl::InvalidArgumentError(absl::StrCat("replicas_per_worker is ", replicas_per_worker, ", but --gpus=", AbslUnparseFlag(options.choice), " has ",
+                                                   each,
+                                                   " GPUs for a worker, with a replica each: leave replicas_per_worker out, choose as many GPUs, or "
+                                                   "compute on the CPU with --gpus=none"));
+  }
+  std::vector<std::vector<Device>> workers(num_workers);
+  for (int i = 0; i < num_workers * each; ++i) workers[i / each].push_back(gpus.devices[i % num_gpus]);
+  return workers;
 }
 
 }  // namespace divvy

@@ -17,12 +17,12 @@ namespace divvy {
 // The flag --gpus: "auto", "all", "none", or numbers as CUDA counts ("0,2").
 struct GpuChoice {
   enum class Kind : uint8_t {
+    kNone,    // the CPU computes
     kAuto,    // all there are, perhaps none
     kAll,     // all, at least one
-    kNone,    // the CPU computes
     kListed,  // these
   };
-  Kind kind = Kind::kAuto;
+  Kind kind = Kind::kNone;
   std::vector<int> listed;
 };
 // Found by ABSL_FLAG.
@@ -32,6 +32,7 @@ std::string AbslUnparseFlag(const GpuChoice& choice);
 struct GpuOptions {
   GpuChoice choice;
   int64_t memory_bytes = 0;  // of each GPU for this process' tensors; 0: no limit
+  cuda::DeviceOptions math = {};
 };
 
 struct Gpus {
@@ -46,6 +47,12 @@ struct Gpus {
 // FailedPrecondition: there is no library, it cannot be loaded, is of another version or finds no device, though GPUs are asked for; or the process uses GPUs
 // already, by other options. InvalidArgument: a listed device does not exist (names those that do). Each says what to do.
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
+
+// Where the replicas of each of a process' workers compute: each on a GPU of its own, or all on the CPU. Several workers, which only an embedded cluster has,
+// are dealt the GPUs evenly, in order; what is left over is not used, and where there are more workers than GPUs, several share one. Opens the GPUs, and says
+// once in the log what computes. `replicas_per_worker`: 0 for as many as there are GPUs for a worker, or one.
+// Errors: those of OpenGpus; InvalidArgument: another number of replicas than of GPUs.
+absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers);
 
 namespace internal {
 

@@ -76,7 +76,7 @@ int InProcess(const char* devices, Body body) {
 }
 #define EXPECT_IN_PROCESS(devices, ...) EXPECT_EXIT(std::_Exit(InProcess(devices, __VA_ARGS__)), ::testing::ExitedWithCode(0), "")
 
-absl::StatusOr<Gpus> Open(absl::string_view choice, int64_t memory_bytes = 0) { return OpenGpus({Choice(choice), memory_bytes}); }
+absl::StatusOr<Gpus> Open(absl::string_view choice, int64_t memory_bytes = 0) { return OpenGpus({Choice(choice), memory_bytes, {}}); }
 
 class OpenGpusTest : public ::testing::Test {
  protected:

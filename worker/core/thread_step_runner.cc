@@ -144,7 +144,7 @@ struct RunningStep {
 class ThreadStepEnvironment : public StepEnvironment {
  public:
   ThreadStepEnvironment(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals)
-      : step_(step), input_(step.inputs, step.call.inputs, step.options.replicas), strategy_(Parts(locals)) {}
+      : step_(step), input_(step.inputs, step.call.inputs, static_cast<int>(step.options.replica_devices.size())), strategy_(Parts(locals)) {}
 
   Strategy& strategy() override { return strategy_; }
   int worker_index() const override { return step_.options.worker_index; }
@@ -158,7 +158,7 @@ class ThreadStepEnvironment : public StepEnvironment {
     parts.store = MakeTransactionStore(step_.transaction);
     parts.executor = &step_.executor;
     parts.resolver = step_.options.resolver;
-    parts.replica_devices.assign(step_.options.replicas, Device{});
+    parts.replica_devices = step_.options.replica_devices;
     parts.step = step_.number;
     parts.seed = step_.call.seed;
     parts.locals = locals;

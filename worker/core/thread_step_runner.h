@@ -20,8 +20,8 @@ namespace divvy {
 
 struct ThreadStepRunnerOptions {
   int worker_index = 0;
-  int replicas = 1;                                 // all compute on the CPU in this version
-  std::shared_ptr<const ClusterResolver> resolver;  // what the step's Strategy tells about the cluster; may be null
+  std::vector<Device> replica_devices = {Device{}};  // where each replica computes. REQUIRES: not empty
+  std::shared_ptr<const ClusterResolver> resolver;   // what the step's Strategy tells about the cluster; may be null
 };
 
 // The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy of its own over the transaction. Here, and nowhere else in

@@ -186,7 +186,7 @@ class ThreadStepRunnerTest : public ::testing::Test {
   void UseReplicas(int replicas) {
     ThreadStepRunnerOptions options;
     options.worker_index = 2;
-    options.replicas = replicas;
+    options.replica_devices.resize(replicas);
     replicas_ = replicas;
     runner_ = std::make_unique<ThreadStepRunner>(std::move(options), executor_, inputs_);
   }

@@ -17,14 +17,19 @@ namespace divvy {
 
 absl::Status WorkerTaskOptions::Validate() const {
   std::vector<std::string> problems;
-  if (replicas < 1) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1"));
+  if (replicas < 0) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1, or 0 for one on each GPU"));
   if (blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
   for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
-WorkerTask::WorkerTask(const WorkerTaskOptions& options)
-    : options_(options), executor_(std::max(2, NumCores())), service_(core_, executor_), dialer_(executor_, options.task.tls), inputs_(executor_) {}
+WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> replica_devices)
+    : options_(options),
+      replica_devices_(std::move(replica_devices)),
+      executor_(std::max(2, NumCores())),
+      service_(core_, executor_),
+      dialer_(executor_, options.task.tls),
+      inputs_(executor_) {}
 
 WorkerTask::~WorkerTask() {
   if (const auto core = core_.Get()) core->Abandon();
@@ -37,7 +42,8 @@ WorkerTask::~WorkerTask() {
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
   RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
-  std::unique_ptr<WorkerTask> task(new WorkerTask(options));
+  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(options.gpus, options.replicas, /*num_workers=*/1));
+  std::unique_ptr<WorkerTask> task(new WorkerTask(options, std::move(devices[0])));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));
   task->server_->SetServing(true);
@@ -56,16 +62,17 @@ absl::Status WorkerTask::Listen() {
 }
 
 absl::Status WorkerTask::StartCore(OnExit on_exit) {
-  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : std::max(1, NumCores() / options_.replicas));
+  const int replicas = static_cast<int>(replica_devices_.size());
+  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : std::max(1, NumCores() / replicas));
   ThreadStepRunnerOptions runner;
   runner.worker_index = options_.task.index;
-  runner.replicas = options_.replicas;
+  runner.replica_devices = replica_devices_;
   runner.resolver = ResolverOf(options_.task.cluster);
   runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
   if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty()) coordinator_ = dialer_.Coordinator(chief);
   WorkerOptions options = core_options_;
   options.address = server_->address();
-  options.replicas = options_.replicas;
+  options.replicas = replicas;
   options.check_numerics = options_.check_numerics;
   options.pulls = options_.pulls;
   options.seed = EntropySeed();

@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/late.h"
+#include "ops/cuda/gpus.h"
 #include "rpc/dialer.h"
 #include "rpc/task_server.h"
 #include "worker/core/data_input_opener.h"
@@ -22,7 +24,8 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  int replicas = 1;
+  int replicas = 0;             // 0: one for each GPU, or one on the CPU
+  GpuOptions gpus;              // where they compute
   int blas_threads = 0;         // of a matrix product; 0: cores / replicas
   bool check_numerics = false;  // a step that writes a value that is not finite fails
   PullOptions pulls;
@@ -39,7 +42,7 @@ struct WorkerTaskOptions {
 class WorkerTask {
  public:
   // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this
-  // code, and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
+  // code, and why. InvalidArgument, FailedPrecondition: the options, the GPUs, the certificates, or an address that cannot be listened on (exit 78).
   static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options, OnExit on_exit);
   ~WorkerTask();  // says nothing more, and waits for what runs: a step body that does not look at its context may take its time
 
@@ -49,11 +52,12 @@ class WorkerTask {
   std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
 
  private:
-  explicit WorkerTask(const WorkerTaskOptions& options);
+  WorkerTask(const WorkerTaskOptions& options, std::vector<Device> replica_devices);
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
 
   const WorkerTaskOptions options_;
+  const std::vector<Device> replica_devices_;
   WorkerOptions core_options_;  // index and incarnation, for the status; set before the server is
   ThreadPoolExecutor executor_;
   Late<WorkerCore> core_;
