@@ -24,13 +24,34 @@ class EmbeddedResolver : public ClusterResolver {
   }
   absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
     if (const auto address = master(task_type, task_id); !address.ok()) return address.status();
-    return std::map<std::string, int>();  // embedded roles compute on the CPU
+    return std::map<std::string, int>();  // ResolverWithAccelerators knows better
   }
 
  private:
   const ClusterSpec spec_;
   const std::string task_type_;
   const int task_id_;
+};
+
+class ResolverWithAccelerators : public ClusterResolver {
+ public:
+  ResolverWithAccelerators(std::unique_ptr<ClusterResolver> base, std::map<std::string, int> own) : base_(std::move(base)), own_(std::move(own)) {}
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override { return base_->cluster_spec(); }
+  std::string task_type() const override { return base_->task_type(); }
+  std::optional<int> task_id() const override { return base_->task_id(); }
+  std::string rpc_layer() const override { return base_->rpc_layer(); }
+  std::string environment() const override { return base_->environment(); }
+  absl::StatusOr<std::string> master(absl::string_view task_type, std::optional<int> task_id) const override { return base_->master(task_type, task_id); }
+  absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
+    ASSIGN_OR_RETURN(auto known, base_->num_accelerators(task_type, task_id));
+    const bool is_own = (task_type.empty() || task_type == base_->task_type()) && (!task_id || task_id == base_->task_id());
+    return is_own ? own_ : known;
+  }
+
+ private:
+  const std::unique_ptr<ClusterResolver> base_;
+  const std::map<std::string, int> own_;
 };
 
 std::map<int, std::string> EmbeddedTasks(absl::string_view job, int number) {
@@ -103,6 +124,10 @@ class TfConfigResolver : public ClusterResolver {
 };
 
 }  // namespace
+
+std::unique_ptr<ClusterResolver> WithAccelerators(std::unique_ptr<ClusterResolver> resolver, std::map<std::string, int> own) {
+  return std::make_unique<ResolverWithAccelerators>(std::move(resolver), std::move(own));
+}
 
 std::unique_ptr<ClusterResolver> EmbeddedClusterResolver(int num_ps, int num_workers, std::string task_type, int task_id) {
   ClusterSpec spec({{"chief", EmbeddedTasks("chief", 1)}, {"ps", EmbeddedTasks("ps", num_ps)}, {"worker", EmbeddedTasks("worker", num_workers)}});

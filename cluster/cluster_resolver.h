@@ -33,6 +33,9 @@ class ClusterResolver {
 // the given task.
 std::unique_ptr<ClusterResolver> EmbeddedClusterResolver(int num_ps, int num_workers, std::string task_type = "chief", int task_id = 0);
 
+// `resolver`, and what its own task has to compute with: {{"GPU", 2}}.
+std::unique_ptr<ClusterResolver> WithAccelerators(std::unique_ptr<ClusterResolver> resolver, std::map<std::string, int> own);
+
 // What wins over TF_CONFIG. `environment` is known from here alone: the key of that name in TF_CONFIG ("cloud") means something else.
 struct TfConfigOverrides {
   std::optional<std::string> task_type;

@@ -86,6 +86,17 @@ TEST(EmbeddedClusterResolverTest, DescribesTheClusterItPlays) {
   EXPECT_EQ(*EmbeddedClusterResolver(1, 2, "worker", 1)->master(), "embedded:worker/1");
 }
 
+TEST(EmbeddedClusterResolverTest, KnowsTheAcceleratorsOfItsOwnTask) {
+  const auto worker = WithAccelerators(EmbeddedClusterResolver(1, 2, "worker", 1), {{"GPU", 2}});
+  const std::map<std::string, int> own = {{"GPU", 2}};
+  EXPECT_EQ(worker->num_accelerators().value(), own);
+  EXPECT_EQ(worker->num_accelerators("worker", 1).value(), own);
+  EXPECT_TRUE(worker->num_accelerators("worker", 0)->empty());
+  EXPECT_TRUE(worker->num_accelerators("ps", 0)->empty());
+  EXPECT_FALSE(worker->num_accelerators("worker", 2).ok());
+  EXPECT_EQ(*worker->master(), "embedded:worker/1");
+}
+
 // ---- errors ------------------------------------------------------------------------------------------------------------------------------------------
 
 TEST(ErrorTest, DetailsTravelWithTheStatus) {

@@ -78,7 +78,10 @@ Var GradientTape::LookupSparse(absl::string_view table, const Nest& sparse_ids, 
 }
 
 Var GradientTape::Watch(absl::string_view name, Tensor value) {
-  absl::StatusOr<std::shared_ptr<internal::VarNode>> node = state_->AddWatched(name, std::move(value));
+  const bool is_here = value.device().kind == Device::Kind::kCpu;
+  absl::StatusOr<Tensor> there = value.To(is_here ? state_->variables().device() : value.device());
+  if (!there.ok()) return internal::FailedVar(there.status());
+  absl::StatusOr<std::shared_ptr<internal::VarNode>> node = state_->AddWatched(name, *std::move(there));
   return node.ok() ? Var(*std::move(node)) : internal::FailedVar(node.status());
 }
 

@@ -9,16 +9,24 @@ namespace divvy {
 namespace internal {
 namespace {
 
-std::shared_ptr<VarNode> Constant(Tensor value) {
+std::shared_ptr<VarNode> Failed(absl::Status reason) {
+  auto node = std::make_shared<VarNode>();
+  node->status = std::move(reason);
+  return node;
+}
+
+std::shared_ptr<VarNode> Holding(Tensor value) {
   auto node = std::make_shared<VarNode>();
   node->value = std::move(value);
   return node;
 }
 
-std::shared_ptr<VarNode> Failed(absl::Status reason) {
-  auto node = std::make_shared<VarNode>();
-  node->status = std::move(reason);
-  return node;
+// What a program makes on the CPU beside a tape that computes on a GPU goes there, for operands lie together.
+std::shared_ptr<VarNode> Constant(Tensor value) {
+  TapeState* const tape = TapeState::Innermost();
+  if (tape == nullptr || value.device().kind != Device::Kind::kCpu) return Holding(std::move(value));
+  absl::StatusOr<Tensor> there = value.To(tape->variables().device());
+  return there.ok() ? Holding(*std::move(there)) : Failed(there.status());
 }
 
 VarNode& Fetched(const Var& var) {
@@ -77,7 +85,7 @@ Var::Var(const Nest& leaf) {
   node_ = tensor.ok() ? internal::Constant(*std::move(tensor)) : internal::Failed(tensor.status());
 }
 
-Var::Var(float scalar) : node_(internal::Constant(Tensor::Scalar(scalar))) { node_->adapts = true; }
+Var::Var(float scalar) : node_(internal::Holding(Tensor::Scalar(scalar))) { node_->adapts = true; }
 
 const Shape& Var::shape() const {
   static const Shape* const none = new Shape();

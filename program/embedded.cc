@@ -120,7 +120,8 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   ThreadStepRunnerOptions runner;
   runner.worker_index = index;
   runner.replica_devices = replica_devices_[index];
-  runner.resolver = EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index);
+  runner.resolver =
+      WithAccelerators(EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index), AcceleratorsAmong(replica_devices_[index]));
   worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
   ASSIGN_OR_RETURN(worker.core, WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_,
                                                   network_.coordinator().get(), IgnoreExit));

@@ -423,6 +423,7 @@ absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
     }
     if (!IsSlices(leaf)) return leaf;
     ASSIGN_OR_RETURN(IndexedSlices slices, leaf.indexed_slices());
+    ASSIGN_OR_RETURN(slices.ids, slices.ids.To(Device{}));  // where whoever looks at them wants them
     ASSIGN_OR_RETURN(slices.rows, slices.rows.To(device));
     return Nest(std::move(slices));
   });

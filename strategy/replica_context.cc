@@ -223,19 +223,6 @@ std::vector<StagedWrite> ToWrites(const Gradients& gradients, const std::optiona
   return writes;
 }
 
-// All at once, so that the first are copied from a GPU while it computes the last.
-absl::Status MoveToHost(std::vector<StagedWrite>& writes) {
-  std::vector<Tensor> values;
-  for (const StagedWrite& write : writes) values.push_back(write.value);
-  for (const StagedWrite& write : writes) values.push_back(write.ids.value_or(Tensor()));
-  ASSIGN_OR_RETURN(const std::vector<Tensor> here, ToHost(values));
-  for (size_t i = 0; i < writes.size(); ++i) {
-    writes[i].value = here[i];
-    if (writes[i].ids) writes[i].ids = here[writes.size() + i];
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op) {
@@ -247,7 +234,6 @@ absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const st
     }
     ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("ApplyGradients"));
     std::vector<StagedWrite> writes = ToWrites(combined, optimizer);
-    RETURN_IF_ERROR(MoveToHost(writes));
     return ToEach(writes.empty() ? absl::OkStatus() : store->Write(std::move(writes)));
   };
   const std::string call = absl::StrCat("ApplyGradients ", ReduceOpName(op), optimizer ? " with an optimizer" : "");

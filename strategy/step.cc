@@ -86,36 +86,64 @@ absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& enviro
   return internal::Guarded<absl::StatusOr<Nest>>(absl::StrCat("step \"", step.name, "\""), [&] { return step.body(worker, args); });
 }
 
-absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) {
-  if (const absl::StatusOr<SparseIds> sparse = batch.sparse_ids(); sparse.ok()) {
-    SparseIds empty = *sparse;
-    ASSIGN_OR_RETURN(empty.ids, sparse->ids.Rows(0, 0));
-    empty.row_splits = Tensor::Vector<int64_t>({0});
-    if (sparse->weights) {
-      ASSIGN_OR_RETURN(empty.weights, sparse->weights->Rows(0, 0));
-    }
-    return Nest(std::move(empty));
-  }
+namespace {
+
+// What becomes of the parts of a batch.
+struct BatchMap {
+  std::function<absl::StatusOr<Nest>(const SparseIds& sparse)> sparse;
+  std::function<absl::StatusOr<Nest>(const Nest& leaf)> leaf;
+};
+
+absl::StatusOr<Nest> MapBatch(const BatchMap& map, const Nest& batch) {
+  if (const absl::StatusOr<SparseIds> sparse = batch.sparse_ids(); sparse.ok()) return map.sparse(*sparse);
   if (batch.dict() != nullptr) {
-    Nest::Dict empty;
+    Nest::Dict mapped;
     for (const auto& [key, child] : *batch.dict()) {
-      ASSIGN_OR_RETURN(Nest child_empty, EmptyBatchLike(child));
-      empty.emplace(key, std::move(child_empty));
+      ASSIGN_OR_RETURN(Nest child_mapped, MapBatch(map, child));
+      mapped.emplace(key, std::move(child_mapped));
     }
-    return Nest(std::move(empty));
+    return Nest(std::move(mapped));
   }
   if (batch.list() != nullptr) {
-    Nest::List empty;
+    Nest::List mapped;
     for (const Nest& child : *batch.list()) {
-      ASSIGN_OR_RETURN(Nest child_empty, EmptyBatchLike(child));
-      empty.push_back(std::move(child_empty));
+      ASSIGN_OR_RETURN(Nest child_mapped, MapBatch(map, child));
+      mapped.push_back(std::move(child_mapped));
     }
-    return Nest(std::move(empty));
+    return Nest(std::move(mapped));
   }
-  ASSIGN_OR_RETURN(Tensor tensor, batch.tensor());
+  return map.leaf(batch);
+}
+
+absl::StatusOr<Nest> NoLists(const SparseIds& sparse) {
+  SparseIds empty = sparse;
+  ASSIGN_OR_RETURN(empty.ids, sparse.ids.Rows(0, 0));
+  empty.row_splits = Tensor::Vector<int64_t>({0});
+  if (sparse.weights) {
+    ASSIGN_OR_RETURN(empty.weights, sparse.weights->Rows(0, 0));
+  }
+  return Nest(std::move(empty));
+}
+
+absl::StatusOr<Nest> NoRows(const Nest& leaf) {
+  ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
   if (tensor.shape().rank() == 0) return absl::InvalidArgumentError("the dataset's elements are single examples, not batches: end it with .Batch(n)");
   ASSIGN_OR_RETURN(Tensor empty, tensor.Rows(0, 0));
   return Nest(std::move(empty));
+}
+
+}  // namespace
+
+absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) { return MapBatch({NoLists, NoRows}, batch); }
+
+absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
+  const auto move = [device](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (leaf.kind() != Nest::Kind::kTensor) return leaf;
+    ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
+    ASSIGN_OR_RETURN(tensor, tensor.To(device));
+    return Nest(std::move(tensor));
+  };
+  return device == Device{} ? batch : MapBatch({[](const SparseIds& sparse) { return Nest(sparse); }, move}, batch);
 }
 
 }  // namespace divvy

@@ -54,8 +54,8 @@ class StepEnvironment {
   // One made for this attempt: its parts hold the step's transaction, number and seed, and the worker's LocalObjects.
   virtual Strategy& strategy() = 0;
   virtual int worker_index() const = 0;
-  // The next elements of the iterator that `handle` names on this worker, one for each replica, with EmptyBatchLike where too few are left; nullopt: none is
-  // left. May block while data is read. Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
+  // The next elements of the iterator that `handle` names on this worker, one for each replica and where it computes (BatchOn; InputOptions::fetch_to_device
+  // false: on the CPU), with EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read. Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
   virtual absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) = 0;
   virtual bool cancelled() const = 0;
 };
@@ -128,6 +128,9 @@ absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& enviro
 // What too few elements are filled up with: `batch` with no examples (every tensor with 0 rows, row_splits of sparse ids {0}).
 // InvalidArgument: a tensor of rank 0, which has no rows: batch the dataset first.
 absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch);
+
+// `batch` as a replica on `device` computes with it: its tensors lie there, its sparse ids on the CPU, where lookups read them. Errors: those of Tensor::To.
+absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device);
 
 namespace internal {
 

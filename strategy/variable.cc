@@ -25,11 +25,19 @@ WriteOp ScatterOp(Variable::Scatter op) {
   return WriteOp::kScatterUpdate;
 }
 
-absl::StatusOr<Tensor> Int64Ids(const Tensor& ids) {
+absl::StatusOr<Tensor> Int64Ids(const Tensor& given) {
+  ASSIGN_OR_RETURN(Tensor ids, given.To(Device{}));
   if (ids.dtype() != DType::kInt32) return ids;
   ASSIGN_OR_RETURN(absl::Span<const int32_t> narrow, ids.values<int32_t>());
   const std::vector<int64_t> wide(narrow.begin(), narrow.end());
   return Tensor::Copy<int64_t>(ids.shape(), wide);
+}
+
+// A value that was read, where the replica computes that reads it.
+absl::StatusOr<Tensor> OnThisReplica(absl::StatusOr<Tensor> value) {
+  const ReplicaContext* const replica = internal::CurrentContext().replica;
+  if (!value.ok() || replica == nullptr) return value;
+  return value->To(replica->device());
 }
 
 }  // namespace
@@ -56,14 +64,14 @@ absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
   return request.value;
 }
 
-absl::StatusOr<Tensor> Variable::Read() const { return ReadRows(std::nullopt); }
+absl::StatusOr<Tensor> Variable::Read() const { return OnThisReplica(ReadRows(std::nullopt)); }
 
 absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) const {
   if (step == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": the step must not be 0"));
   if (spec().shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
   const std::vector<int64_t> rows = internal::SliceRows(start, stop, step, spec().shape.dim(0));
   if (step == 1 && static_cast<int64_t>(rows.size()) == spec().shape.dim(0)) return Read();
-  return ReadRows(Tensor::Vector<int64_t>(rows));
+  return OnThisReplica(ReadRows(Tensor::Vector<int64_t>(rows)));
 }
 
 absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
@@ -73,8 +81,8 @@ absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
     return static_cast<int64_t>(rows.size()) == spec().shape.dim(0) && std::is_sorted(rows.begin(), rows.end());
   };
   const bool whole = plan->positions.empty() || spec().shape.rank() == 0 || all_rows(plan->positions[0]);
-  ASSIGN_OR_RETURN(const Tensor rows, whole ? Read() : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
-  return internal::TakePlanned(*plan, rows);
+  ASSIGN_OR_RETURN(const Tensor rows, whole ? ReadRows(std::nullopt) : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
+  return OnThisReplica(internal::TakePlanned(*plan, rows));
 }
 
 absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
@@ -84,7 +92,7 @@ absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
   for (int axis = 1; axis < spec().shape.rank(); ++axis) dims.push_back(spec().shape.dim(axis));
   ASSIGN_OR_RETURN(wide, wide.Reshape({-1}));
   ASSIGN_OR_RETURN(Tensor rows, ReadRows(std::move(wide)));
-  return rows.Reshape(Shape(dims));
+  return OnThisReplica(rows.Reshape(Shape(dims)));
 }
 
 absl::Status Variable::Assign(const Tensor& value) const { return WriteDense(WriteOp::kAssign, value); }

@@ -60,6 +60,11 @@ class VariableStore {
   virtual absl::Status Write(std::vector<StagedWrite> writes) = 0;
 };
 
+// What a store is given may lie on a GPU, where a replica computed it; what it sends lies on the CPU. For implementers. Both wait for the GPU. Errors: those of
+// Tensor::To, which tell what the GPU has found wrong with its data.
+absl::Status BringToCpu(std::vector<StagedWrite>& writes);
+absl::Status BringToCpu(std::vector<VariableRead>& reads);
+
 }  // namespace divvy
 
 #endif  // DIVVY_STRATEGY_VARIABLE_STORE_H_

@@ -223,6 +223,7 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
   RETURN_IF_ERROR(BringInitialValues());
   std::vector<VariableRead> reads;
   for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+  RETURN_IF_ERROR(BringToCpu(reads));
   auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
   RETURN_IF_ERROR(values.status());
   const std::shared_ptr<const Layout> layout = core_->layout();
@@ -235,6 +236,7 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
 
 absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
   RETURN_IF_ERROR(BringInitialValues());
+  RETURN_IF_ERROR(BringToCpu(writes));
   return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
 }
 
@@ -264,6 +266,7 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
   RETURN_IF_ERROR(store_->BringInitialValues());
+  ASSIGN_OR_RETURN(args, internal::MoveTo(args, Device{}));
   StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
   auto result = std::make_shared<ScheduledResult>();
   RETURN_IF_ERROR(

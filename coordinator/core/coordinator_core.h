@@ -467,6 +467,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckReplicas(int index, int replicas) const DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
   void LookForCheckpoints() DIVVY_REQUIRES(mu_);

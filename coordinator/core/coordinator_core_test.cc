@@ -131,7 +131,9 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
     stream = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session);
     dispatched.clear();
-    executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_)] { done(WorkerAttachReply{incarnation, 1, 1}); });
+    executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_), replicas = replicas] {
+      done(WorkerAttachReply{incarnation, replicas, 1});
+    });
   }
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
@@ -180,6 +182,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
   std::deque<Dispatch> dispatched;
   std::vector<EntryId> cancelled;
+  int replicas = 1;
   bool silent = false;  // says nothing, not even Pong
   bool obeys_hold = true;
   absl::Status refuses;  // every Attach
@@ -681,6 +684,18 @@ class RegisterTest : public CoordinatorCoreTest {
   }
 };
 
+TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
+  Start(1, 1);
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
+  workers_[1]->replicas = 2;  // which it did not say when it registered
+  EXPECT_TRUE(Register(From(JobName::kWorker, 1, 201, "worker1")).ok());
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_EQ(core_->Snapshot().workers_up, 1);
+  workers_[1]->replicas = 1;
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_EQ(core_->Snapshot().workers_up, 2);
+}
+
 TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   CoordinatorOptions options;
   options.cluster = {{"ps", {{0, "ps0"}, {1, "ps1"}}}};
@@ -694,6 +709,11 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   RegisterRequest newer = From(JobName::kWorker, 0, 200, "worker0");
   newer.protocol = {3, 4};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
+  RegisterRequest wider = From(JobName::kWorker, 1, 201, "worker1");
+  wider.replicas = 2;
+  const absl::Status other_replicas = Register(wider);
+  EXPECT_EQ(ExitCodeOf(ReasonOf(other_replicas)), 78);
+  EXPECT_THAT(std::string(other_replicas.message()), HasSubstr("worker 1 has 2 replicas, and worker 0 has 1: all workers of a job have as many"));
   EXPECT_EQ(ReasonOf(Register(From(JobName::kChief, 0, 9, "chief"))), Reason::kInvalid);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }

@@ -321,6 +321,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
                      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
+  if (request.job == JobName::kWorker) RETURN_IF_ERROR(CheckReplicas(request.index, request.replicas));
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
 }
 

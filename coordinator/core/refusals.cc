@@ -30,6 +30,13 @@ absl::Status MayRunAlready(const RegisterRequest& request, const std::string& kn
   return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " is known as another process, at ", known, ": whether it lives is being found out"));
 }
 
+absl::Status OtherReplicas(int index, int replicas, int other, int replicas_of_other) {
+  return MakeError(Reason::kClusterMismatch,
+                   absl::StrCat("worker ", index, " has ", replicas, " replicas, and worker ", other, " has ", replicas_of_other,
+                                ": all workers of a job have as many. Give each the same number of GPUs (--gpus), or, on the CPU, the "
+                                "same --replicas_per_worker"));
+}
+
 absl::Status WithRemedy(const absl::Status& refusal) {
   const ErrorDetail detail = DetailOf(refusal);
   const absl::string_view remedy = RemedyOf(detail.reason);

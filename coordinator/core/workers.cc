@@ -43,6 +43,15 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   return absl::OkStatus();
 }
 
+// Against the workers that are here now: so that all may be replaced by others.
+absl::Status CoordinatorCore::CheckReplicas(int index, int replicas) const {
+  for (const auto& [other, worker] : workers_) {
+    const bool is_here = other != index && worker.state != Worker::State::kDialing;
+    if (is_here && worker.replicas != replicas) return OtherReplicas(index, replicas, other, worker.replicas);
+  }
+  return absl::OkStatus();
+}
+
 // Another process registers as a worker that has a session. OK: the one with the session is gone.
 absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterRequest& request) {
   if (worker.broken_since) {
@@ -130,9 +139,11 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   Worker& worker = workers_[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
-  worker.last_error = std::string(reply.status().message());
-  if (!reply.ok()) {
-    if (!OnAttachRefused(reply.status())) AttachWorkerLater(worker);
+  // One with another number of replicas is left alone: it hears nothing more, so it registers, and is told.
+  const absl::Status joined = reply.ok() ? CheckReplicas(index, std::max(1, reply->replicas)) : reply.status();
+  worker.last_error = std::string(joined.message());
+  if (!joined.ok()) {
+    if (!OnAttachRefused(joined)) AttachWorkerLater(worker);
     return;
   }
   worker.backoff.Reset();

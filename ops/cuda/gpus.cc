@@ -215,6 +215,14 @@ void SayWhatComputes(const Gpus& gpus) {
 
 }  // namespace
 
+std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices) {
+  std::map<std::string, int> number;
+  for (const Device device : devices) {
+    if (device.kind == Device::Kind::kGpu) ++number["GPU"];
+  }
+  return number;
+}
+
 absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers) {
   ASSIGN_OR_RETURN(const Gpus gpus, OpenGpus(options));
   SayWhatComputes(gpus);

@@ -4,6 +4,7 @@
 #define DIVVY_OPS_CUDA_GPUS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct GpuChoice {
     kListed,  // these
   };
   Kind kind = Kind::kNone;
-  std::vector<int> listed;
+  std::vector<int> listed = {};
 };
 // Found by ABSL_FLAG.
 bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error);
@@ -53,6 +54,9 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
 // once in the log what computes. `replicas_per_worker`: 0 for as many as there are GPUs for a worker, or one.
 // Errors: those of OpenGpus; InvalidArgument: another number of replicas than of GPUs.
 absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers);
+
+// As ClusterResolver::num_accelerators has them: {{"GPU", 2}}; empty where the CPU computes.
+std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices);
 
 namespace internal {
 

@@ -104,6 +104,7 @@ absl::Status MapVariableStore::CheckWrites(const std::vector<StagedWrite>& write
 }
 
 absl::Status MapVariableStore::Write(std::vector<StagedWrite> writes) {
+  RETURN_IF_ERROR(BringToCpu(writes));
   MutexLock lock(mu_);
   RETURN_IF_ERROR(CheckWrites(writes));
   for (const StagedWrite& write : writes) {

@@ -59,9 +59,9 @@ absl::Status Validate(const ComposeOptions& options) {
 // ---- whose flag it is ----------------------------------------------------------------------------------------------------------------------------------
 
 // Flags of Divvy that a worker or a parameter server reads. All others are the chief's, which hands those of the program to the workers.
-constexpr absl::string_view kFlagsOfOthers[] = {"replicas_per_worker", "blas_threads",     "orphan_timeout",     "drain_timeout",
-                                                "log_format",          "rpc_memory_bytes", "memory_limit_bytes", "commit_buffer_bytes"};
-constexpr absl::string_view kSwitchesOfOthers[] = {"check_numerics"};  // those that need no value
+constexpr absl::string_view kFlagsOfOthers[] = {"replicas_per_worker", "gpus",       "gpu_memory_bytes", "blas_threads",       "orphan_timeout",
+                                                "drain_timeout",       "log_format", "rpc_memory_bytes", "memory_limit_bytes", "commit_buffer_bytes"};
+constexpr absl::string_view kSwitchesOfOthers[] = {"check_numerics", "tf32", "deterministic"};  // those that need no value
 
 template <size_t kSize>
 bool IsAmong(const absl::string_view (&names)[kSize], absl::string_view name) {

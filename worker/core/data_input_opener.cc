@@ -20,6 +20,7 @@ absl::Status Gone(ResourceId iterator) {
 struct Opened {
   std::unique_ptr<DatasetIterator> iterator;
   std::optional<int64_t> elements;
+  bool fetch_to_device = true;
 };
 
 // What a dataset function finds current: this worker's replicas, no variables.
@@ -39,7 +40,7 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
   ASSIGN_OR_RETURN(Dataset dataset, DataSourceRegistry::Open(source, context));
   const int64_t ahead = options.prefetch_per_replica * context.num_replicas_in_sync;
   if (ahead > 0) dataset = dataset.Prefetch(ahead);
-  Opened opened{dataset.Iterate({nullptr, &executor}), std::nullopt};
+  Opened opened{dataset.Iterate({nullptr, &executor}), std::nullopt, options.fetch_to_device};
   opened.elements = opened.iterator->size();
   return opened;
 }
@@ -55,11 +56,17 @@ class DataInputOpener::Cursor {
     MutexLock lock(mu_);
     if (opened.ok()) {
       iterator_ = std::move(opened->iterator);
+      fetch_to_device_ = opened->fetch_to_device;
     } else {
       error_ = opened.status();
     }
     opened_ = true;
     changed_.NotifyAll();
+  }
+
+  bool fetches_to_device() {
+    MutexLock lock(mu_);
+    return fetch_to_device_;
   }
 
   void Close() {
@@ -108,6 +115,7 @@ class DataInputOpener::Cursor {
   CondVar changed_;
   bool opened_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false, busy_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Status error_ DIVVY_GUARDED_BY(mu_);
+  bool fetch_to_device_ DIVVY_GUARDED_BY(mu_) = true;
   std::unique_ptr<DatasetIterator> iterator_;  // its reader's, while busy_
   std::optional<int64_t> position_ = 0;        // of iterator_, where known; its reader's
 };
@@ -159,6 +167,11 @@ absl::StatusOr<std::vector<Nest>> DataInputOpener::Read(ResourceId iterator, std
   const std::shared_ptr<Cursor> cursor = Find(iterator);
   if (cursor == nullptr) return Gone(iterator);
   return cursor->Read(first, count);
+}
+
+bool DataInputOpener::FetchesToDevice(ResourceId iterator) {
+  const std::shared_ptr<Cursor> cursor = Find(iterator);
+  return cursor != nullptr && cursor->fetches_to_device();
 }
 
 }  // namespace divvy

@@ -31,6 +31,8 @@ class DataInputOpener : public InputOpener {
   // ones. Fewer: the data has ended. Blocks, first until the iterator is open. The error of the source, or of reading. Aborted with Reason::kInputAborted:
   // it is not open on this worker, or was closed.
   absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator, std::optional<int64_t> first, int64_t count);
+  // Whether what it gives is to be brought to the replicas' devices (InputOptions::fetch_to_device). REQUIRES: it has been read from, or it does not matter.
+  bool FetchesToDevice(ResourceId iterator);
 
  private:
   class Cursor;

@@ -58,6 +58,7 @@ class TransactionStore : public VariableStore {
   absl::Status Read(absl::Span<ReadRequest> requests) override {
     std::vector<VariableRead> reads;
     for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
+    RETURN_IF_ERROR(BringToCpu(reads));
     const auto answer = std::make_shared<Answer<std::vector<Tensor>>>();
     transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) { answer->Give(std::move(values)); });
     ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Wait());
@@ -68,7 +69,10 @@ class TransactionStore : public VariableStore {
     return absl::OkStatus();
   }
 
-  absl::Status Write(std::vector<StagedWrite> writes) override { return transaction_->Stage(std::move(writes)); }
+  absl::Status Write(std::vector<StagedWrite> writes) override {
+    RETURN_IF_ERROR(BringToCpu(writes));
+    return transaction_->Stage(std::move(writes));
+  }
 
  private:
   const std::shared_ptr<StepTransaction> transaction_;
@@ -80,7 +84,8 @@ class TransactionStore : public VariableStore {
 // One step's way to its elements. Thread-safe.
 class StepInput {
  public:
-  StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases, int replicas) : inputs_(inputs), replicas_(replicas) {
+  StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases, const std::vector<Device>& replica_devices)
+      : inputs_(inputs), devices_(replica_devices), replicas_(static_cast<int>(replica_devices.size())) {
     for (const InputLease& lease : leases) leases_[lease.iterator] = lease;
   }
 
@@ -96,6 +101,7 @@ class StepInput {
       ASSIGN_OR_RETURN(Nest empty, EmptyBatchLike(elements->front()));
       elements->push_back(std::move(empty));
     }
+    if (inputs_.FetchesToDevice(iterator)) RETURN_IF_ERROR(Fetch(*elements));
     return std::optional<PerReplica<Nest>>(PerReplica<Nest>(*std::move(elements)));
   }
 
@@ -106,6 +112,14 @@ class StepInput {
   }
 
  private:
+  // Each to where its replica computes.
+  absl::Status Fetch(std::vector<Nest>& elements) const {
+    for (int id = 0; id < replicas_; ++id) {
+      ASSIGN_OR_RETURN(elements[id], BatchOn(elements[id], devices_[id]));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator) {
     std::optional<InputLease> lease;
     {
@@ -123,6 +137,7 @@ class StepInput {
   }
 
   DataInputOpener& inputs_;
+  const std::vector<Device>& devices_;
   const int replicas_;
   mutable Mutex mu_;
   std::map<ResourceId, InputLease> leases_ DIVVY_GUARDED_BY(mu_);
@@ -144,7 +159,7 @@ struct RunningStep {
 class ThreadStepEnvironment : public StepEnvironment {
  public:
   ThreadStepEnvironment(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals)
-      : step_(step), input_(step.inputs, step.call.inputs, static_cast<int>(step.options.replica_devices.size())), strategy_(Parts(locals)) {}
+      : step_(step), input_(step.inputs, step.call.inputs, step.options.replica_devices), strategy_(Parts(locals)) {}
 
   Strategy& strategy() override { return strategy_; }
   int worker_index() const override { return step_.options.worker_index; }
@@ -170,12 +185,23 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
+// What a step before it, which was cancelled or did not wait for its last computations, has left to be told: it is not this one's.
+void ForgetFaults(const std::vector<Device>& devices) {
+  for (const Device device : devices) {
+    if (device.kind == Device::Kind::kCpu) continue;
+    const absl::StatusOr<Tensor> any = Tensor::Uninitialized(DType::kFloat32, Shape{1}, device);
+    if (any.ok()) any->To(Device{}).IgnoreError();
+  }
+}
+
 absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
+  ForgetFaults(step.options.replica_devices);
   ThreadStepEnvironment environment(step, locals);
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
   RETURN_IF_ERROR(environment.lost_input());
-  return result;
+  RETURN_IF_ERROR(result);
+  return internal::MoveTo(*result, Device{});
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   ThreadStepRunnerOptions runner;
   runner.worker_index = options_.task.index;
   runner.replica_devices = replica_devices_;
-  runner.resolver = ResolverOf(options_.task.cluster);
+  runner.resolver = WithAccelerators(ResolverOf(options_.task.cluster), AcceleratorsAmong(replica_devices_));
   runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
   if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty()) coordinator_ = dialer_.Coordinator(chief);
   WorkerOptions options = core_options_;
