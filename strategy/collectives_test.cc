@@ -1,4 +1,5 @@
-// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them.
+// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them. Built twice: for replicas on the CPU, and on GPUs that the host
+// plays.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,8 +22,74 @@
 #include "strategy/replica_context.h"
 #include "strategy/testing/test_strategy.h"
 
+#ifdef DIVVY_REPLICAS_ON_GPUS
+#include "ops/backends.h"
+#include "ops/collectives.h"
+#include "ops/cuda/gpu_backend.h"
+#include "ops/cuda/testing/host_math.h"
+#endif
+
 namespace divvy {
 namespace {
+
+#ifdef DIVVY_REPLICAS_ON_GPUS
+constexpr Device::Kind kKind = Device::Kind::kGpu;
+
+// For all tests, and as long as the process lives.
+class HostDevices : public ::testing::Environment {
+ public:
+  static cuda::HostMath& Math() {
+    static auto* const math = new cuda::HostMath(4);
+    return *math;
+  }
+  void SetUp() override {
+    Math().keep_log = false;
+    auto* const backend = new internal::GpuBackend(Math());
+    SetGpuMemory(backend);
+    internal::SetGpuBackend(backend);
+    internal::SetGpuCollectives(backend);
+  }
+};
+const ::testing::Environment* const host_devices = ::testing::AddGlobalTestEnvironment(new HostDevices());
+#else
+constexpr Device::Kind kKind = Device::Kind::kCpu;
+#endif
+
+class ReplicaStrategy : public TestStrategy {
+ public:
+  explicit ReplicaStrategy(int replicas, uint64_t job = 1) : TestStrategy(replicas, job, kKind) {}
+};
+
+// Something that one replica has done.
+class Done {
+ public:
+  void Set() {
+    MutexLock lock(mu_);
+    done_ = true;
+    changed_.NotifyAll();
+  }
+  void Await() {
+    MutexLock lock(mu_);
+    changed_.Wait(mu_, [this] { return done_; });
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool done_ = false;
+};
+
+// A value of a replica, where the replica computes.
+template <typename T>
+T Of(int replica, const T& value) {
+  if (kKind == Device::Kind::kCpu || std::is_arithmetic_v<T>) return value;
+  return *NestCodec<T>::Decode(*internal::MoveTo(NestCodec<T>::Encode(value), {kKind, replica}));
+}
+template <typename T>
+PerReplica<T> OfEach(std::vector<T> values) {
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Of<T>(static_cast<int>(i), values[i]);
+  return PerReplica<T>(std::move(values));
+}
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -32,7 +100,8 @@ Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values);
 
 std::vector<float> Values(const absl::StatusOr<Tensor>& tensor) {
   EXPECT_TRUE(tensor.ok()) << tensor.status();
-  const auto values = tensor->values<float>();
+  const Tensor here = *tensor->To(Device{});
+  const auto values = here.values<float>();
   return std::vector<float>(values->begin(), values->end());
 }
 
@@ -42,8 +111,8 @@ IndexedSlices Slices(std::vector<int64_t> ids, std::vector<float> rows, int64_t 
 }
 
 absl::StatusOr<Tensor> ReduceTwo(ReduceOp op, const Tensor& a, const Tensor& b, const Axes& axes) {
-  TestStrategy strategy(2);
-  return strategy->Reduce(op, PerReplica<Tensor>({a, b}), axes);
+  ReplicaStrategy strategy(2);
+  return strategy->Reduce(op, OfEach<Tensor>({a, b}), axes);
 }
 
 // ---- Reduce ------------------------------------------------------------------------------------------------------------------------------------------
@@ -107,7 +176,7 @@ TEST(ReduceTest, HalvesAreAddedAsFloats) {
 }
 
 TEST(ReduceTest, IndexedSlicesAreConcatenatedAndTheirMeanDividesTheRows) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const PerReplica<IndexedSlices> value({Slices({0, 2}, {1, 2}, 4), Slices({2}, {5}, 4)});
   const auto sum = strategy->Reduce(ReduceOp::kSum, value, kNoAxis);
   ASSERT_TRUE(sum.ok()) << sum.status();
@@ -118,13 +187,13 @@ TEST(ReduceTest, IndexedSlicesAreConcatenatedAndTheirMeanDividesTheRows) {
 }
 
 TEST(ReduceTest, AMixtureOfDenseAndSparseIsDense) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const PerReplica<Nest> value({Nest(Slices({3, 3}, {1, 2}, 4)), Nest(Floats({4, 1}, {1, 1, 1, 1}))});
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 1, 1, 4}));
 }
 
 TEST(ReduceTest, WorksLeafByLeafAndNamesThePathOfADisagreement) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const Nest r0{{"a", 1.0f}, {"b", Floats({40, 1})}}, r1{{"a", 3.0f}, {"b", Floats({2, 98})}};
   const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), kNoAxis);
   EXPECT_EQ(*(*mean)["a"].tensor()->scalar<float>(), 2);
@@ -135,7 +204,7 @@ TEST(ReduceTest, WorksLeafByLeafAndNamesThePathOfADisagreement) {
 }
 
 TEST(ReduceTest, APlainValueIsReturnedAsItIsButCountsOncePerReplicaWithAnAxis) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const Nest value(Floats({1, 2}));
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 2}));
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, 0)->tensor()), std::vector<float>{6});
@@ -143,7 +212,7 @@ TEST(ReduceTest, APlainValueIsReturnedAsItIsButCountsOncePerReplicaWithAnAxis) {
 }
 
 TEST(ReduceTest, WithAnAxisANestIsReducedLeafByLeaf) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({4})}}, r1{{"a", Floats({3})}, {"b", Floats({5, 6})}};
   const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), 0);
   EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", 5.0f}})) << mean.status();
@@ -197,7 +266,7 @@ TEST(ReduceTest, AgreesWithSumsByHandOverAnyAxes) {
       for (int axis : reduced) dims[axis] = 1 + random.Below(4);  // what is reduced may differ
       values.push_back(RandomDoubles(random, Shape(dims)));
     }
-    TestStrategy strategy(replicas);
+    ReplicaStrategy strategy(replicas);
     const auto sum = strategy->Reduce(ReduceOp::kSum, PerReplica<Tensor>(values), Axes(axes));
     const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Tensor>(values), Axes(axes));
     ASSERT_TRUE(sum.ok() && mean.ok()) << sum.status() << mean.status();
@@ -226,7 +295,7 @@ TEST(ReduceTest, AddsEveryNumericTypeAsItself) {
 }
 
 TEST(ReduceTest, TakesCppTypesAndRefusesAValueOfOtherReplicas) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   EXPECT_EQ(*strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1.5, 2}), kNoAxis), 3.5);
   const auto map = strategy->Reduce(ReduceOp::kSum, PerReplica<std::map<std::string, int>>({{{"x", 1}}, {{"x", 5}}}), kNoAxis);
   EXPECT_EQ(map->at("x"), 6);
@@ -245,7 +314,7 @@ TEST(ReduceOpTest, IsParsedInAnyCaseAndNothingElseIs) {
 // ---- Gather, local results, values from a function ---------------------------------------------------------------------------------------------------
 
 TEST(GatherTest, ConcatenatesAlongAnyAxis) {
-  TestStrategy strategy(4);
+  ReplicaStrategy strategy(4);
   std::vector<Tensor> values;
   for (int r = 0; r < 4; ++r) values.push_back(Floats({1, 2, 3}, {0.f + r, 1.f + r, 2.f + r, 3.f + r, 4.f + r, 5.f + r}));
   const PerReplica<Tensor> value(values);
@@ -258,7 +327,7 @@ TEST(GatherTest, ConcatenatesAlongAnyAxis) {
 }
 
 TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const PerReplica<Tensor> value({Floats({1, 2, 3}, std::vector<float>(6)), Floats({1, 3, 3}, std::vector<float>(9))});
   EXPECT_EQ(strategy->Gather(value, 1)->shape(), Shape({1, 5, 3}));
   EXPECT_THAT(strategy->Gather(value, 0).status().message(), HasSubstr("may differ along axis 0 only"));
@@ -268,7 +337,7 @@ TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
 }
 
 TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   EXPECT_THAT(strategy->LocalResults(PerReplica<int>({4, 5})), ElementsAre(4, 5));
   EXPECT_THAT(strategy->LocalResults(6), ElementsAre(6));
   const auto values = strategy->DistributeValuesFromFunction([](ValueContext c) { return c.replica_id_in_sync_group * 10 + c.num_replicas_in_sync; });
@@ -276,7 +345,7 @@ TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
 }
 
 TEST(LocalResultsTest, OfAVariableAreTheVariableAlone) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const Variable variable = *strategy->CreateVariable({"v", {1}});
   const std::vector<Variable> results = strategy->LocalResults(variable);
   ASSERT_EQ(results.size(), 1);
@@ -292,7 +361,7 @@ TEST(ValueContextTest, IsAPlainRecordThatChecksNothing) {
 }
 
 TEST(DistributeValuesTest, WrapsAnyTypeAlsoForOneReplicaAndWithoutAStrategy) {
-  TestStrategy strategy(1);
+  ReplicaStrategy strategy(1);
   const auto text = [](ValueContext c) { return std::string(c.num_replicas_in_sync, 'x'); };
   EXPECT_THAT(strategy->DistributeValuesFromFunction(text)->values(), ElementsAre("x"));
   EXPECT_THAT(Strategy::Current().DistributeValuesFromFunction(text)->values(), ElementsAre("x"));
@@ -304,7 +373,7 @@ class RunTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Replicas, RunTest, ::testing::Values(1, 2, 4));
 
 TEST_P(RunTest, GivesEachReplicaItsComponentAndPlainArgumentsToAll) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   std::vector<int> own(GetParam());
   for (int i = 0; i < GetParam(); ++i) own[i] = 10 * i;
   const auto result =
@@ -316,7 +385,7 @@ TEST_P(RunTest, GivesEachReplicaItsComponentAndPlainArgumentsToAll) {
 
 TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
   const int n = GetParam();
-  TestStrategy strategy(n);
+  ReplicaStrategy strategy(n);
   const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<float> {
     float total = 0;
     for (int round = 0; round < 200; ++round) {
@@ -333,7 +402,7 @@ TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
 }
 
 TEST_P(RunTest, AllGatherConcatenatesInReplicaOrder) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   const auto result = strategy->Run([](ReplicaContext& replica) {  // replica i brings i + 1 times i
     const int id = replica.replica_id_in_sync_group();
     return replica.AllGather(Floats(std::vector<float>(id + 1, id)), 0);
@@ -345,7 +414,7 @@ TEST_P(RunTest, AllGatherConcatenatesInReplicaOrder) {
 }
 
 TEST_P(RunTest, MergeCallRunsOnceInCrossReplicaContextAndUnpacksAPerReplicaResult) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   std::atomic<int> calls{0};
   const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<int> {
     return replica.MergeCall(
@@ -366,7 +435,7 @@ TEST_P(RunTest, MergeCallRunsOnceInCrossReplicaContextAndUnpacksAPerReplicaResul
 }
 
 TEST_P(RunTest, AMergeFunctionThatFailsOrThrowsFailsAllReplicas) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   const auto failing = [](Strategy&) { return absl::DataLossError("no"); };
   EXPECT_EQ(strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(failing).status(); }).status(), absl::DataLossError("no"));
   const auto throwing = [](Strategy&) -> absl::Status { throw std::runtime_error("boom"); };
@@ -376,7 +445,7 @@ TEST_P(RunTest, AMergeFunctionThatFailsOrThrowsFailsAllReplicas) {
 }
 
 TEST_P(RunTest, AReplicaThatThrowsIsUnknownWithItsWords) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   const absl::Status status = strategy
                                   ->Run([](ReplicaContext& replica) -> absl::Status {
                                     if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1) throw std::runtime_error("boom");
@@ -388,7 +457,7 @@ TEST_P(RunTest, AReplicaThatThrowsIsUnknownWithItsWords) {
 }
 
 TEST_P(RunTest, InAMergeFunctionRunsTheReplicasAgain) {
-  TestStrategy strategy(GetParam());
+  ReplicaStrategy strategy(GetParam());
   const auto inner = [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1); };
   const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<int> {
     return replica.MergeCall([&](Strategy& merged) -> absl::StatusOr<int> {
@@ -402,7 +471,7 @@ TEST_P(RunTest, InAMergeFunctionRunsTheReplicasAgain) {
 
 TEST_P(RunTest, GivesAPerReplicaWhateverTheFunctionReturns) {
   const int n = GetParam();
-  TestStrategy strategy(n);
+  ReplicaStrategy strategy(n);
   const auto nothing = strategy->Run([](ReplicaContext&) { return absl::OkStatus(); });
   static_assert(std::is_same_v<decltype(nothing), const absl::StatusOr<PerReplica<std::monostate>>>);
   EXPECT_EQ(nothing->size(), n);
@@ -430,7 +499,7 @@ TEST(RunOnceTest, AFunctionThatCannotFailOrTakesSomethingElseDoesNotCompile) {
 }
 
 TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const auto merge = [](Strategy&, const PerReplica<Nest>& kwargs) -> absl::StatusOr<PerReplica<Nest>> {
     return PerReplica<Nest>({kwargs[1]["x"], kwargs[0]["x"]});
   };
@@ -441,7 +510,7 @@ TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn)
 }
 
 TEST(RunOnceTest, AMergeFunctionThatGivesAnotherNumberOfComponentsFailsAll) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const auto three = [](Strategy&) -> absl::StatusOr<PerReplica<int>> { return PerReplica<int>({1, 2, 3}); };
   const absl::Status status = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(three); }).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -449,7 +518,7 @@ TEST(RunOnceTest, AMergeFunctionThatGivesAnotherNumberOfComponentsFailsAll) {
 }
 
 TEST(RunOnceTest, TheMergeFunctionIsThatOfReplicaZero) {
-  TestStrategy strategy(4);
+  ReplicaStrategy strategy(4);
   const auto result = strategy->Run([](ReplicaContext& replica) {
     const std::function<absl::StatusOr<int>(Strategy&)> mine = [id = replica.replica_id_in_sync_group()](Strategy&) -> absl::StatusOr<int> { return id; };
     return replica.MergeCall(mine);
@@ -458,7 +527,7 @@ TEST(RunOnceTest, TheMergeFunctionIsThatOfReplicaZero) {
 }
 
 TEST(RunOnceTest, RefusesAnArgumentOfOtherReplicas) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const absl::Status status = strategy->Run([](ReplicaContext&, int) { return absl::OkStatus(); }, PerReplica<int>({1, 2, 3})).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("3 components"));
@@ -485,7 +554,7 @@ struct Outcome {
 
 using Move = std::function<absl::Status(ReplicaContext&)>;
 Outcome RunTwo(const Move& r0, const Move& r1) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   Outcome outcome;
   outcome.run = strategy
                     ->Run([&](ReplicaContext& replica) {
@@ -618,7 +687,7 @@ TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgai
 }
 
 TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
-  TestStrategy strategy(4);
+  ReplicaStrategy strategy(4);
   std::atomic<int> rounds{0};
   const absl::Status status = strategy
                                   ->Run([&](ReplicaContext& replica) -> absl::Status {
@@ -687,7 +756,7 @@ TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const std::vector<Script> scripts = RandomScripts(random);
-    TestStrategy strategy(static_cast<int>(scripts.size()));
+    ReplicaStrategy strategy(static_cast<int>(scripts.size()));
     std::vector<std::vector<absl::StatusCode>> told(scripts.size());
     const auto play = [&](ReplicaContext& replica) {
       const int id = replica.replica_id_in_sync_group();
@@ -708,10 +777,12 @@ TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
 // What replica 0 gets of `call`, which every replica makes; all must get the same.
 template <typename T>
 absl::StatusOr<Nest> OnEach(const std::vector<T>& values, const std::function<absl::StatusOr<T>(ReplicaContext&, const T&)>& call) {
-  TestStrategy strategy(static_cast<int>(values.size()));
-  ASSIGN_OR_RETURN(PerReplica<T> results, strategy->Run(call, PerReplica<T>(values)));
-  for (const T& result : results.values()) EXPECT_TRUE(BitwiseEqual(NestCodec<T>::Encode(results[0]), NestCodec<T>::Encode(result)));
-  return NestCodec<T>::Encode(results[0]);
+  ReplicaStrategy strategy(static_cast<int>(values.size()));
+  ASSIGN_OR_RETURN(const PerReplica<T> results, strategy->Run(call, OfEach<T>(values)));
+  std::vector<Nest> here;
+  for (const T& result : results.values()) here.push_back(*internal::MoveTo(NestCodec<T>::Encode(result), Device{}));
+  for (const Nest& result : here) EXPECT_TRUE(BitwiseEqual(here[0], result));
+  return here[0];
 }
 template <typename T>
 absl::StatusOr<Nest> Reduced(absl::string_view op, const std::vector<T>& values) {
@@ -811,16 +882,120 @@ TEST(CommunicationOptionsTest, OfTwoTheLaterOverridesWhereItIsNotTheDefault) {
   EXPECT_EQ(changed.implementation, CommunicationOptions::Implementation::kNccl);
 }
 
-TEST(CommunicationOptionsTest, HaveNoEffectOnTheReplicasOfOneWorker) {
-  TestStrategy strategy(2);
-  const auto reduce = [](ReplicaContext& replica) {  // they need not even agree
-    return replica.AllReduce(ReduceOp::kSum, 1, {replica.replica_id_in_sync_group(), absl::Nanoseconds(1), CommunicationOptions::Implementation::kNccl});
+TEST(CommunicationOptionsTest, NeedNotAgreeAndChangeNoResult) {
+  ReplicaStrategy strategy(2);
+  const auto reduce = [](ReplicaContext& replica) {
+    return replica.AllReduce(ReduceOp::kSum, 1, {replica.replica_id_in_sync_group(), absl::InfiniteDuration(), CommunicationOptions::Implementation::kNccl});
   };
   EXPECT_THAT(strategy->Run(reduce)->values(), ElementsAre(2, 2));
 }
 
+TEST(CommunicationOptionsTest, WhoHasWaitedForItsTimeoutIsToldWhoHasNotCome) {
+  ReplicaStrategy strategy(3);
+  Done told;
+  std::vector<absl::Status> statuses(3);
+  const auto reduce = [&](ReplicaContext& replica) -> absl::Status {
+    const int id = replica.replica_id_in_sync_group();
+    if (id == 1) {
+      statuses[id] = replica.AllReduce(ReduceOp::kSum, 1, {0, absl::Milliseconds(1)}).status();
+      told.Set();
+      return absl::OkStatus();
+    }
+    told.Await();
+    return statuses[id] = replica.AllReduce(ReduceOp::kSum, 1).status();
+  };
+  EXPECT_FALSE(strategy->Run(reduce).ok());
+  EXPECT_EQ(statuses[1], absl::DeadlineExceededError("replica 1 has waited 1ms in AllReduce SUM for replica 0, 2; raise the timeout if they are only slow"));
+  EXPECT_THAT(statuses[0].message(), HasSubstr("replica 1 has returned without it"));
+}
+
+TEST(CommunicationOptionsTest, WhoHasWaitedInVainMayComeAgain) {
+  ReplicaStrategy strategy(2);
+  Done told;
+  const auto reduce = [&](ReplicaContext& replica) -> absl::StatusOr<int> {
+    if (replica.replica_id_in_sync_group() == 0) {
+      EXPECT_EQ(replica.AllReduce(ReduceOp::kSum, 5, {0, absl::ZeroDuration()}).status().code(), absl::StatusCode::kDeadlineExceeded);
+      told.Set();
+    }
+    told.Await();
+    return replica.AllReduce(ReduceOp::kSum, 1);
+  };
+  EXPECT_THAT(strategy->Run(reduce)->values(), ElementsAre(2, 2));
+}
+
+#ifdef DIVVY_REPLICAS_ON_GPUS
+// The sums of GPUs have the CPU's bits, however they are packed; each replica finds them on its own.
+TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const int replicas = 2 + static_cast<int>(random.Below(3));
+    const auto op = random.Chance(0.5) ? ReduceOp::kSum : ReduceOp::kMean;
+    std::vector<Nest> there, here;
+    const size_t n = 1 + random.Below(6);
+    std::vector<std::pair<DType, int64_t>> leaves;
+    for (size_t i = 0; i < n; ++i)
+      leaves.emplace_back(random.Chance(0.7) ? DType::kFloat32 : random.Chance(0.5) ? DType::kFloat64 : DType::kFloat16, random.Below(40));
+    for (int replica = 0; replica < replicas; ++replica) {
+      Nest::List values;
+      for (const auto& [dtype, elements] : leaves) {
+        Tensor wide = *Tensor::Uninitialized(DType::kFloat64, {elements});
+        for (int64_t i = 0; i < elements; ++i) wide.fresh_data<double>()[i] = random.Uniform() - 0.5;
+        Tensor value = *Tensor::Uninitialized(dtype, {elements});
+        (*internal::BackendFor(Device{}))->Cast(wide, value);
+        values.push_back(Nest(value));
+      }
+      here.push_back(Nest(values));
+      there.push_back(Of(replica, here.back()));
+    }
+    const auto expected = internal::ReduceNests(op, here, kNoAxis);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(op, there, kNoAxis), *expected));
+    const auto reduced = internal::AllReduceNests(op, there, {static_cast<int64_t>(random.Below(3) * 100)});
+    ASSERT_TRUE(reduced.ok()) << reduced.status();
+    for (int replica = 0; replica < replicas; ++replica) {
+      EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*reduced)[replica], Device{}), *expected));
+      const std::vector<Tensor> mine = *(*reduced)[replica].Flatten();
+      for (const Tensor& leaf : mine) EXPECT_EQ(leaf.device(), (Device{kKind, replica}));
+    }
+  }
+}
+
+TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
+  cuda::HostMath& math = HostDevices::Math();
+  for (const auto implementation : {CommunicationOptions::Implementation::kAuto, CommunicationOptions::Implementation::kRing}) {
+    math.all_reduces = math.keep_log = true;
+    const std::vector<Nest> values = {Of(0, Nest(Floats({1, 2}))), Of(1, Nest(Floats({3, 5}))), Of(2, Nest(Floats({5, 11})))};
+    const auto reduced = internal::AllReduceNests(ReduceOp::kMean, values, {0, absl::InfiniteDuration(), implementation});
+    ASSERT_TRUE(reduced.ok()) << reduced.status();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ((*reduced)[i].tensor()->device(), (Device{kKind, i}));
+      EXPECT_EQ(Values((*reduced)[i].tensor()), (std::vector<float>{3, 6}));
+    }
+    const bool asked = std::count(math.log.begin(), math.log.end(), "2 compute: all-reduce 2") > 0;
+    EXPECT_EQ(asked, implementation == CommunicationOptions::Implementation::kAuto);
+    math.all_reduces = math.keep_log = false;
+    math.log.clear();
+  }
+}
+
+TEST(DeviceSumsTest, WhatReplicasGatherLiesWithEach) {
+  ReplicaStrategy strategy(3);
+  const auto gather = [](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
+    const int id = replica.replica_id_in_sync_group();
+    return replica.AllGather(Of(id, Floats({2, 1}, {1.0f * id, 2.0f * id})), 1);
+  };
+  const auto gathered = strategy->Run(gather);
+  ASSERT_TRUE(gathered.ok()) << gathered.status();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ((*gathered)[i].device(), (Device{kKind, i}));
+    EXPECT_EQ(Values((*gathered)[i]), (std::vector<float>{0, 1, 2, 0, 2, 4}));
+  }
+}
+#endif
+
 TEST(CommunicationOptionsTest, AreAcceptedButNotNonsense) {
-  TestStrategy strategy(1);
+  ReplicaStrategy strategy(1);
   CommunicationOptions nonsense;
   nonsense.bytes_per_pack = -1;
   const auto reduce = [&](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1, nonsense).status(); };
@@ -831,26 +1006,26 @@ TEST(CommunicationOptionsTest, AreAcceptedButNotNonsense) {
 
 TEST(GradientOfCollectivesTest, OfAllReduceIsTheAllReduceOfTheGradient) {
   for (const auto& [op, expected] : std::vector<std::pair<ReduceOp, float>>{{ReduceOp::kSum, 12}, {ReduceOp::kMean, 3}}) {
-    TestStrategy strategy(2);
+    ReplicaStrategy strategy(2);
     const auto gradients = strategy->Run([op = op](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
       GradientTape tape(replica);
-      Var x = tape.Watch("x", Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()));  // 1 and 2
-      Var total = replica.AllReduce(op, x);                                                    // 3, or 1.5
-      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                     // d/dtotal = 6 on each, or 3
+      Var x = tape.Watch("x", *Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()).To(replica.device()));  // 1 and 2
+      Var total = replica.AllReduce(op, x);                                                                          // 3, or 1.5
+      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                                           // d/dtotal = 6 on each, or 3
       return std::get<Tensor>(gradients.entries().at("x"));
     });
     ASSERT_TRUE(gradients.ok()) << gradients.status();
-    for (int i : {0, 1}) EXPECT_EQ(*(*gradients)[i].scalar<float>(), expected);
+    for (int i : {0, 1}) EXPECT_EQ(Values((*gradients)[i]), std::vector<float>{expected});
   }
 }
 
 TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const auto gradients = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
     const int id = replica.replica_id_in_sync_group();
     GradientTape tape(replica);
-    Var x = tape.Watch("x", id == 0 ? Floats({1}) : Floats({2, 3}));
-    Var weights(Floats({10, 20, 30}));
+    Var x = tape.Watch("x", Of(id, id == 0 ? Floats({1}) : Floats({2, 3})));
+    Var weights(Of(id, Floats({10, 20, 30})));
     ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceSum(replica.AllGather(x, 0) * weights)));
     return std::get<Tensor>(gradients.entries().at("x"));
   });
@@ -868,21 +1043,23 @@ struct Losses {
 };
 
 Losses LossesOf(const Collective& collective, const std::vector<Tensor>& inputs, const std::vector<double>& weights) {
-  TestStrategy strategy(static_cast<int>(inputs.size()));
+  ReplicaStrategy strategy(static_cast<int>(inputs.size()));
   Losses losses;
   losses.gradients.resize(inputs.size());
   const auto loss = [&](ReplicaContext& replica, const Tensor& mine) -> absl::StatusOr<double> {
     GradientTape tape(replica);
     const Var joined = collective(replica, tape.Watch("x", mine));
-    const Var weight(Tensor::Scalar<double>(weights[replica.replica_id_in_sync_group()]));
+    const Var weight(*Tensor::Scalar<double>(weights[replica.replica_id_in_sync_group()]).To(replica.device()));
     const Var target = ReduceSum(Square(joined) * weight);
     ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(target));
-    ASSIGN_OR_RETURN(const absl::Span<const double> values, std::get<Tensor>(gradients.entries().at("x")).values<double>());
+    ASSIGN_OR_RETURN(const Tensor gradient, std::get<Tensor>(gradients.entries().at("x")).To(Device{}));
+    ASSIGN_OR_RETURN(const absl::Span<const double> values, gradient.values<double>());
     losses.gradients[replica.replica_id_in_sync_group()].assign(values.begin(), values.end());
     ASSIGN_OR_RETURN(Tensor value, target.Value());
+    ASSIGN_OR_RETURN(value, value.To(Device{}));
     return value.scalar<double>();
   };
-  const auto values = strategy->Run(loss, PerReplica<Tensor>(inputs));
+  const auto values = strategy->Run(loss, OfEach<Tensor>(inputs));
   EXPECT_TRUE(values.ok()) << values.status();
   for (double value : values->values()) losses.total += value;
   return losses;
@@ -930,7 +1107,7 @@ TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
 
 // The use that lists of Vars have: the mean and variance of a batch that is spread over the replicas.
 TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const auto gradients = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
     GradientTape tape(replica);
     const Var x = tape.Watch("x", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6}));
@@ -947,7 +1124,7 @@ TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
 }
 
 TEST(GradientOfCollectivesTest, OneFailedVarOfAListFailsAll) {
-  TestStrategy strategy(1);
+  ReplicaStrategy strategy(1);
   const auto fails = [](ReplicaContext& replica) {
     const std::vector<Var> reduced = replica.AllReduce(ReduceOp::kSum, {Var(1.0f), Var(Nest("text"))});
     EXPECT_EQ(reduced.size(), 2);
@@ -957,7 +1134,7 @@ TEST(GradientOfCollectivesTest, OneFailedVarOfAListFailsAll) {
 }
 
 TEST(GradientOfCollectivesTest, ReplicasThatDifferentiateOtherCollectivesAreToldSo) {
-  TestStrategy strategy(2);
+  ReplicaStrategy strategy(2);
   const absl::Status status = strategy
                                   ->Run([](ReplicaContext& replica) {
                                     GradientTape tape(replica);
@@ -972,7 +1149,7 @@ TEST(GradientOfCollectivesTest, ReplicasThatDifferentiateOtherCollectivesAreTold
 }
 
 TEST(GradientOfCollectivesTest, AFailedVarStaysFailed) {
-  TestStrategy strategy(1);
+  ReplicaStrategy strategy(1);
   const auto fails = [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status(); };
   EXPECT_EQ(strategy->Run(fails).status().code(), absl::StatusCode::kInvalidArgument);
 }

@@ -20,9 +20,12 @@ enum class ReduceOp : uint8_t { kSum, kMean };
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
 absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
 
-// Accepted by collectives as TensorFlow's programs give them; the reduction within one worker needs none of them, and they have no effect.
+// How the replicas of one worker meet. On GPUs kAuto and kNccl give what all replicas take home to NCCL where the machine has it, which adds in an order of its
+// own; kRing, and everything else, adds in the order of the replicas.
 struct CommunicationOptions {
-  int64_t bytes_per_pack = 0;  // negative: InvalidArgument from the collective
+  // Small tensors on GPUs travel together, so many bytes at most; 0: a number that suits them. Negative: InvalidArgument from the collective.
+  int64_t bytes_per_pack = 0;
+  // A replica that has waited so long for the others gets DeadlineExceeded, which names those that have not come.
   absl::Duration timeout = absl::InfiniteDuration();
   enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
 };

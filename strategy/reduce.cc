@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "ops/backends.h"
+#include "strategy/device_sums.h"
 
 namespace divvy::internal {
 namespace {
@@ -299,15 +302,67 @@ absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, cons
   return values[0];
 }
 
-absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis) {
+absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis, int replica) {
   if (IsSlices(values[0])) return absl::UnimplementedError("IndexedSlices have no axis to gather along; gather their ids and their rows");
   std::vector<Tensor> tensors;
   for (const Nest& value : values) {
     ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
     tensors.push_back(std::move(tensor));
   }
-  ASSIGN_OR_RETURN(Tensor gathered, GatherTensors(tensors, axis));
+  ASSIGN_OR_RETURN(Tensor gathered, GatherTensors(tensors, axis, tensors[replica].device()));
   return Nest(std::move(gathered));
+}
+
+// ---- leaves on GPUs ----------------------------------------------------------------------------------------------------------------------------------
+
+// Where a leaf lies that may be moved.
+Device DeviceOf(const Nest& leaf) {
+  if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) return tensor->device();
+  if (const absl::StatusOr<IndexedSlices> slices = leaf.indexed_slices(); slices.ok()) return slices->rows.device();
+  return {};
+}
+
+absl::StatusOr<std::vector<Device>> DevicesOfLeaves(const Nest& value) {
+  std::vector<Device> devices;
+  const auto add = [&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    devices.push_back(DeviceOf(leaf));
+    return leaf;
+  };
+  RETURN_IF_ERROR(value.MapLeaves(add).status());
+  return devices;
+}
+
+// The replicas' values joined, except that leaves which are summed on GPUs are still replica 0's: `number` says where their sums will be found.
+struct HalfReduced {
+  Nest joined;
+  std::vector<std::optional<size_t>> number;  // by leaf
+};
+
+absl::StatusOr<HalfReduced> ReduceButOnGpus(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed, DeviceSums& sums) {
+  HalfReduced half;
+  const auto reduce = [&](absl::Span<const Nest> leaves) -> absl::StatusOr<Nest> {
+    half.number.emplace_back();
+    std::vector<Tensor> tensors;
+    for (const Nest& leaf : leaves) {
+      if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) tensors.push_back(*tensor);
+    }
+    if (tensors.size() != leaves.size() || !axes.values().empty() || !DeviceSums::CanSum(tensors)) return ReduceLeaf(op, leaves, axes);
+    RETURN_IF_ERROR(CheckAlike(tensors));
+    half.number.back() = sums.Add(std::move(tensors));
+    return leaves[0];
+  };
+  ASSIGN_OR_RETURN(half.joined, JoinAt({mixed, reduce}, values, ""));
+  return half;
+}
+
+// With the sums in their places; what the CPU has reduced is moved to where `devices` says, if it says.
+absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor> sums, absl::Span<const Device> devices) {
+  size_t next = 0;
+  return half.joined.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    const size_t i = next++;
+    if (half.number[i]) return Nest(sums[*half.number[i]]);
+    return devices.empty() ? leaf : MoveTo(leaf, devices[i]);
+  });
 }
 
 // ---- along one axis ----------------------------------------------------------------------------------------------------------------------------------
@@ -341,6 +396,16 @@ Shape WithDim(const Shape& shape, int axis, int64_t dim) {
   return Shape(dims);
 }
 
+absl::StatusOr<std::vector<Tensor>> AllOn(Device device, absl::Span<const Tensor> values) {
+  if (device == Device{}) return ToHost(values);
+  std::vector<Tensor> there;
+  for (const Tensor& value : values) {
+    ASSIGN_OR_RETURN(Tensor moved, value.To(device));
+    there.push_back(std::move(moved));
+  }
+  return there;
+}
+
 absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
   for (size_t i = 1; i < values.size(); ++i) {
     const bool alike = values[i].dtype() == values[0].dtype() && values[i].shape().rank() == values[0].shape().rank() &&
@@ -356,43 +421,73 @@ absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
 }  // namespace
 
 absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) {
-  return JoinAt({mixed, [&](absl::Span<const Nest> leaves) { return ReduceLeaf(op, leaves, axes); }}, values, "");
+  DeviceSums sums(op);
+  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus(op, values, axes, mixed, sums));
+  if (sums.size() == 0) return half.joined;
+  ASSIGN_OR_RETURN(const std::vector<Tensor> here, std::move(sums).OnCpu());
+  return Completed(half, here, {});
 }
 
-absl::StatusOr<Nest> GatherNests(absl::Span<const Nest> values, int axis) {
-  return JoinAt({Mixed::kRefuse, [axis](absl::Span<const Nest> leaves) { return GatherLeaf(leaves, axis); }}, values, "");
+absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values, const CommunicationOptions& options) {
+  DeviceSums sums(op, options);
+  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus(op, values, kNoAxis, Mixed::kRefuse, sums));
+  ASSIGN_OR_RETURN(std::vector<std::vector<Tensor>> of_replica, std::move(sums).OnEachGpu());
+  of_replica.resize(values.size());
+  std::vector<Nest> reduced;
+  for (size_t replica = 0; replica < values.size(); ++replica) {
+    ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOfLeaves(values[replica]));
+    ASSIGN_OR_RETURN(Nest mine, Completed(half, of_replica[replica], devices));
+    reduced.push_back(std::move(mine));
+  }
+  return reduced;
 }
 
-absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> values, ToHost(given));
-  ASSIGN_OR_RETURN(AxisView first, ViewAlong(values[0], axis));
-  RETURN_IF_ERROR(CheckGatherable(values, first.axis));
-  int64_t dim = 0;
-  for (const Tensor& value : values) dim += value.shape().dim(first.axis);
-  ASSIGN_OR_RETURN(Tensor gathered, Tensor::Uninitialized(values[0].dtype(), WithDim(values[0].shape(), first.axis, dim)));
-  char* out = gathered.fresh_data<char>();
-  for (int64_t outer = 0; outer < first.outer; ++outer) {
-    for (const Tensor& value : values) {
-      const int64_t bytes = value.shape().dim(first.axis) * first.inner_bytes;
-      if (bytes == 0) continue;
-      std::memcpy(out, static_cast<const char*>(value.data()) + outer * bytes, bytes);
-      out += bytes;
+absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, int axis) {
+  std::vector<Nest> gathered;
+  std::vector<Device> before;
+  for (size_t replica = 0; replica < values.size(); ++replica) {
+    RETURN_IF_ERROR(values[replica].status());
+    ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOfLeaves(values[replica]));
+    if (replica > 0 && devices == before) {  // as on the CPU
+      gathered.push_back(gathered.back());
+      continue;
     }
+    before = devices;
+    const auto gather = [&](absl::Span<const Nest> leaves) { return GatherLeaf(leaves, axis, static_cast<int>(replica)); };
+    ASSIGN_OR_RETURN(Nest mine, JoinAt({Mixed::kRefuse, gather}, values, ""));
+    gathered.push_back(std::move(mine));
   }
   return gathered;
 }
 
-absl::StatusOr<Tensor> SliceAxis(const Tensor& given, int axis, int64_t begin, int64_t end) {
-  ASSIGN_OR_RETURN(Tensor value, given.To(Device{}));
+absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis, Device device) {
+  ASSIGN_OR_RETURN(AxisView first, ViewAlong(given[0], axis));
+  RETURN_IF_ERROR(CheckGatherable(given, first.axis));
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, AllOn(device, given));
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(device));
+  int64_t dim = 0;
+  for (const Tensor& value : values) dim += value.shape().dim(first.axis);
+  ASSIGN_OR_RETURN(Tensor gathered, Tensor::Uninitialized(values[0].dtype(), WithDim(values[0].shape(), first.axis, dim), device));
+  char* out = gathered.fresh_data<char>();
+  for (const Tensor& value : values) {
+    const int64_t bytes = value.shape().dim(first.axis) * first.inner_bytes;
+    backend->CopyBlocks(device, value.data(), bytes, out, dim * first.inner_bytes, bytes, first.outer);
+    out += bytes;
+  }
+  return gathered;
+}
+
+absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end) {
   ASSIGN_OR_RETURN(AxisView view, ViewAlong(value, axis));
   if (begin < 0 || begin > end || end > view.dim) {
     return absl::InvalidArgumentError(absl::StrCat("[", begin, ", ", end, ") is outside axis ", axis, " of ", value.shape().ToString()));
   }
-  ASSIGN_OR_RETURN(Tensor slice, Tensor::Uninitialized(value.dtype(), WithDim(value.shape(), view.axis, end - begin)));
+  ASSIGN_OR_RETURN(const Backend* backend, BackendFor(value.device()));
+  ASSIGN_OR_RETURN(Tensor slice, Tensor::Uninitialized(value.dtype(), WithDim(value.shape(), view.axis, end - begin), value.device()));
   const int64_t bytes = (end - begin) * view.inner_bytes;
-  for (int64_t outer = 0; bytes > 0 && outer < view.outer; ++outer) {
-    std::memcpy(slice.fresh_data<char>() + outer * bytes, static_cast<const char*>(value.data()) + (outer * view.dim + begin) * view.inner_bytes, bytes);
-  }
+  if (bytes * view.outer == 0) return slice;
+  backend->CopyBlocks(value.device(), static_cast<const char*>(value.data()) + begin * view.inner_bytes, view.dim * view.inner_bytes, slice.fresh_data<char>(),
+                      bytes, bytes, view.outer);
   return slice;
 }
 

@@ -1,8 +1,10 @@
-// Arithmetic across replicas. Pure functions; results are on the CPU.
+// Arithmetic across replicas. Pure functions. What a replica gets lies where its own value lay; what all replicas get together (Reduce, Gather) on the CPU.
+// Floating values that all lie on GPUs are summed there (device_sums.h), all others on the CPU: with the same result.
 #ifndef DIVVY_STRATEGY_REDUCE_H_
 #define DIVVY_STRATEGY_REDUCE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,14 +26,18 @@ enum class Mixed : uint8_t { kMakeDense, kRefuse };
 // [-rank, rank) or named twice; bool; kMean of integers ("cast first": TensorFlow would give float64). REQUIRES: at least one value.
 absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed = Mixed::kMakeDense);
 
-// The values one after another along `axis`. InvalidArgument: rank 0, an axis outside [-rank, rank), or another dtype, rank or other dimension.
-absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> values, int axis);
+// For each replica, ReduceNests of all with kNoAxis and Mixed::kRefuse.
+absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values, const CommunicationOptions& options = {});
 
-// Leaf by leaf, one nest for each replica: GatherTensors of their tensors. InvalidArgument, naming the path: structures that differ, a leaf that is no tensor.
+// The values one after another along `axis`, on `device`. InvalidArgument: rank 0, an axis outside [-rank, rank), or another dtype, rank or other dimension.
+absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> values, int axis, Device device = {});
+
+// For each replica, leaf by leaf: GatherTensors of their tensors. InvalidArgument, naming the path: structures that differ, a leaf that is no tensor.
 // Unimplemented: IndexedSlices, as in TensorFlow; gather their ids and rows.
-absl::StatusOr<Nest> GatherNests(absl::Span<const Nest> values, int axis);
+absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, int axis);
 
-// Elements [begin, end) of `axis`: what GatherTensors' derivative needs. InvalidArgument: as GatherTensors, or not 0 <= begin <= end <= dim(axis).
+// Elements [begin, end) of `axis`, where the value lies: what GatherTensors' derivative needs. InvalidArgument: as GatherTensors, or not
+// 0 <= begin <= end <= dim(axis).
 absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end);
 
 // [num_rows, ...], rows with the same id added up.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "data/guarded.h"
 
 namespace divvy::internal {
@@ -37,14 +38,17 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
 // A replica that gives up takes its arrival back: its payload ends with Meet, and it may come to this round again.
 absl::Status Rendezvous::Await(Round& round, int replica) {
   absl::Status deserted;
-  changed_.Wait(mu_, [&] {
+  const auto has_ended = [&] {
     deserted = round.done ? absl::OkStatus() : Deserted(round, replica);
     return round.done || !deserted.ok();
-  });
+  };
+  const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, has_ended);
+  if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, has_ended);  // it is being carried out
   if (round.done) return round.outcome;
+  const absl::Status why = deserted.ok() ? Late(round, replica) : deserted;
   round.arrivals[replica].reset();
   --round.arrived;
-  return deserted;
+  return why;
 }
 
 void Rendezvous::Leave(int replica, absl::Status status) {
@@ -67,6 +71,16 @@ absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
   if (!first.status.ok()) return first.status;
   return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", first.replica,
                                                     " has returned without it; all replicas must make the same collective calls"));
+}
+
+absl::Status Rendezvous::Late(const Round& round, int replica) const {
+  std::vector<int> missing;
+  for (int other = 0; other < num_replicas_; ++other) {
+    if (!round.arrivals[other]) missing.push_back(other);
+  }
+  const Arrival& mine = *round.arrivals[replica];
+  return absl::DeadlineExceededError(absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ", mine.call, " for replica ",
+                                                  absl::StrJoin(missing, ", "), "; raise the timeout if they are only slow"));
 }
 
 absl::Status Rendezvous::Disagreement(const Round& round) const {

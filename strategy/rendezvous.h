@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 
@@ -29,16 +30,18 @@ class Rendezvous {
   using Complete = std::function<absl::Status(absl::Span<void* const> payloads)>;
 
   struct Arrival {
-    std::string call;                      // "AllReduce SUM": what all must agree on
-    const std::type_info* type = nullptr;  // of *payload: what all must agree on, too
-    void* payload = nullptr;               // lives until Meet returns; touched by `complete` alone meanwhile
-    Complete complete;                     // replica 0's is the one that runs
-    absl::Status error;                    // why this replica has nothing to bring; `complete` then does not run
+    std::string call;                                   // "AllReduce SUM": what all must agree on
+    const std::type_info* type = nullptr;               // of *payload: what all must agree on, too
+    void* payload = nullptr;                            // lives until Meet returns; touched by `complete` alone meanwhile
+    Complete complete;                                  // replica 0's is the one that runs
+    absl::Status error;                                 // why this replica has nothing to bring; `complete` then does not run
+    absl::Duration timeout = absl::InfiniteDuration();  // how long this replica waits for the others
   };
 
   // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned, to all alike.
   // An arrival's error, to all. InvalidArgument, to all: the replicas do not agree; names two of them. FailedPrecondition: another replica has returned, it
-  // will never come. The other's error: it has failed. After an error the replica may meet again.
+  // will never come. The other's error: it has failed. DeadlineExceeded, to this replica alone: others
+  // have not come in time; names them. After an error the replica may meet again.
   absl::Status Meet(int replica, Arrival arrival);
 
   // The replica has ended with `status` and will meet nobody any more. Once for each replica.
@@ -63,6 +66,7 @@ class Rendezvous {
   // Why a replica that is in this round would wait in vain; OK if it would not.
   absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status Await(Round& round, int replica) DIVVY_REQUIRES(mu_);
+  absl::Status Late(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status Disagreement(const Round& round) const;
   absl::Status CarryOut(Round& round) const;
   static std::shared_ptr<Round> NewRound(int num_replicas);

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/trace_range.h"
 #include "ops/recording.h"
 
 namespace divvy {
@@ -58,6 +59,8 @@ absl::Status ReplicaContext::WrongSize(int size) const {
 }
 
 absl::Status ReplicaContext::MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival) {
+  const std::string call = arrival.call;
+  const TraceRange range(call.c_str());
   RETURN_IF_ERROR(internal::CheckReplica(*this, arrival.call, instead));
   if (rendezvous_ != nullptr) return rendezvous_->Meet(id_, std::move(arrival));
   if (num_replicas_in_sync() == 1) return arrival.error.ok() ? arrival.complete({arrival.payload}) : arrival.error;
@@ -65,26 +68,36 @@ absl::Status ReplicaContext::MeetOthers(absl::string_view instead, internal::Ren
       absl::StrCat(arrival.call, ": this replica context was made by hand, and there is nobody to meet; use strategy.Run, or a strategy of one replica"));
 }
 
+namespace {
+
+template <typename T>
+absl::StatusOr<PerReplica<T>> Each(absl::StatusOr<std::vector<T>> values) {
+  RETURN_IF_ERROR(values.status());
+  return PerReplica<T>(*std::move(values));
+}
+
+}  // namespace
+
 // What is wrong with this replica's value or options comes along to the meeting: the other replicas' calls still meet the right ones of this one.
 absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options) {
   if (options.bytes_per_pack < 0) {
     value = absl::InvalidArgumentError(absl::StrCat("AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
   }
-  return MeetToReduce(absl::StrCat("AllReduce ", ReduceOpName(op)), op, std::move(value));
+  return MeetToReduce(absl::StrCat("AllReduce ", ReduceOpName(op)), op, std::move(value), options);
 }
 
-absl::StatusOr<Nest> ReplicaContext::MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value) {
+absl::StatusOr<Nest> ReplicaContext::MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options) {
   const auto reduce = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
     if (values.size() == 1) return values;
-    return ToEach(internal::ReduceNests(op, values.values(), kNoAxis, internal::Mixed::kRefuse));
+    return Each(internal::AllReduceNests(op, values.values(), options));
   };
-  return Meet<Nest, Nest>(std::move(call), "use strategy.Reduce", std::move(value), reduce);
+  return Meet<Nest, Nest>(std::move(call), "use strategy.Reduce", std::move(value), reduce, options.timeout);
 }
 
 absl::StatusOr<Nest> ReplicaContext::AllGatherNest(Nest value, int axis) {
   const auto gather = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
     if (&strategy_ == &internal::DefaultStrategy()) return values;
-    return ToEach(internal::GatherNests(values.values(), axis));
+    return Each(internal::AllGatherNests(values.values(), axis));
   };
   return Meet<Nest, Nest>(absl::StrCat("AllGather along axis ", axis), "use strategy.Gather", std::move(value), gather);
 }
@@ -123,8 +136,9 @@ absl::StatusOr<PerReplica<Tensor>> SumAndCut(const PerReplica<Tensor>& gradients
   ASSIGN_OR_RETURN(Tensor whole, sum.tensor());
   std::vector<Tensor> slices;
   for (int replica = 0; replica < gradients.size(); ++replica) {
-    ASSIGN_OR_RETURN(Tensor slice, internal::SliceAxis(whole, axis, offsets[replica], offsets[replica + 1]));
-    slices.push_back(std::move(slice));
+    ASSIGN_OR_RETURN(const Tensor slice, internal::SliceAxis(whole, axis, offsets[replica], offsets[replica + 1]));
+    ASSIGN_OR_RETURN(Tensor there, slice.To(gradients[replica].device()));
+    slices.push_back(std::move(there));
   }
   return PerReplica<Tensor>(std::move(slices));
 }
@@ -146,7 +160,7 @@ Var ReplicaContext::Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, c
   const std::string gradient_call = GradientOf(absl::StrCat("AllReduce ", ReduceOpName(op)));
   if (!reduced.ok()) return internal::FailedVar(reduced.status());
   return internal::Result(*reduced->tensor(), {value},
-                          [this, op, gradient_call](const Tensor& gradient) { return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient))); });
+                          [this, op, gradient_call](const Tensor& gradient) { return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient), {})); });
 }
 
 Var ReplicaContext::AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options) {
@@ -164,8 +178,10 @@ Var ReplicaContext::AllGather(const Var& value, int axis) {
   const std::string call = absl::StrCat("AllGather along axis ", axis), gradient_call = GradientOf(call);
   const auto gather = [&](const PerReplica<Tensor>& parts) -> absl::StatusOr<PerReplica<Gathered>> {
     if (&strategy_ == &internal::DefaultStrategy()) return ToEach(absl::StatusOr<Gathered>(Gathered{parts[0], {}}));
-    ASSIGN_OR_RETURN(Tensor whole, internal::GatherTensors(parts.values(), axis));
-    return ToEach(absl::StatusOr<Gathered>(Gathered{std::move(whole), PartOffsets(parts, axis)}));
+    ASSIGN_OR_RETURN(const std::vector<Nest> whole, internal::AllGatherNests(internal::EncodeAll(parts), axis));
+    std::vector<Gathered> gathered;
+    for (const Nest& mine : whole) gathered.push_back({*mine.tensor(), PartOffsets(parts, axis)});
+    return PerReplica<Gathered>(std::move(gathered));
   };
   const absl::StatusOr<Gathered> gathered = Meet<Tensor, Gathered>(call, "use strategy.Gather", value.Value(), gather);
   if (!gathered.ok()) return internal::FailedVar(gathered.status());
@@ -179,6 +195,7 @@ Var ReplicaContext::AllGather(const Var& value, int axis) {
 }
 
 absl::Status ReplicaContext::Read(absl::Span<ReadRequest> requests) {
+  const TraceRange range("pull");
   RETURN_IF_ERROR(internal::CheckReplica(*this, "Read", "use variable.Read"));
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("Read"));
   RETURN_IF_ERROR(store->Read(requests));

@@ -154,7 +154,8 @@ class ReplicaContext : public VariableReader {
   // equal types apart.
   template <typename In, typename Out, typename Tag = void>
   absl::StatusOr<Out> Meet(std::string call, absl::string_view instead, absl::StatusOr<In> in,
-                           const std::function<absl::StatusOr<PerReplica<Out>>(const PerReplica<In>&)>& complete) {
+                           const std::function<absl::StatusOr<PerReplica<Out>>(const PerReplica<In>&)>& complete,
+                           absl::Duration timeout = absl::InfiniteDuration()) {
     using Mine = Payload<In, Out>;
     Mine mine{std::move(in), std::nullopt};
     const auto carry_out = [&complete](absl::Span<void* const> payloads) -> absl::Status {
@@ -164,7 +165,7 @@ class ReplicaContext : public VariableReader {
       for (size_t i = 0; i < payloads.size(); ++i) static_cast<Mine*>(payloads[i])->out.emplace(outs[i]);
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(MeetOthers(instead, {std::move(call), &typeid(void (*)(Mine, Tag*)), &mine, carry_out, mine.in.status()}));
+    RETURN_IF_ERROR(MeetOthers(instead, {std::move(call), &typeid(void (*)(Mine, Tag*)), &mine, carry_out, mine.in.status(), timeout}));
     return *std::move(mine.out);
   }
   template <typename Out>
@@ -189,7 +190,7 @@ class ReplicaContext : public VariableReader {
   absl::Status WrongSize(int size) const;
   absl::Status MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival);
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
-  absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value);
+  absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
   absl::StatusOr<Nest> AllGatherNest(Nest value, int axis);
   Var Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, const Var& value);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);

@@ -1,6 +1,7 @@
 // The devices that CUDA finds, and the library's one door.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "ops/cuda/kernel_math.h"
+#include "ops/cuda/nccl.h"
 
 namespace divvy::cuda {
 namespace {
@@ -180,6 +182,15 @@ class CudaMath : public KernelMath {
     return nullptr;
   }
   void FreePinned(void* data) override { cudaFreeHost(data); }
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override {
+    static Nccl* const nccl = Nccl::Load().release();
+    if (nccl == nullptr || options().deterministic) return false;
+    std::vector<Nccl::Rank> ranks;
+    for (int i = 0; i < count; ++i) ranks.push_back({CudaIndex(devices[i]), devices_[devices[i]]->stream, from[i], to[i]});
+    return nccl->AllReduce(ranks, element, n);
+  }
+  void BeginRange(const char* name) override { nvtxRangePushA(name); }
+  void EndRange() override { nvtxRangePop(); }
   void Zero(int device, void* data, size_t bytes) override { cudaMemsetAsync(data, 0, bytes, Use(device)); }
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
     Gemm(device, args, c.element, a.data, b.data, c.data, /*accumulate=*/false);

@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 4;
+constexpr int kDeviceMathVersion = 5;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -91,6 +91,15 @@ class DeviceMath {
   virtual void* AllocatePinned(size_t bytes) = 0;
   // REQUIRES: no copy of it is under way.
   virtual void FreePinned(void* data) = 0;
+
+  // ---- several devices ----
+  // to[i] on devices[i] becomes the elementwise sum of all from[...], added in any order. False, and nothing is done: the library cannot, or DeviceOptions asks
+  // for one order. REQUIRES: two devices or more, each once.
+  virtual bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) = 0;
+
+  // ---- for profilers ----
+  virtual void BeginRange(const char* name) = 0;
+  virtual void EndRange() = 0;  // of the innermost on this thread
 
   // ---- arithmetic ----
   virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;

@@ -109,6 +109,25 @@ void* GpuBackend::AllocateHost(int64_t bytes) { return transfers_.host_memory().
 
 void GpuBackend::FreeHost(void* data) { transfers_.host_memory().Return(data); }
 
+// ---- several devices ----
+
+absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tensor> values) const {
+  std::vector<Tensor> sums;
+  std::vector<int> devices;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (const Tensor& value : values) {
+    ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(value.dtype(), value.shape(), value.device()));
+    devices.push_back(value.device().index);
+    from.push_back(value.data());
+    to.push_back(sum.fresh_data<void>());
+    sums.push_back(std::move(sum));
+  }
+  const int64_t n = values[0].shape().num_elements();
+  if (!math_.AllReduce(devices.data(), static_cast<int>(devices.size()), from.data(), to.data(), ArrayOf(values[0]).element, n)) sums.clear();
+  return sums;
+}
+
 // ---- arithmetic ----
 
 void GpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {

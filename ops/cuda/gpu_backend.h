@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "ops/backend.h"
+#include "ops/collectives.h"
 #include "ops/cuda/device_math.h"
 #include "ops/cuda/transfers.h"
 #include "tensor/device_memory.h"
@@ -17,7 +18,7 @@ namespace divvy::internal {
 
 // What a device's library computes, for tensors. A device works later: an id or a label out of range is told, as InvalidArgument, by the next Bring of it.
 // Where no memory is left for what an operation needs on the way, Bring says so.
-class GpuBackend : public Backend, public DeviceMemory {
+class GpuBackend : public Backend, public DeviceMemory, public Collectives {
  public:
   // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
   explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {})
@@ -32,6 +33,8 @@ class GpuBackend : public Backend, public DeviceMemory {
   std::shared_ptr<const DeviceMark> Mark(Device device) override;
   void* AllocateHost(int64_t bytes) override;
   void FreeHost(void* data) override;
+
+  absl::StatusOr<std::vector<Tensor>> AllReduce(absl::Span<const Tensor> values) const override;
 
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
   void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;

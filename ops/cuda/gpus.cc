@@ -15,7 +15,9 @@
 #include "base/path.h"
 #include "base/process.h"
 #include "base/status_macros.h"
+#include "base/trace_range.h"
 #include "ops/backends.h"
+#include "ops/collectives.h"
 #include "ops/cuda/gpu_backend.h"
 #include "tensor/device_memory.h"
 
@@ -158,6 +160,17 @@ std::string ToString(const GpuOptions& options) {
                       options.math.deterministic ? " --deterministic" : "");
 }
 
+// The time line of the library's profiler.
+class RangesOf : public TraceSink {
+ public:
+  explicit RangesOf(cuda::DeviceMath& math) : math_(math) {}
+  void Begin(const char* name) override { math_.BeginRange(name); }
+  void End() override { math_.EndRange(); }
+
+ private:
+  cuda::DeviceMath& math_;
+};
+
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
@@ -166,6 +179,8 @@ absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
   auto* const backend = new internal::GpuBackend(*math, options.memory_bytes);
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);
+  internal::SetGpuCollectives(backend);
+  SetTraceSink(new RangesOf(*math));
   Gpus gpus;
   for (int i = 0; i < math->num_devices(); ++i) {
     gpus.devices.push_back({Device::Kind::kGpu, i});

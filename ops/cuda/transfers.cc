@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "base/trace_range.h"
+
 namespace divvy::cuda {
 namespace {
 
@@ -97,6 +99,7 @@ void Transfers::LetComputeWait(int device, Queue queue, std::shared_ptr<const vo
 // ---- to a device -------------------------------------------------------------------------------------------------------------------------------------
 
 void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+  const TraceRange range("copy to a device");
   void* const to = math_.AllocateFor(device, Queue::kIn, bytes);
   if (to == nullptr) return nullptr;
   if (host_memory_.Owns(from)) {
@@ -161,6 +164,7 @@ struct Transfers::Staged {
 // 2. So is the device's fault: what has gone wrong before these computations is there by then.
 // 3. The host waits for the devices, and copies what came to pinned memory of ours to where it belongs.
 Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
+  const TraceRange range("copy to the host");
   const auto number = [](const Download& value) { return value.written == nullptr ? INT64_MAX : static_cast<const EventMark&>(*value.written).number(); };
   std::vector<const Download*> in_order;
   for (const Download& value : values) in_order.push_back(&value);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/trace_range.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/backends.h"
@@ -218,7 +219,7 @@ TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore
   ASSERT_TRUE(devices.backend.GatherRows(table, wrong, bad).ok());
   bad.MarkWritten();
   EXPECT_TRUE(ToHost({good}).ok());
-  EXPECT_EQ(ToHost({good, bad}).status(), absl::InvalidArgumentError("id 5 at 0 is outside [0, 3)"));
+  EXPECT_EQ(ToHost({good, bad}).status(), absl::InvalidArgumentError("Gather: id 5 at 0 is outside [0, 3)"));
   EXPECT_TRUE(ToHost({good, bad}).ok());
   devices.math.error = "an illegal memory access was encountered";
   EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
@@ -254,6 +255,23 @@ TEST(PinnedPoolTest, KeepsWhatIsReturnedAndPinsNoMoreThanItMay) {
     EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);
     pool.Return(a);
   }
+}
+
+TEST(TraceRangeTest, CopiesAreSeenWhereSomebodyLooks) {
+  class Names : public TraceSink {
+   public:
+    void Begin(const char* name) override { seen.push_back(name); }
+    void End() override { seen.push_back("end"); }
+    std::vector<std::string> seen;
+  };
+  Names names;
+  Devices devices(1, Manner::kAtOnce);
+  const Tensor unseen = *Filled(3, 1).To(Gpu(0));
+  SetTraceSink(&names);
+  const Tensor seen = *Filled(3, 1).To(Gpu(0));
+  ASSERT_TRUE(ToHost({seen}).ok());
+  SetTraceSink(nullptr);
+  EXPECT_THAT(names.seen, ElementsAre("copy to a device", "end", "copy to the host", "end"));
 }
 
 // What the tests above rest on: a device as late as it may be shows that a wait is missing.

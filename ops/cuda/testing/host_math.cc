@@ -218,6 +218,36 @@ void HostMath::FreePinned(void* data) {
   pinned_.erase(block);
 }
 
+// Each device waits until all have come here.
+bool HostMath::AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) {
+  if (!all_reduces || element != Element::kFloat32) return false;
+  const std::vector<const void*> terms(from, from + count);
+  std::vector<Event> come;
+  for (int i = 0; i < count; ++i) come.push_back(queues_.Record(devices[i], Queue::kCompute));
+  for (int i = 0; i < count; ++i) {
+    for (const Event event : come) queues_.Wait(devices[i], Queue::kCompute, event);
+    Log(devices[i], Queue::kCompute, absl::StrCat("all-reduce ", n));
+    queues_.Add(devices[i], Queue::kCompute, [=, sum = static_cast<float*>(to[i])] {
+      for (int64_t k = 0; k < n; ++k) {
+        sum[k] = 0;
+        for (const void* const term : terms) sum[k] += static_cast<const float*>(term)[k];
+      }
+    });
+  }
+  std::vector<Event> done;
+  for (int i = 0; i < count; ++i) done.push_back(queues_.Record(devices[i], Queue::kCompute));
+  for (int i = 0; i < count; ++i) {
+    for (const Event event : done) queues_.Wait(devices[i], Queue::kCompute, event);
+  }
+  for (const Event event : come) queues_.Release(event);
+  for (const Event event : done) queues_.Release(event);
+  return true;
+}
+
+void HostMath::BeginRange(const char* name) { Log(absl::StrCat("begin ", name)); }
+
+void HostMath::EndRange() { Log("end"); }
+
 void HostMath::Zero(int device, void* data, size_t bytes) {
   AddTo(Use(device), [=] { std::memset(data, 0, bytes); });
 }

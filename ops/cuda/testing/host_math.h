@@ -40,6 +40,9 @@ class HostMath : public KernelMath {
   void Release(Event event) override { queues_.Release(event); }
   void* AllocatePinned(size_t bytes) override;
   void FreePinned(void* data) override;
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override;
+  void BeginRange(const char* name) override;
+  void EndRange() override;
   Fault TakeFault(int device) override;
   void Zero(int device, void* data, size_t bytes) override;
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override;
@@ -51,6 +54,7 @@ class HostMath : public KernelMath {
   size_t free_bytes = ~size_t{0};    // of each device
   size_t pinned_bytes = ~size_t{0};  // of the host
   const char* error = nullptr;       // that every wait returns
+  bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
   // Runs all that is queued.

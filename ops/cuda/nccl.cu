@@ -1,0 +1,71 @@
+#include "ops/cuda/nccl.h"
+
+#include <dlfcn.h>
+
+namespace divvy::cuda {
+namespace {
+
+constexpr int kSuccess = 0, kSum = 0;
+
+// NCCL's number of a type; -1: it has none, or its sum is not ours.
+int TypeOf(Element element) {
+  switch (element) {
+    case Element::kFloat16: return 6;
+    case Element::kFloat32: return 7;
+    case Element::kFloat64: return 8;
+    case Element::kBFloat16: return 9;
+    default: return -1;
+  }
+}
+
+template <typename Function>
+bool Find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Nccl> Nccl::Load() {
+  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);  // for as long as the process lives
+  Interface nccl;
+  if (library == nullptr || !Find(library, "ncclCommInitAll", nccl.init_all) || !Find(library, "ncclAllReduce", nccl.all_reduce) ||
+      !Find(library, "ncclGroupStart", nccl.group_start) || !Find(library, "ncclGroupEnd", nccl.group_end)) {
+    return nullptr;
+  }
+  return std::unique_ptr<Nccl>(new Nccl(nccl));
+}
+
+const std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
+  std::vector<int> devices;
+  for (const Rank& rank : ranks) devices.push_back(rank.device);
+  const auto found = comms_.find(devices);
+  if (found != comms_.end()) return found->second;
+  std::vector<Comm>& comms = comms_[devices];
+  comms.resize(devices.size());
+  if (nccl_.init_all(comms.data(), static_cast<int>(comms.size()), devices.data()) != kSuccess) comms.clear();
+  return comms;
+}
+
+bool Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n) {
+  const int type = TypeOf(element);
+  if (type < 0) return false;
+  MutexLock lock(mu_);
+  const std::vector<Comm>& comms = CommsOf(ranks);
+  if (comms.empty() || nccl_.group_start() != kSuccess) return false;
+  bool done = true;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Rank& rank = ranks[i];
+    cudaSetDevice(rank.device);
+    done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), type, kSum, comms[i], rank.stream) == kSuccess;
+  }
+  done = nccl_.group_end() == kSuccess && done;
+  if (!done) {
+    std::vector<int> devices;
+    for (const Rank& rank : ranks) devices.push_back(rank.device);
+    comms_[devices].clear();
+  }
+  return done;
+}
+
+}  // namespace divvy::cuda

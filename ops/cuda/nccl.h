@@ -1,0 +1,52 @@
+// NCCL, where the machine has it. Loaded, not linked: a machine with one GPU need not have it.
+#ifndef DIVVY_OPS_CUDA_NCCL_H_
+#define DIVVY_OPS_CUDA_NCCL_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "ops/cuda/array.h"
+
+namespace divvy::cuda {
+
+// Thread-safe.
+class Nccl {
+ public:
+  // Null: there is no libnccl.so.2, or not one that has what is needed.
+  static std::unique_ptr<Nccl> Load();
+
+  // What a device brings and takes, and where it is queued.
+  struct Rank {
+    int device;  // CUDA's number
+    cudaStream_t stream;
+    const void* from;
+    void* to;
+  };
+  // The elementwise sum of all, to each. False: it cannot be done with these devices or elements, and is not tried again with such devices.
+  bool AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
+
+ private:
+  // NCCL's C interface, as its versions 2 have it.
+  using Comm = void*;
+  struct Interface {
+    int (*init_all)(Comm* comms, int count, const int* devices);
+    int (*all_reduce)(const void* from, void* to, size_t n, int type, int op, Comm comm, cudaStream_t stream);
+    int (*group_start)();
+    int (*group_end)();
+  };
+  explicit Nccl(const Interface& nccl) : nccl_(nccl) {}
+  const std::vector<Comm>& CommsOf(const std::vector<Rank>& ranks) DIVVY_REQUIRES(mu_);
+
+  const Interface nccl_;
+  Mutex mu_;                                                                   // calls of a group are one thread's
+  std::map<std::vector<int>, std::vector<Comm>> comms_ DIVVY_GUARDED_BY(mu_);  // by devices; empty: they cannot
+};
+
+}  // namespace divvy::cuda
+
+#endif  // DIVVY_OPS_CUDA_NCCL_H_

@@ -1,0 +1,57 @@
+// Sums of what the GPUs of one worker hold, taken there.
+#ifndef DIVVY_STRATEGY_DEVICE_SUMS_H_
+#define DIVVY_STRATEGY_DEVICE_SUMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "strategy/per_replica.h"
+#include "tensor/tensor.h"
+
+namespace divvy::internal {
+
+class Collectives;
+
+// Tensors are collected first and summed together: small ones of a dtype travel in one piece. Each is summed on one of the GPUs, which take turns, one
+// replica's after the other's: so results have the bits that the CPU would give, and the same in each run. But what each GPU needs is summed by the library
+// that their maker has for it (Collectives) where the machine has one, unless CommunicationOptions asks for kRing. Not thread-safe.
+class DeviceSums {
+ public:
+  explicit DeviceSums(ReduceOp op, const CommunicationOptions& options = {});
+
+  // Whether these, one of each replica, are summed on GPUs: all lie on one, and their dtype is one that GPUs compute with.
+  static bool CanSum(absl::Span<const Tensor> values);
+  // Returns their number. REQUIRES: CanSum; of one dtype and shape.
+  size_t Add(std::vector<Tensor> values);
+  size_t size() const { return values_.size(); }
+
+  // The sums or means, by number. Waits for them. Errors: those of ToHost.
+  absl::StatusOr<std::vector<Tensor>> OnCpu() &&;
+  // For each replica, those by number, where its own values lie. Does not wait.
+  absl::StatusOr<std::vector<std::vector<Tensor>>> OnEachGpu() &&;
+
+ private:
+  struct Pack {
+    std::vector<size_t> numbers;
+    int64_t elements = 0;
+    Tensor sum;  // [elements]
+  };
+  absl::Status SumPack(size_t turn, Pack& pack) const;
+  std::vector<Pack> MakePacks() const;
+  absl::StatusOr<Tensor> Packed(const Pack& pack, size_t replica) const;
+  absl::StatusOr<Tensor> SumOf(const Pack& pack, Device device) const;
+  absl::StatusOr<std::vector<Tensor>> AllReduced(const Pack& pack) const;  // empty: no library does it
+  absl::Status Unpack(const Pack& pack, const Tensor& sum, std::vector<Tensor>& by_number) const;
+
+  const ReduceOp op_;
+  const int64_t bytes_per_pack_;
+  const Collectives* const collectives_;     // null: none is wanted
+  std::vector<std::vector<Tensor>> values_;  // by number, then by replica
+};
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_STRATEGY_DEVICE_SUMS_H_
