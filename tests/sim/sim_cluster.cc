@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,10 @@ struct Process {
   // Of a worker: what had finished when the newest steps of its session began.
   std::pair<Epoch, SessionId> session;
   std::deque<std::vector<std::vector<int64_t>>> floors;
+  // And what a row that the session reads is at least: what it has read of it, and what its finished steps have added since. By variable and row.
+  using Rows = std::map<std::pair<int, int64_t>, int64_t>;
+  Rows seen;
+  std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
 };
 
 class Cluster : public SimSite, public FailpointObserver {
@@ -111,7 +116,12 @@ class Cluster : public SimSite, public FailpointObserver {
   // step bodies
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
   std::vector<script::Move> Body(Process& process, const StepCall& call);
-  const std::vector<std::vector<int64_t>>& FloorOf(Process& process, const WorkerSnapshot& runner);
+  using Floors = std::vector<std::vector<int64_t>>;
+  void BeginInSession(Process& process, const WorkerSnapshot& runner);
+  static const Floors& FloorOf(const Process& process, int steps_back);
+  script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth);
+  void ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
 
@@ -308,7 +318,7 @@ void Cluster::StartWorker(int index, int life) {
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.seed = random_.Next();
-  options.pulls.pipeline_depth = config_.pipeline_depth;
+  options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
                                        [this, raw](int code, const std::string&) { OnExit(raw, code); });
@@ -467,14 +477,71 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
   return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
-// What a step of this worker that begins now must see.
-const std::vector<std::vector<int64_t>>& Cluster::FloorOf(Process& process, const WorkerSnapshot& runner) {
-  if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear();
+void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
+  if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear(), process.seen.clear(), process.written.clear();
   process.session = {runner.epoch, runner.session};
   process.floors.push_back(model_.values);
-  const auto kept = static_cast<size_t>(1 + config_.may_miss.value_or(config_.pipeline_depth));
-  while (process.floors.size() > kept) process.floors.pop_front();
-  return process.floors.front();
+  constexpr size_t kLongestAgo = 8;
+  if (process.floors.size() > kLongestAgo) process.floors.pop_front();
+  for (auto written = process.written.begin(); written != process.written.end();) {
+    const bool finished = model_.reported.count(written->first) > 0;
+    for (const auto& [row, value] : written->second) {
+      if (finished) process.seen[row] = std::max(process.seen[row], value);
+    }
+    written = finished ? process.written.erase(written) : std::next(written);
+  }
+}
+
+// What had finished when the step so many before the newest of its session began, or the first one.
+const Cluster::Floors& Cluster::FloorOf(const Process& process, int steps_back) {
+  const size_t newest = process.floors.size() - 1;
+  return process.floors[newest - std::min(newest, static_cast<size_t>(steps_back))];
+}
+
+// Of the n-th read, of a variable's rows: each is at least what it was in the oldest state that may be read, and what this session has read or written before.
+script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth) {
+  const std::vector<int64_t> floor = FloorOf(process, config_.rows_may_miss.value_or(config_.row_cache_staleness))[variable];
+  return {[this, &process, tag, variable, ids = std::move(ids), floor, nth, session = process.session](const script::Reads& reads) {
+    if (reads.size() != nth || process.session != session) return std::vector<StagedWrite>();
+    const int64_t width = shapes_[variable].row_elements();
+    const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t value = values[i * width], least = floor[ids[i] * width];
+      int64_t& seen = process.seen[{variable, ids[i]}];
+      if (value < least) Violation("X9", absl::StrCat("step ", tag, " read ", value, " where ", least, " had finished (v", variable, ", row ", ids[i], ")"));
+      if (value < seen)
+        Violation("X11", absl::StrCat("step ", tag, " read ", value, " where its session has seen ", seen, " (v", variable, ", row ", ids[i], ")"));
+      seen = std::max(seen, value);
+    }
+    return std::vector<StagedWrite>();
+  }};
+}
+
+void Cluster::ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
+  const int64_t tag = TagOf(call);
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 2000 + call.attempt));
+  auto reads =
+      static_cast<size_t>(std::count_if(moves.begin(), moves.end(), [](const script::Move& move) { return std::holds_alternative<script::Read>(move); }));
+  for (uint64_t n = random.Below(3); n > 0; --n) {
+    const int variable = static_cast<int>(random.Below(config_.num_variables));
+    std::vector<int64_t> ids;
+    for (uint64_t i = 1 + random.Below(3); i > 0; --i) ids.push_back(static_cast<int64_t>(random.Below(shapes_[variable].dim(0))));
+    moves.push_back(script::Read{{{absl::StrCat("v", variable), Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}}});
+    ++reads;
+    if (check) moves.push_back(CheckRows(process, tag, variable, std::move(ids), reads));
+  }
+}
+
+// What the step has read is from before its own writes.
+void Cluster::RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas) {
+  Process::Rows after = process.seen;
+  for (const Delta& delta : deltas) {
+    for (auto& [row, value] : after) {
+      if (row.first != delta.variable) continue;
+      value += delta.amount * (delta.ids.empty() ? 1 : std::count(delta.ids.begin(), delta.ids.end(), row.second));
+    }
+  }
+  process.written[step] = std::move(after);
 }
 
 std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
@@ -483,7 +550,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   tags_[runner.job][{call.step, runner.epoch}] = tag;
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
-  const std::vector<std::vector<int64_t>>& floors = FloorOf(process, runner);
+  BeginInSession(process, runner);
   if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
@@ -494,7 +561,8 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(script::Compute{[this, tag, variable, floor = floors[variable]](const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+    moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth))[variable]](
+                                        const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
       HitFailpoint(Failpoint::kStepPulled);
       if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
       const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
@@ -505,6 +573,8 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
       return std::vector<StagedWrite>();
     }});
   }
+  const bool reads_rows = config_.row_cache_bytes > 0 && !config_.changing_steps && !two_worlds;
+  if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
   if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
@@ -518,6 +588,12 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
     write.value = *Tensor::Copy<int64_t>(value_shape, amounts);
     if (!delta.ids.empty()) write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(delta.ids));
     moves.push_back(script::Stage{std::move(write)});
+  }
+  if (reads_rows && !of_the_past && call.attempt == 1) {  // another may read what one before it has committed
+    moves.push_back(script::Compute{[this, &process, step = call.step, deltas = DeltasOf(tag, call.attempt)](const script::Reads&) {
+      RememberWritten(process, step, deltas);
+      return std::vector<StagedWrite>();
+    }});
   }
   StagedWrite gradient;
   gradient.variable = "adam";
@@ -1229,6 +1305,7 @@ void Cluster::CheckAlways() {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
       result_.pulled_ahead += static_cast<int64_t>(worker.ahead.size());
+      result_.rows_kept += worker.rows.bytes > 0;
       if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0) admissible[*worker.live].insert(worker.session.value());
     }
@@ -1405,6 +1482,10 @@ SimConfig ConfigOf(uint64_t seed) {
   config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);
   if (random.Chance(0.3)) config.pipeline_depth = 1 + static_cast<int>(random.Below(2));
+  if (random.Chance(0.3)) {
+    config.row_cache_bytes = 200 + static_cast<int64_t>(random.Below(4'000));
+    config.row_cache_staleness = static_cast<int>(random.Below(5));
+  }
   return config;
 }
 

@@ -100,6 +100,50 @@ TEST(SimPipelineTest, AStepThatMissesMoreThanItMayIsFound) {
   EXPECT_TRUE(found);
 }
 
+TEST(SimRowCacheTest, ARowIsNoOlderThanTheStalenessAllowsAndNeverOlderThanItsOwnWorkersWrites) {
+  int64_t kept = 0;
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.row_cache_bytes = seed % 3 == 0 ? 1'000 : 100'000;
+    config.row_cache_staleness = static_cast<int>(seed % 4);
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", staleness " << config.row_cache_staleness << ": " << result.violation;
+    kept += result.rows_kept;
+  }
+  EXPECT_GT(kept, 100);
+}
+
+// What was read while the log was run again is older than what the program has seen finished.
+TEST(SimRowCacheTest, NoRowThatWasReadInAReplayOutlivesIt) {
+  int64_t rewinds = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.kill_ps = config.restart_ps = config.replay = true;
+    config.changing_steps = config.kill_coordinator = config.duplicates = false;
+    config.redo_log_bytes = 256 << 20;
+    config.fault_rate = 0.1;
+    config.num_workers = 3;
+    config.row_cache_bytes = 100'000;
+    config.row_cache_staleness = 4;
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    rewinds += result.rewinds;
+  }
+  EXPECT_GT(rewinds, 20);
+}
+
+TEST(SimRowCacheTest, ARowThatIsOlderThanItMayBeIsFound) {
+  bool found = false;
+  for (uint64_t seed = 1; seed <= 60 && !found; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.row_cache_bytes = 100'000;
+    config.row_cache_staleness = 3;
+    config.rows_may_miss = 0;
+    found = !RunSimulation(config).violation.ok();
+  }
+  EXPECT_TRUE(found);
+}
+
 struct Totals {
   int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0;
 };

@@ -61,7 +61,8 @@ uint64_t WorkerCore::SeedOf(const Dispatch& dispatch) const {
 
 std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& dispatch) {
   WorkerTransaction::Options options{
-      session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, dispatch.step.value()), {}};
+      session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, dispatch.step.value()), {}, {}};
+  if (!options.read_only) options.rows = session_->rows;
   options.on_session_over = [weak = weak_from_this(), session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
   };
@@ -70,6 +71,7 @@ std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& d
 
 void WorkerCore::StartStep(QueuedStep next) {
   Dispatch dispatch = std::move(next.dispatch);
+  if (session_->rows != nullptr) session_->rows->BeginStep();
   const std::weak_ptr<WorkerCore> weak = weak_from_this();
   const std::weak_ptr<Session> session = session_;
   const auto transaction = next.ahead != nullptr ? next.ahead : OpenTransaction(dispatch);
@@ -109,6 +111,20 @@ void WorkerCore::DropAhead(QueuedStep& step) {
 
 void WorkerCore::DropAhead() {
   for (QueuedStep& step : session_->queue) DropAhead(step);
+}
+
+void WorkerCore::ForgetReads() {
+  DropAhead();
+  if (session_->rows != nullptr) session_->rows->Clear();
+}
+
+// The worker's next steps are to see what this one writes.
+void WorkerCore::DropRowsOf(const std::vector<StagedWrite>& writes) {
+  if (session_->rows == nullptr) return;
+  for (const StagedWrite& write : writes) {
+    const VariableId variable = session_->layout->Find(write.variable)->id;
+    write.ids ? session_->rows->Drop(variable, *write.ids) : session_->rows->Drop(variable);
+  }
 }
 
 // A value that replaces another may have been made from it: who then reads the older one and assigns in turn would lose what was made. Adds and gradients are
@@ -211,6 +227,7 @@ void WorkerCore::BeginCommit() {
   }
   live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;
   if (live.state == WorkerSnapshot::Step::kHeld) return HitFailpoint(Failpoint::kStepHeld);
+  DropRowsOf(live.record.writes);
   for (auto& [ps, part] : parts) {
     CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
                           static_cast<int>(parts.size()), std::move(part)};

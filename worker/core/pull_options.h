@@ -2,6 +2,7 @@
 #ifndef DIVVY_WORKER_CORE_PULL_OPTIONS_H_
 #define DIVVY_WORKER_CORE_PULL_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,21 @@ struct PullOptions {
   // steps waiting at a worker, so more than 2 is as good as 2.
   int pipeline_depth = 0;
 
+  // Memory for rows that training steps have pulled by id: a row is used again by the step that pulled it, and by up to row_cache_staleness steps of this
+  // worker after it, without asking the parameter server. What others write to it meanwhile, the program's own writes included, is missed so long; never what a
+  // step of this worker has written. Read-only steps always ask. 0 bytes: nothing is kept.
+  int64_t row_cache_bytes = 0;
+  int row_cache_staleness = 0;
+
   // What is wrong with them, each naming its flag.
   std::vector<std::string> Problems() const {
     std::vector<std::string> problems;
     if (pipeline_depth < 0) problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth, ", wanted at least 0"));
+    if (row_cache_bytes < 0) problems.push_back(absl::StrCat("--row_cache_bytes is ", row_cache_bytes, ", wanted at least 0"));
+    if (row_cache_staleness < 0) problems.push_back(absl::StrCat("--row_cache_staleness is ", row_cache_staleness, ", wanted at least 0"));
+    if (row_cache_staleness > 0 && row_cache_bytes == 0) {
+      problems.push_back(absl::StrCat("--row_cache_staleness is ", row_cache_staleness, ", and there is no cache: give it memory with --row_cache_bytes"));
+    }
     return problems;
   }
 };

@@ -1,6 +1,8 @@
 #include "worker/core/step_transaction.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,21 @@ absl::Status CheckFinite(const StagedWrite& write) {
   const double value = dtype == DType::kFloat32 ? write.value.data_as<float>()[bad] : write.value.data_as<double>()[bad];
   return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable, "\": element ", bad, " is ", value,
                                                  " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
+}
+
+Tensor IdsAt(const Tensor& ids, const std::vector<int64_t>& places) {
+  std::vector<int64_t> chosen;
+  for (const int64_t place : places) chosen.push_back(ids.data_as<int64_t>()[place]);
+  return Tensor::Vector<int64_t>(absl::MakeConstSpan(chosen));
+}
+
+// `values` with these rows filled in, which have had no value yet and nobody else sees.
+Tensor WithRowsAt(Tensor values, const std::vector<int64_t>& places, const Tensor& rows) {
+  const int64_t row_bytes = rows.size_bytes() / static_cast<int64_t>(places.size());
+  for (size_t i = 0; i < places.size() && row_bytes > 0; ++i) {
+    std::memcpy(values.fresh_data<char>() + places[i] * row_bytes, rows.data_as<char>() + static_cast<int64_t>(i) * row_bytes, static_cast<size_t>(row_bytes));
+  }
+  return values;
 }
 
 }  // namespace
@@ -78,6 +95,7 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std
   Waiter& waiter = waiters_[id];
   waiter.reads = std::move(reads);
   waiter.own.resize(waiter.reads.size());
+  waiter.kept.resize(waiter.reads.size());
   waiter.base.resize(waiter.reads.size());
   waiter.missing = waiter.reads.size() + 1;  // one more, so that it is not finished before all are asked for
   waiter.done = std::move(done);
@@ -100,8 +118,48 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   } else if (!read.ids) {
     WantWhole(read.variable, Place{waiter_id, index}, fetch);
   } else {
-    fetch.reads.push_back(read);
-    fetch.places.push_back(Place{waiter_id, index});
+    WantRows({waiter_id, index}, fetch);
+  }
+}
+
+// Only what is not kept of them is asked for.
+void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
+  Waiter& waiter = waiters_[place.waiter];
+  VariableRead wanted = waiter.reads[place.index];
+  const int64_t count = wanted.ids->shape().num_elements();
+  if (options_.rows != nullptr && count > 0) {
+    const VariableLayout& variable = *options_.layout->Find(wanted.variable);
+    RowCache::Found found = options_.rows->Find(variable, *wanted.ids);
+    RememberKept(variable, found);
+    if (found.missing.empty()) {
+      waiter.base[place.index] = std::move(found.values);
+      --waiter.missing;
+      return;
+    }
+    if (static_cast<int64_t>(found.missing.size()) < count) {
+      wanted.ids = IdsAt(*wanted.ids, found.missing);
+      waiter.kept[place.index] = std::move(found);
+    }
+  }
+  fetch.reads.push_back(std::move(wanted));
+  fetch.places.push_back(place);
+}
+
+// A kept row is as old as its pull, however new what is read beside it.
+void WorkerTransaction::RememberKept(const VariableLayout& variable, const RowCache::Found& found) {
+  for (const auto& [part, version] : found.oldest) {
+    const auto [pulled, is_first] = record_.pulled.emplace(ShardKey{variable.id, 0, part}, version);
+    pulled->second = std::min(pulled->second, version);
+  }
+}
+
+void WorkerTransaction::KeepRows(const Fetch& fetch) {
+  if (options_.rows == nullptr) return;
+  for (const auto& [ps, parts] : fetch.plan.parts()) {
+    const PullReply& reply = fetch.replies.at(ps);
+    for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) {
+      if (parts[i].rows) options_.rows->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
+    }
   }
 }
 
@@ -271,6 +329,7 @@ void WorkerTransaction::Complete(uint64_t id) {
     fetches_.emplace(id, fetch);
     return FailFetch(id, values.status());
   }
+  KeepRows(fetch);
   for (size_t i = 0; i < fetch.reads.size(); ++i) {
     if (fetch.places[i]) {
       Deliver(*fetch.places[i], (*values)[i]);
@@ -301,7 +360,8 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  waiter->second.base[place.index] = value;
+  const RowCache::Found& kept = waiter->second.kept[place.index];
+  waiter->second.base[place.index] = kept.missing.empty() ? value : WithRowsAt(kept.values, kept.missing, value);
   if (--waiter->second.missing == 0) FinishWaiter(place.waiter);
 }
 

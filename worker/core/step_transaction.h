@@ -22,6 +22,7 @@
 #include "cluster/clients.h"
 #include "cluster/messages.h"
 #include "cluster/transfer_plan.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/step_runner.h"
 
 namespace divvy {
@@ -49,7 +50,7 @@ struct PsWait {
 struct StepRecord {
   std::vector<StagedWrite> writes;      // in order
   std::set<std::string> read_whole;     // variables that the function asked for whole
-  std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read
+  std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read; where rows of it were kept from before: when those were pulled
 };
 
 // The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before.
@@ -62,6 +63,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     bool check_numerics = false;
     uint64_t seed = 0;                                  // of the jitter of its waits
     std::function<void(absl::Status)> on_session_over;  // a ps said so, with this. Called without a lock, perhaps more than once
+    std::shared_ptr<RowCache> rows = nullptr;           // where rows read by id are looked for, and kept; null: they are always pulled
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -86,6 +88,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
     std::vector<std::vector<StagedWrite>> own;  // of each read: the writes it must see
+    std::vector<RowCache::Found> kept;          // of each read of rows that is pulled in part only: the rest
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
@@ -116,6 +119,9 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  void RememberKept(const VariableLayout& variable, const RowCache::Found& found) DIVVY_REQUIRES(mu_);
+  void KeepRows(const Fetch& fetch) DIVVY_REQUIRES(mu_);
   void Begin(Fetch fetch) DIVVY_REQUIRES(mu_);
   void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
   void SendAgain(uint64_t fetch, int ps);

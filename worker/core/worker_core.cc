@@ -64,6 +64,7 @@ WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, 
       inputs_(inputs),
       dialer_(dialer),
       on_exit_(std::move(on_exit)),
+      row_cache_metrics_(MetricsRegistry::Default(), options_.index),
       last_contact_(clock.Elapsed()) {}
 
 WorkerCore::~WorkerCore() { Abandon(); }
@@ -226,6 +227,8 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   session_->layout = std::move(request.layout);
   session_->job_seed = request.job_seed;
   session_->last_heard = clock_.Elapsed();
+  const PullOptions& pulls = options_.pulls;
+  if (pulls.row_cache_bytes > 0) session_->rows = std::make_shared<RowCache>(pulls.row_cache_bytes, pulls.row_cache_staleness, row_cache_metrics_);
   RegisterIfWanted();  // not any more
 }
 
@@ -296,7 +299,7 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   CoreLock lock(mu_, outbox_);
   if (over_) return;
   if (!BindConnection(connection, frame)) return Disconnect(connection);
-  if (Silent()) DropAhead();  // the cluster may have gone far meanwhile
+  if (Silent()) ForgetReads();  // the cluster may have gone far meanwhile
   last_contact_ = session_->last_heard = clock_.Elapsed();
   std::vector<StreamFrame<FromWorker>> resend;
   std::optional<ToWorker> message;
@@ -339,7 +342,7 @@ void WorkerCore::Send(FromWorker message) {
 // ---- what the coordinator says -----------------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::Handle(LayoutUpdate message) {
-  DropAhead();  // a step's transaction has the layout of the step's beginning
+  ForgetReads();  // a step's transaction has the layout of its beginning; and after a replay the coordinator says so what was read in it is too old
   session_->layout = std::move(message.layout);
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots) CommitIfSlotsExist();
 }
@@ -436,6 +439,7 @@ WorkerSnapshot WorkerCore::Inspect() const {
   snapshot.session = session_->stream.session();
   snapshot.layout_version = session_->layout->version();
   snapshot.resources = session_->resources;
+  if (session_->rows != nullptr) snapshot.rows = session_->rows->stats();
   snapshot.unacknowledged = session_->stream.unacknowledged();
   snapshot.held = session_->hold.has_value();
   for (const QueuedStep& step : session_->queue) {

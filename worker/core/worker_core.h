@@ -41,6 +41,7 @@
 #include "cluster/resumable_stream.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
+#include "worker/core/row_cache.h"
 #include "worker/core/step_runner.h"
 #include "worker/core/step_transaction.h"
 
@@ -86,6 +87,7 @@ struct WorkerSnapshot {
   bool held = false;            // no commit begins
   std::vector<int> unanswered;  // ps that have not answered the live step's commit
   std::set<ResourceId> resources;
+  RowCacheStats rows;         // of this session, where rows are kept
   size_t unacknowledged = 0;  // messages of the Steps stream
   int64_t reported = 0;       // steps, in this life
 };
@@ -161,6 +163,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     absl::Duration last_heard;
     std::deque<QueuedStep> queue;
     std::optional<LiveStep> live;
+    std::shared_ptr<RowCache> rows;  // null: none are kept
     std::set<ResourceId> resources;
     std::optional<uint64_t> hold;  // no commit begins before its Release
     bool hold_answered = false;
@@ -214,6 +217,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void PullAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void DropAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void DropAhead() DIVVY_REQUIRES(mu_);
+  void ForgetReads() DIVVY_REQUIRES(mu_);
+  void DropRowsOf(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
   void DropAheadOf(const std::set<std::string>& assigned) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
@@ -252,6 +257,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);  // null: detached
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
+  RowCacheMetrics row_cache_metrics_;
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
   absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);           // the coordinator's last word to this worker
   std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);  // null: nobody to register with

@@ -192,13 +192,21 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   WorkerOptions options;
   options.index = -1;
   options.replicas = 0;
-  options.pulls.pipeline_depth = -1;
+  options.pulls = {-1, -1, -1};
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is -1"}) {
+  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is -1",
+                              "--row_cache_bytes is -1", "--row_cache_staleness is -1"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
   }
+}
+
+TEST(WorkerOptionsTest, AStalenessOfRowsThatAreNotKeptIsAMistake) {
+  PullOptions pulls;
+  pulls.row_cache_staleness = 3;
+  ASSERT_EQ(pulls.Problems().size(), 1u);
+  EXPECT_TRUE(absl::StrContains(pulls.Problems()[0], "give it memory with --row_cache_bytes"));
 }
 
 // ---- DETACHED, Attach --------------------------------------------------------------------------------------------------------------------------------
@@ -647,6 +655,138 @@ TEST_F(PipelineTest, AHeldWorkerMayPullAheadAndAShutdownDropsIt) {
   EXPECT_TRUE(Shutdown(0).ok());
   Run();
   EXPECT_EQ(ahead(), Ids({}));
+}
+
+// ---- rows that are kept ------------------------------------------------------------------------------------------------------------------------------
+
+// Every step reads these rows of w, and writes what it is told to.
+class RowCacheStepTest : public WorkerCoreTest {
+ protected:
+  void StartWith(int64_t bytes, int staleness) {
+    options_.pulls.row_cache_bytes = bytes;
+    options_.pulls.row_cache_staleness = staleness;
+    Start();
+    runner_.Define("rows", [this](const StepCall&) {
+      const VariableRead read{"w", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids_))};
+      std::vector<Move> moves = {Read{{read}}, Read{{read}}};
+      if (write_) moves.push_back(Stage{*write_});
+      moves.push_back(Return{[](const script::Reads& reads) { return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[1][0])}); }});
+      return moves;
+    });
+    Attach();
+  }
+  // What a step reads of them, the first and the second time.
+  std::vector<std::vector<float>> Step(bool read_only = false) {
+    divvy::Dispatch dispatch = WorkerCoreTest::Step(++steps_, "rows");
+    if (read_only) dispatch.ordinal.reset();
+    end_->Tell(dispatch);
+    Run();
+    std::vector<std::vector<float>> read;
+    const Report report = Reports().back();
+    EXPECT_EQ(report.outcome, StepOutcome::kOk) << report.error;
+    for (int i = 0; i < 2; ++i) {
+      const auto values = *report.value[i].tensor()->values<float>();
+      read.emplace_back(values.begin(), values.end());
+    }
+    staleness_ = report.staleness;
+    return read;
+  }
+  void Set(const std::vector<float>& values) {
+    ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {values[0], values[1]}));
+    ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {values[2], values[3]}));
+  }
+  size_t pulls() { return ps_[0].pulls().size() + ps_[1].pulls().size(); }
+  using Values = std::vector<std::vector<float>>;
+
+  std::vector<int64_t> ids_ = {3, 0, 3};
+  std::optional<StagedWrite> write_;
+  uint64_t steps_ = 0, staleness_ = 0;
+};
+
+TEST_F(RowCacheStepTest, WithStalenessZeroEveryStepReadsWhatItWouldReadWithoutACache) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1} << 20}) {
+    StartWith(bytes, 0);
+    steps_ = 0;
+    const size_t before = pulls();
+    for (float value = 1; value < 6; ++value) {
+      Set({value, 0, 0, -value});
+      EXPECT_EQ(Step(), Values({{-value, value, -value}, {-value, value, -value}}));
+    }
+    EXPECT_EQ(pulls() - before, bytes == 0 ? 20u : 10u) << "a row travels once for a step";
+  }
+}
+
+TEST_F(RowCacheStepTest, ARowIsUsedForAsManyStepsAsTheStalenessSaysAndIsThenPulledAgain) {
+  StartWith(1 << 20, 2);
+  for (const float seen : {1.f, 1.f, 1.f, 4.f, 4.f, 4.f, 7.f}) {
+    Set({static_cast<float>(steps_ + 1), 0, 0, 0});
+    EXPECT_EQ(Step()[0][1], seen) << "step " << steps_;
+  }
+  EXPECT_EQ(core_->Inspect().rows.hits, 7 * 6 - 3 * 3);
+  EXPECT_EQ(core_->Inspect().rows.misses, 3 * 3);
+}
+
+TEST_F(RowCacheStepTest, OnlyWhatIsNotKeptIsPulled) {
+  StartWith(1 << 20, 5);
+  Set({10, 11, 12, 13});
+  Step();
+  ids_ = {1, 3, 0, 2, 1};
+  EXPECT_EQ(Step()[0], std::vector<float>({11, 13, 10, 12, 11}));
+  const PullRequest last = ps_[0].pulls().back();
+  ASSERT_EQ(last.parts.size(), 1u);
+  const auto rows = *last.parts[0].rows->values<int64_t>();
+  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1, 1}));
+}
+
+TEST_F(RowCacheStepTest, WhatTheWorkerItselfHasWrittenIsSeenByItsNextStep) {
+  StartWith(1 << 20, 5);
+  Set({1, 1, 1, 1});
+  Step();
+  write_ = {"w", WriteOp::kScatterAdd, Matrix(1, 1, {5}), Tensor::Vector<int64_t>({3}), std::nullopt};
+  Set({2, 2, 2, 2});
+  EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1}));
+  write_ = Assign("w", {6, 7, 8, 9});
+  EXPECT_EQ(Step()[0], std::vector<float>({2, 1, 2})) << "of which row 3 was written";
+  write_.reset();
+  EXPECT_EQ(Step()[0], std::vector<float>({9, 6, 9}));
+}
+
+TEST_F(RowCacheStepTest, AReadOnlyStepAlwaysAsks) {
+  StartWith(1 << 20, 5);
+  Set({1, 1, 1, 1});
+  Step();
+  Set({2, 2, 2, 2});
+  EXPECT_EQ(Step(/*read_only=*/true)[0], std::vector<float>({2, 2, 2}));
+  EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1})) << "and keeps nothing";
+}
+
+TEST_F(RowCacheStepTest, NothingIsKeptOverASessionALayoutOrASilence) {
+  StartWith(1 << 20, 100);
+  Set({1, 1, 1, 1});
+  Step();
+  Set({2, 2, 2, 2});
+  end_->Tell(LayoutUpdate{layout_});
+  EXPECT_EQ(Step()[0][0], 2);
+  Set({3, 3, 3, 3});
+  Run(absl::Seconds(10));
+  EXPECT_EQ(Step()[0][0], 3);
+  Set({4, 4, 4, 4});
+  Attach(1, 2);
+  EXPECT_EQ(Step()[0][0], 4);
+  Set({5, 5, 5, 5});
+  EXPECT_EQ(Step()[0][0], 4) << "else it is";
+}
+
+TEST_F(RowCacheStepTest, StalenessCountsFromThePullOfTheOldestRow) {
+  StartWith(1 << 20, 5);
+  ids_ = {0};
+  Step();
+  Set({1, 1, 1, 1});
+  Set({2, 2, 2, 2});
+  ids_ = {1, 0};
+  write_ = {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt};
+  Step();
+  EXPECT_EQ(staleness_, 2u);
 }
 
 // ---- Cancel ------------------------------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+#include "worker/core/row_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+
+namespace divvy {
+namespace {
+
+constexpr uint8_t kMostUses = 3;
+constexpr int kLooksForTooOld = 8;  // slots, for each row that finds no room: all are looked at before an eighth of them has been taken anew
+// What a kept row takes beside its values: the slot, its node and bucket in the index, its share of `seen_`, what two allocations add.
+constexpr int64_t kOverheadBytes = 160;
+
+int64_t CostOf(size_t row_bytes) { return static_cast<int64_t>(row_bytes) + kOverheadBytes; }
+
+size_t RowBytesOf(const VariableSpec& spec) { return static_cast<size_t>(spec.shape.row_elements() * DTypeSize(spec.dtype)); }
+
+Shape ShapeOfRows(const Shape& ids, const Shape& variable) {
+  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
+  dims.insert(dims.end(), variable.dims().begin() + 1, variable.dims().end());
+  return Shape(dims);
+}
+
+MetricsRegistry::Labels LabelsOf(int worker) { return {{"task", absl::StrCat("worker/", worker)}}; }
+
+}  // namespace
+
+RowCacheMetrics::RowCacheMetrics(MetricsRegistry& registry, int worker)
+    : hits(registry.GetCounter("divvy_row_cache_hits_total", "Rows that steps asked for and that were kept from steps before.", LabelsOf(worker))),
+      misses(registry.GetCounter("divvy_row_cache_misses_total", "Rows that steps asked for and that had to be pulled.", LabelsOf(worker))),
+      evictions(registry.GetCounter("divvy_row_cache_evictions_total", "Kept rows that went because others needed their place.", LabelsOf(worker))),
+      bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the rows that are kept.", LabelsOf(worker))) {}
+
+RowCache::RowCache(int64_t bytes, int staleness, RowCacheMetrics& metrics)
+    : limit_bytes_(bytes), staleness_(static_cast<uint64_t>(staleness)), metrics_(metrics) {}
+
+RowCache::~RowCache() { Clear(); }
+
+size_t RowCache::KeyHash::operator()(const Key& key) const { return MixSeeds(key.variable.value(), static_cast<uint64_t>(key.id)); }
+
+void RowCache::BeginStep() {
+  MutexLock lock(mu_);
+  ++step_;
+}
+
+RowCache::Found RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
+  const size_t row_bytes = RowBytesOf(variable.spec);
+  const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
+  Found found;
+  found.values = *Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape));
+  char* const out = found.values.fresh_data<char>();
+  MutexLock lock(mu_);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto kept = index_.find({variable.id, wanted[i]});
+    if (kept == index_.end() || !Fresh(slots_[kept->second])) {
+      found.missing.push_back(static_cast<int64_t>(i));
+      continue;
+    }
+    Slot& slot = slots_[kept->second];
+    slot.uses = std::min<uint8_t>(kMostUses, slot.uses + 1);
+    if (row_bytes > 0) std::memcpy(out + i * row_bytes, slot.row.data(), row_bytes);
+    const auto [version, is_first] = found.oldest.emplace(slot.part, slot.version);
+    version->second = std::min(version->second, slot.version);
+  }
+  const auto misses = static_cast<int64_t>(found.missing.size()), hits = static_cast<int64_t>(wanted.size()) - misses;
+  stats_.hits += hits, stats_.misses += misses;
+  metrics_.hits.Add(static_cast<uint64_t>(hits));
+  metrics_.misses.Add(static_cast<uint64_t>(misses));
+  return found;
+}
+
+void RowCache::Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply) {
+  if (!asked.rows) return;
+  const absl::Span<const int64_t> rows = *asked.rows->values<int64_t>();
+  const size_t row_bytes = RowBytesOf(variable.spec);
+  if (reply.values.dtype() != variable.spec.dtype || reply.values.size_bytes() != static_cast<int64_t>(rows.size() * row_bytes)) return;
+  const char* const values = reply.values.data_as<char>();
+  MutexLock lock(mu_);
+  const int64_t first = variable.offsets[asked.shard.part];
+  for (size_t i = 0; i < rows.size(); ++i) KeepRow({variable.id, first + rows[i]}, asked.shard.part, reply.version, values + i * row_bytes, row_bytes);
+}
+
+void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row, size_t row_bytes) {
+  const int64_t cost = CostOf(row_bytes);
+  if (cost > limit_bytes_) return;
+  const auto kept = index_.find(key);
+  if (kept == index_.end() && !HasRoom(cost)) {
+    FreeTooOld();
+    if (!HasRoom(cost) && !WasSeen(key)) return;
+  }
+  const size_t place = kept != index_.end() ? kept->second : [&]() DIVVY_REQUIRES(mu_) {
+    while (!HasRoom(cost)) EvictOne();
+    const size_t taken = TakeSlot();
+    slots_[taken].key = key;
+    slots_[taken].uses = 0;
+    index_.emplace(key, taken);
+    AddBytes(cost);
+    return taken;
+  }();
+  Slot& slot = slots_[place];
+  slot.part = part;
+  slot.version = version;
+  slot.step = step_;
+  slot.row.assign(row, row + row_bytes);
+}
+
+size_t RowCache::TakeSlot() {
+  if (free_.empty()) {
+    free_.push_back(slots_.size());
+    slots_.emplace_back();
+  }
+  const size_t slot = free_.back();
+  free_.pop_back();
+  slots_[slot].taken = true;
+  return slot;
+}
+
+// Whether the row has found no room before, lately. One place for each hash: what is forgotten for another costs a pull.
+bool RowCache::WasSeen(const Key& key) {
+  if (seen_.size() < 2 * slots_.size()) seen_.assign(2 * slots_.size(), 0);
+  const uint64_t hash = KeyHash()(key) | 1;
+  uint64_t& place = seen_[(hash >> 32) % seen_.size()];
+  const bool before = place == hash;
+  place = before ? 0 : hash;
+  return before;
+}
+
+void RowCache::FreeTooOld() {
+  for (int i = 0; i < kLooksForTooOld && !slots_.empty(); ++i) {
+    if (++sweep_ >= slots_.size()) sweep_ = 0;
+    if (slots_[sweep_].taken && !Fresh(slots_[sweep_])) Free(sweep_);
+  }
+}
+
+// REQUIRES: something is kept. Ends within kMostUses + 1 rounds.
+void RowCache::EvictOne() {
+  for (;; ++hand_) {
+    if (hand_ >= slots_.size()) hand_ = 0;
+    Slot& slot = slots_[hand_];
+    if (!slot.taken) continue;
+    if (slot.uses == 0) break;
+    --slot.uses;
+  }
+  Free(hand_++);  // who takes the place has a whole round before it
+  ++stats_.evictions;
+  metrics_.evictions.Add(1);
+}
+
+void RowCache::Free(size_t place) {
+  Slot& slot = slots_[place];
+  index_.erase(slot.key);
+  AddBytes(-CostOf(slot.row.size()));
+  slot.taken = false;
+  std::vector<char>().swap(slot.row);
+  free_.push_back(place);
+}
+
+void RowCache::AddBytes(int64_t bytes) {
+  stats_.bytes += bytes;
+  metrics_.bytes.Add(static_cast<double>(bytes));
+}
+
+void RowCache::Drop(VariableId variable, const Tensor& ids) {
+  const absl::Span<const int64_t> rows = *ids.values<int64_t>();
+  MutexLock lock(mu_);
+  for (const int64_t id : rows) {
+    const auto kept = index_.find({variable, id});
+    if (kept != index_.end()) Free(kept->second);
+  }
+}
+
+void RowCache::Drop(VariableId variable) {
+  MutexLock lock(mu_);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].taken && slots_[i].key.variable == variable) Free(i);
+  }
+}
+
+void RowCache::Clear() {
+  MutexLock lock(mu_);
+  AddBytes(-stats_.bytes);
+  index_.clear();
+  slots_.clear();
+  free_.clear();
+  seen_.clear();
+  hand_ = sweep_ = 0;
+}
+
+RowCacheStats RowCache::stats() const {
+  MutexLock lock(mu_);
+  return stats_;
+}
+
+}  // namespace divvy
