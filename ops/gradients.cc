@@ -33,7 +33,8 @@ absl::StatusOr<double> Gradients::GlobalNorm() const {
   double sum = 0;
   for (const auto& [name, gradient] : entries_) {
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
-    sum += backend->SumOfSquares(Values(gradient));
+    ASSIGN_OR_RETURN(const double squares, backend->SumOfSquares(Values(gradient)));
+    sum += squares;
   }
   return std::sqrt(sum);
 }
@@ -44,7 +45,8 @@ absl::Status Gradients::ClipByGlobalNorm(double norm) {
   if (std::isfinite(global_norm)) return global_norm > norm ? Scale(norm / global_norm) : absl::OkStatus();
   for (const auto& [name, gradient] : entries_) {
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
-    if (std::isfinite(backend->SumOfSquares(Values(gradient)))) continue;
+    ASSIGN_OR_RETURN(const double squares, backend->SumOfSquares(Values(gradient)));
+    if (std::isfinite(squares)) continue;
     return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name,
                                                    " has an element that is infinite or NaN; a smaller learning "
                                                    "rate, or data without such values, helps"));

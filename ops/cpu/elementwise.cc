@@ -146,7 +146,7 @@ void CpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) 
   OnFloating(x.dtype(), [&](auto t) { DropoutAs<decltype(t)>(key, rate, x, y); });
 }
 
-double CpuBackend::SumOfSquares(const Tensor& x) const {
+absl::StatusOr<double> CpuBackend::SumOfSquares(const Tensor& x) const {
   double sum = 0;
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);

@@ -10,15 +10,15 @@ namespace {
 using internal::Divide;
 using internal::Division;
 
-// Elements of the matrix of windows at a time: 256 MB of float32.
-constexpr int64_t kBlockElements = 1 << 26;
-
 // A convolution's output in lines (rows of one image), taken a block at a time.
 struct Lines {
-  explicit Lines(const Window2D& w) : total(w.batch * w.out_height), window(w.height * w.width * w.channels), elements(w.out_width * window) {
-    per_block = std::clamp<int64_t>(kBlockElements / std::max<int64_t>(1, elements), 1, std::max<int64_t>(1, total));
+  Lines(const Window2D& w, int64_t most_elements)
+      : out_width(w.out_width), total(w.batch * w.out_height), window(w.height * w.width * w.channels), elements(out_width * window) {
+    per_block = std::clamp<int64_t>(most_elements / std::max<int64_t>(1, elements), 1, std::max<int64_t>(1, total));
   }
-  int64_t total, window, elements, per_block;
+  int64_t block_elements() const { return per_block * elements; }
+
+  int64_t out_width, total, window, elements, per_block;
 };
 
 // Where element `at` of images of this extent stands.
@@ -56,11 +56,13 @@ struct Covering {
   }
 };
 
-// The transposed map: each element of the images adds up what the windows of these lines that cover it hold of it.
+// The transposed map: each element of the images that have these lines adds up what the windows that cover it hold of it.
 template <typename T>
 void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* windows, T* x) {
-  const int64_t window = w.height * w.width * w.channels;
-  ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+  const int64_t window = w.height * w.width * w.channels, image_elements = w.in_height * w.in_width * w.channels;
+  const int64_t first_image = first / w.out_height, last_image = (first + lines - 1) / w.out_height;
+  ForEach(stream, (last_image - first_image + 1) * image_elements, [=] DIVVY_HOST_DEVICE(int64_t i_of_lines) {
+    const int64_t at = first_image * image_elements + i_of_lines;
     const Pixel pixel(at, w.in_height, w.in_width, w.channels);
     const int64_t row = pixel.row, column = pixel.column, channel = pixel.channel, image = pixel.image;
     const Covering rows(row, w.top, w.height, w.stride, w.out_height), columns(column, w.left, w.width, w.stride, w.out_width);
@@ -127,19 +129,23 @@ void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y,
   });
 }
 
-// Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line; lines).
-template <typename Step>
-void ForEachBlock(const Window2D& w, int64_t outputs, Step&& step) {
-  const Lines lines(w);
-  for (int64_t line = 0; line < lines.total; line += lines.per_block) {
-    const int64_t count = std::min(lines.per_block, lines.total - line);
-    step(MatMulArgs{false, false, 1, count * w.out_width, outputs, lines.window}, line, count);
-  }
+template <typename T>
+void AddPart(Stream stream, const T* part, int64_t n, Wide<T>* sum) {
+  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { sum[i] += part[i]; });
 }
 
-size_t BlockElements(const Window2D& w) {
-  const Lines lines(w);
-  return static_cast<size_t>(lines.per_block * lines.elements);
+template <typename T>
+void RoundTo(Stream stream, const Wide<T>* sum, int64_t n, T* y) {
+  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { y[i] = sum[i]; });
+}
+
+// Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line; lines).
+template <typename Step>
+void ForEachBlock(const Lines& lines, int64_t outputs, Step&& step) {
+  for (int64_t line = 0; line < lines.total; line += lines.per_block) {
+    const int64_t count = std::min(lines.per_block, lines.total - line);
+    step(MatMulArgs{false, false, 1, count * lines.out_width, outputs, lines.window}, line, count);
+  }
 }
 
 }  // namespace
@@ -147,12 +153,14 @@ size_t BlockElements(const Window2D& w) {
 void KernelMath::Conv2D(int device, const Window2D& w, const Array& x, const Array& kernel, const Array& y) {
   const Stream stream = Use(device);
   const int64_t outputs = kernel.dim(3);
+  const Lines lines(w, most_window_elements);
   WithFloating(y.element, [&](auto t) {
     using T = decltype(t);
-    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
-    ForEachBlock(w, outputs, [&](const MatMulArgs& product, int64_t line, int64_t count) {
+    const Scratch windows(*this, device, lines.block_elements() * sizeof(T));
+    if (!windows.is_there()) return;
+    ForEachBlock(lines, outputs, [&](const MatMulArgs& product, int64_t line, int64_t count) {
       ToWindows(stream, w, line, count, x.as<const T>(), windows.as<T>());
-      Gemm(device, product, y.element, windows.as<T>(), kernel.data, y.as<T>() + line * w.out_width * outputs, /*accumulate=*/false);
+      Gemm(device, product, y.element, windows.as<T>(), kernel.data, y.as<T>() + line * w.out_width * outputs);
     });
   });
 }
@@ -161,31 +169,38 @@ void KernelMath::Conv2D(int device, const Window2D& w, const Array& x, const Arr
 void KernelMath::Conv2DInputGradient(int device, const Window2D& w, const Array& kernel, const Array& gradient, const Array& dx) {
   const Stream stream = Use(device);
   const int64_t outputs = kernel.dim(3);
+  const Lines lines(w, most_window_elements);
   WithFloating(dx.element, [&](auto t) {
     using T = decltype(t);
-    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
+    const Scratch windows(*this, device, lines.block_elements() * sizeof(T));
+    if (!windows.is_there()) return;
     Zero(device, dx.data, dx.size() * sizeof(T));
-    ForEachBlock(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
-      Gemm(device, {false, true, 1, p.m, p.k, p.n}, dx.element, gradient.as<const T>() + line * w.out_width * outputs, kernel.data, windows.as<T>(),
-           /*accumulate=*/false);
+    ForEachBlock(lines, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
+      Gemm(device, {false, true, 1, p.m, p.k, p.n}, dx.element, gradient.as<const T>() + line * w.out_width * outputs, kernel.data, windows.as<T>());
       AddWindows(stream, w, line, count, windows.as<const T>(), dx.as<T>());
     });
   });
 }
 
-// d kernel = windows^T x gradient, summed over the blocks.
+// d kernel = windows^T x gradient, summed over the blocks: narrow types as float32, and rounded at the end.
 void KernelMath::Conv2DKernelGradient(int device, const Window2D& w, const Array& x, const Array& gradient, const Array& dkernel) {
   const Stream stream = Use(device);
-  const int64_t outputs = dkernel.dim(3);
+  const int64_t outputs = dkernel.dim(3), size = dkernel.size();
+  const Lines lines(w, most_window_elements);
+  const bool is_one_block = lines.total == lines.per_block;
   WithFloating(dkernel.element, [&](auto t) {
     using T = decltype(t);
-    const Scratch windows(*this, device, BlockElements(w) * sizeof(T));
-    Zero(device, dkernel.data, dkernel.size() * sizeof(T));
-    ForEachBlock(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
+    const Scratch windows(*this, device, lines.block_elements() * sizeof(T));
+    const Scratch part(*this, device, is_one_block ? 0 : size * sizeof(T)), sum(*this, device, is_one_block ? 0 : size * sizeof(Wide<T>));
+    if (!windows.is_there() || !part.is_there() || !sum.is_there()) return;
+    if (!is_one_block) Zero(device, sum.as<void>(), size * sizeof(Wide<T>));
+    ForEachBlock(lines, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count) {
       ToWindows(stream, w, line, count, x.as<const T>(), windows.as<T>());
-      Gemm(device, {true, false, 1, p.k, p.n, p.m}, dkernel.element, windows.as<T>(), gradient.as<const T>() + line * w.out_width * outputs, dkernel.data,
-           /*accumulate=*/true);
+      Gemm(device, {true, false, 1, p.k, p.n, p.m}, dkernel.element, windows.as<T>(), gradient.as<const T>() + line * w.out_width * outputs,
+           is_one_block ? dkernel.data : part.as<void>());
+      if (!is_one_block) AddPart(stream, part.as<const T>(), size, sum.as<Wide<T>>());
     });
+    if (!is_one_block) RoundTo(stream, sum.as<const Wide<T>>(), size, dkernel.as<T>());
   });
 }
 

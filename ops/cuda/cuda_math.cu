@@ -50,26 +50,26 @@ struct CudaEvent {
 
 // One stream for each queue, one handle: a device computes in the order of the calls.
 struct CudaDevice {
-  int index = 0;  // CUDA's
+  int index = 0;                              // CUDA's
+  cudaError_t properties_read = cudaSuccess;  // a device that is ill keeps its number, but cannot be chosen
   cudaStream_t streams[kNumQueues] = {};
   cudaStream_t stream = nullptr;  // that of kCompute
+  Mutex blas_mu;                  // cuBLAS's handles are for one thread at a time
   cublasHandle_t blas = nullptr;
+  void* workspace = nullptr;  // of cuBLAS, where it must always be the same
   Fault* fault = nullptr;
   std::string name;
   EventPool events;
-  void* workspace = nullptr;                                            // of cuBLAS, where it must always be the same
-  Mutex mu;                                                             // cuBLAS's handles are for one thread at a time
-  cublasStatus_t product DIVVY_GUARDED_BY(mu) = CUBLAS_STATUS_SUCCESS;  // the first that failed
+  FirstError error;
 
-  cudaError_t Find(int number) {
-    index = number;
+  explicit CudaDevice(int number) : index(number) {
     cudaDeviceProp properties;
-    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
-    if (error == cudaSuccess) name = properties.name;
-    return error;
+    properties_read = cudaGetDeviceProperties(&properties, index);
+    name = properties_read == cudaSuccess ? properties.name : cudaGetErrorString(properties_read);
   }
-  // Takes a part of its memory, so only those are opened that compute.
+  // Takes a part of its memory, so only those are opened that compute. To be called again if it failed.
   cudaError_t Open() {
+    if (fault != nullptr || properties_read != cudaSuccess) return properties_read;
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
     for (cudaStream_t& queue : streams) {
       if (const cudaError_t error = cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking); error != cudaSuccess) return error;
@@ -78,8 +78,24 @@ struct CudaDevice {
     if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
     // Partial sums of narrow types stay float32 where k is cut.
     cublasSetMathMode(blas, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
-    if (const cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&fault), sizeof(Fault), stream); error != cudaSuccess) return error;
-    return cudaMemsetAsync(fault, 0, sizeof(Fault), stream);
+    // Freed memory stays with the process, or each wait would give it back to the driver, and the next step would ask for it again.
+    cudaMemPool_t pool;
+    uint64_t kept_bytes = UINT64_MAX;
+    if (const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, index); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes); error != cudaSuccess) return error;
+    Fault* zeroed = nullptr;
+    if (const cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&zeroed), sizeof(Fault), stream); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaMemsetAsync(zeroed, 0, sizeof(Fault), stream); error != cudaSuccess) return error;
+    fault = zeroed;
+    return cudaSuccess;
+  }
+
+  void Note(cudaError_t result) {
+    if (result != cudaSuccess && result != cudaErrorNotReady) error.Note(cudaGetErrorString(result));
+  }
+  void Note(cublasStatus_t result) {
+    if (result == CUBLAS_STATUS_SUCCESS) return;
+    error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
   }
 };
 
@@ -88,15 +104,12 @@ class CudaMath : public KernelMath {
   // Null, with the reason: there is no device that CUDA can use.
   static std::unique_ptr<CudaMath> Open(std::string& why) {
     int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    why = error != cudaSuccess ? cudaGetErrorString(error) : count == 0 ? "CUDA finds no device" : "";
+    if (!why.empty()) return nullptr;
     auto math = std::make_unique<CudaMath>();
-    for (int i = 0; error == cudaSuccess && i < count; ++i) {
-      math->devices_.push_back(std::make_unique<CudaDevice>());
-      error = math->devices_.back()->Find(i);
-    }
-    if (error == cudaSuccess && count > 0) return math;
-    why = error == cudaSuccess ? "CUDA finds no device" : cudaGetErrorString(error);
-    return nullptr;
+    for (int i = 0; i < count; ++i) math->devices_.push_back(std::make_unique<CudaDevice>(i));
+    return math;
   }
 
   // With a workspace of its own a handle always chooses the same algorithm, and adds in the same order.
@@ -105,70 +118,90 @@ class CudaMath : public KernelMath {
     for (int device = 0; options.deterministic && device < num_devices(); ++device) {
       Use(device);
       CudaDevice& it = *devices_[device];
-      MutexLock lock(it.mu);
-      if (it.workspace == nullptr && cudaMalloc(&it.workspace, kWorkspaceBytes) != cudaSuccess) it.product = CUBLAS_STATUS_ALLOC_FAILED;
-      cublasStatus_t status = cublasSetAtomicsMode(it.blas, CUBLAS_ATOMICS_NOT_ALLOWED);
-      if (status == CUBLAS_STATUS_SUCCESS) status = cublasSetWorkspace(it.blas, it.workspace, kWorkspaceBytes);
-      if (it.product == CUBLAS_STATUS_SUCCESS) it.product = status;
+      MutexLock lock(it.blas_mu);
+      if (it.workspace == nullptr) it.Note(cudaMalloc(&it.workspace, kWorkspaceBytes));
+      it.Note(cublasSetAtomicsMode(it.blas, CUBLAS_ATOMICS_NOT_ALLOWED));
+      it.Note(cublasSetWorkspace(it.blas, it.workspace, kWorkspaceBytes));
     }
   }
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
   const char* name(int device) const override { return devices_[device]->name.c_str(); }
   const char* Choose(const int* devices, int count) override {
-    std::vector<std::unique_ptr<CudaDevice>> chosen;
     for (int i = 0; i < count; ++i) {
-      chosen.push_back(std::move(devices_[devices[i]]));
-      if (const cudaError_t error = chosen.back()->Open(); error != cudaSuccess) return cudaGetErrorString(error);
+      if (const cudaError_t error = devices_[devices[i]]->Open(); error != cudaSuccess) return cudaGetErrorString(error);
     }
+    std::vector<std::unique_ptr<CudaDevice>> chosen;
+    for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
     devices_ = std::move(chosen);
     return nullptr;
   }
   void* Allocate(int device, size_t bytes) override { return AllocateFor(device, Queue::kCompute, bytes); }
-  void Free(int device, void* data) override { cudaFreeAsync(data, Use(device)); }
-  void CopyIn(int device, void* to, const void* from, size_t bytes) override { cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, Use(device)); }
+  void Free(int device, void* data) override { Note(device, cudaFreeAsync(data, Use(device).queue)); }
+  // Waits, for nobody says whether `from` is memory that CUDA copies from at once.
+  void CopyIn(int device, void* to, const void* from, size_t bytes) override {
+    const cudaStream_t stream = Use(device).queue;
+    Note(device, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+    Note(device, cudaStreamSynchronize(stream));
+  }
   const char* CopyOut(int device, void* to, const void* from, size_t bytes) override {
-    const cudaError_t copied = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, Use(device));
-    return copied == cudaSuccess ? Synchronize(device) : cudaGetErrorString(copied);
+    Note(device, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, Use(device).queue));
+    return Synchronize(device);
   }
   const char* Synchronize(int device) override {
-    const Stream stream = Use(device);
-    const cudaError_t queued = cudaGetLastError();
-    return WrongOn(device, queued, cudaStreamSynchronize(stream));
+    Note(device, cudaStreamSynchronize(Use(device).queue));
+    return devices_[device]->error.Take();
   }
+  // The device itself moves it: so what it finds wrong meanwhile is neither lost nor torn.
   Fault TakeFault(int device) override {
+    auto* const moved = static_cast<Fault*>(Allocate(device, sizeof(Fault)));
     Fault taken;
-    const Stream stream = Use(device);
-    cudaMemcpyAsync(&taken, devices_[device]->fault, sizeof(taken), cudaMemcpyDeviceToHost, stream);
-    cudaMemsetAsync(devices_[device]->fault, 0, sizeof(taken), stream);
-    cudaStreamSynchronize(stream);
+    if (moved == nullptr) return taken;
+    Fault* const from = fault(device);
+    ForEach(Use(device), 1, [=] DIVVY_HOST_DEVICE(int64_t) {
+      *moved = *from;
+      *from = Fault();
+    });
+    if (const char* const error = CopyOut(device, &taken, moved, sizeof(taken)); error != nullptr) Note(device, error);
+    Free(device, moved);
     return taken;
   }
   void* AllocateFor(int device, Queue queue, size_t bytes) override {
     void* data = nullptr;
-    if (cudaMallocAsync(&data, bytes, StreamOf(device, queue)) == cudaSuccess) return data;
-    cudaGetLastError();  // it is told by the null
+    const cudaError_t error = cudaMallocAsync(&data, bytes, StreamOf(device, queue));
+    if (error == cudaSuccess) return data;
+    cudaGetLastError();  // else the next launch of this thread would be blamed for it
+    if (error != cudaErrorMemoryAllocation) Note(device, error);
     return nullptr;
   }
   void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) override {
-    cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(device, queue));
+    Note(device, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(device, queue)));
   }
   void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override {
-    cudaMemcpyPeerAsync(to, CudaIndex(device), from, CudaIndex(from_device), bytes, StreamOf(device, queue));
+    Note(device, cudaMemcpyPeerAsync(to, CudaIndex(device), from, CudaIndex(from_device), bytes, StreamOf(device, queue)));
   }
   const Fault* fault_on(int device) const override { return devices_[device]->fault; }
   Event Record(int device, Queue queue) override {
     const cudaStream_t stream = StreamOf(device, queue);
     const cudaEvent_t event = devices_[device]->events.Take();
-    cudaEventRecord(event, stream);
+    Note(device, cudaEventRecord(event, stream));
     return new CudaEvent{event, device};
   }
-  void Wait(int device, Queue queue, Event event) override { cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0); }
-  bool HasCome(Event event) override { return cudaEventQuery(static_cast<CudaEvent*>(event)->event) != cudaErrorNotReady; }
+  void Wait(int device, Queue queue, Event event) override {
+    Note(device, cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0));
+  }
+  bool HasCome(Event event) override {
+    const CudaEvent& it = *static_cast<CudaEvent*>(event);
+    Use(it.device);
+    const cudaError_t come = cudaEventQuery(it.event);
+    if (come == cudaErrorNotReady) cudaGetLastError();  // some versions keep it for the thread, as if it were an error
+    Note(it.device, come);
+    return come != cudaErrorNotReady;
+  }
   const char* Await(int device, Event event) override {
     Use(device);
-    const cudaError_t queued = cudaGetLastError();
-    return WrongOn(device, queued, cudaEventSynchronize(static_cast<CudaEvent*>(event)->event));
+    Note(device, cudaEventSynchronize(static_cast<CudaEvent*>(event)->event));
+    return devices_[device]->error.Take();
   }
   void Release(Event event) override {
     const std::unique_ptr<CudaEvent> it(static_cast<CudaEvent*>(event));
@@ -181,7 +214,10 @@ class CudaMath : public KernelMath {
     cudaGetLastError();  // it is told by the null
     return nullptr;
   }
-  void FreePinned(void* data) override { cudaFreeHost(data); }
+  void FreePinned(void* data) override {
+    Use(0);  // a thread that has no device yet would make a context on CUDA's first
+    Note(0, cudaFreeHost(data));
+  }
   bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override {
     static Nccl* const nccl = Nccl::Load().release();
     if (nccl == nullptr || options().deterministic) return false;
@@ -191,27 +227,28 @@ class CudaMath : public KernelMath {
   }
   void BeginRange(const char* name) override { nvtxRangePushA(name); }
   void EndRange() override { nvtxRangePop(); }
-  void Zero(int device, void* data, size_t bytes) override { cudaMemsetAsync(data, 0, bytes, Use(device)); }
+  void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
+  void Zero(int device, void* data, size_t bytes) override { Note(device, cudaMemsetAsync(data, 0, bytes, Use(device).queue)); }
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
-    Gemm(device, args, c.element, a.data, b.data, c.data, /*accumulate=*/false);
+    Gemm(device, args, c.element, a.data, b.data, c.data);
   }
 
  protected:
   Stream Use(int device) override {
-    cudaSetDevice(devices_[device]->index);
-    return devices_[device]->stream;
+    CudaDevice& it = *devices_[device];
+    it.Note(cudaSetDevice(it.index));
+    return {it.stream, &it.error};
   }
   Fault* fault(int device) override { return devices_[device]->fault; }
 
   // cuBLAS's matrices stand in columns: what it takes for c is our c transposed, b^T a^T.
-  void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c, bool accumulate) override {
+  void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) override {
     if (g.m == 0 || g.n == 0 || g.batch == 0) return;
-    if (g.k == 0) return accumulate ? void() : Zero(device, c, static_cast<size_t>(g.batch * g.m * g.n * SizeOf(element)));
+    if (g.k == 0) return Zero(device, c, static_cast<size_t>(g.batch * g.m * g.n * SizeOf(element)));
     Use(device);
     CudaDevice& it = *devices_[device];
-    MutexLock lock(it.mu);
-    const cublasStatus_t status = Product(it.blas, g, NumbersOf(element), a, b, c, accumulate);
-    if (it.product == CUBLAS_STATUS_SUCCESS) it.product = status;
+    MutexLock lock(it.blas_mu);
+    it.Note(Product(it.blas, g, NumbersOf(element), a, b, c));
   }
 
  private:
@@ -220,13 +257,7 @@ class CudaMath : public KernelMath {
     Use(device);
     return devices_[device]->streams[static_cast<int>(queue)];
   }
-  const char* WrongOn(int device, cudaError_t queued, cudaError_t done) {
-    if (queued != cudaSuccess) return cudaGetErrorString(queued);
-    if (done != cudaSuccess) return cudaGetErrorString(done);
-    CudaDevice& it = *devices_[device];
-    MutexLock lock(it.mu);
-    return it.product == CUBLAS_STATUS_SUCCESS ? nullptr : cublasGetStatusString(it.product);
-  }
+  void Note(int device, cudaError_t result) { devices_[device]->Note(result); }
   int CudaIndex(int device) const { return devices_[device]->index; }
 
   // How a product's numbers lie in memory and are summed.
@@ -244,11 +275,11 @@ class CudaMath : public KernelMath {
   }
 
   // One product by its own function, for which cuBLAS may also cut k among the device's cores.
-  static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers, const void* a, const void* b, void* c, bool accumulate) {
-    const float one = 1, beta = accumulate ? 1 : 0;
-    const double one64 = 1, beta64 = beta;
+  static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers, const void* a, const void* b, void* c) {
+    const float one = 1, zero = 0;
+    const double one64 = 1, zero64 = 0;
     const bool is_double = numbers.compute == CUBLAS_COMPUTE_64F;
-    const void *const alpha_at = is_double ? static_cast<const void*>(&one64) : &one, *const beta_at = is_double ? static_cast<const void*>(&beta64) : &beta;
+    const void *const alpha_at = is_double ? static_cast<const void*>(&one64) : &one, *const beta_at = is_double ? static_cast<const void*>(&zero64) : &zero;
     const int64_t lda = g.b_transposed ? g.k : g.n, ldb = g.a_transposed ? g.m : g.k;
     if (g.batch == 1) {
       return cublasGemmEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type, lda, a, numbers.type, ldb, beta_at, c,

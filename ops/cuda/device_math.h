@@ -33,6 +33,9 @@ constexpr int kNumQueues = 4;
 // A point in a queue: all that it was told before.
 using Event = void*;
 
+// What a wait tells where memory was short, CUDA's words for it: the job goes on with less at a time. Any other text is the device's own trouble.
+inline constexpr char kOutOfMemory[] = "out of memory";
+
 // The numbers of internal::RowLists; null where it has none.
 struct RowListArrays {
   const int64_t* row_splits = nullptr;
@@ -65,6 +68,8 @@ class DeviceMath {
   // Waits for kCompute. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
   virtual const char* CopyOut(int device, void* to, const void* from, size_t bytes) = 0;
   virtual const char* Synchronize(int device) = 0;
+  // What the next wait is to tell, if there is nothing yet. `error` lives as long as the process; null: nothing.
+  virtual void Note(int device, const char* error) = 0;
   // Forgets it. REQUIRES: the device is done (CopyOut, Synchronize).
   virtual Fault TakeFault(int device) = 0;
 

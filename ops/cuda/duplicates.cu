@@ -173,12 +173,14 @@ void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, 
 // What of a list of ids lies in memory of the device meanwhile.
 class Duplicates {
  public:
-  Duplicates(DeviceMath& math, int device, int64_t n, int64_t width)
+  Duplicates(KernelMath& math, int device, int64_t n, int64_t width)
       : sorted_{nullptr, n},
         entries_(math, device, 2 * n * sizeof(Entry)),
         pieces_(math, device, 2 * sorted_.windows() * width * sizeof(double)),
         before_(math, device, (sorted_.windows() + 1) * sizeof(int64_t)) {}
 
+  bool has_memory() const { return entries_.is_there() && pieces_.is_there() && before_.is_there(); }
+  // REQUIRES: has_memory().
   void Sort(Stream stream, const int64_t* ids) { sorted_.entries = cuda::Sort(stream, ids, sorted_.n, entries_.as<Entry>(), entries_.as<Entry>() + sorted_.n); }
   // REQUIRES: Sort (all below).
   const int64_t* WriteIdsTo(Stream stream, int64_t* unique) {
@@ -219,6 +221,7 @@ void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& row
   if (!options().deterministic && y.element == Element::kFloat32) return AddRows(stream, ids, rows.as<const float>(), n, width, y.dim(0), y.as<float>());
   if (!options().deterministic && y.element == Element::kFloat64) return AddRows(stream, ids, rows.as<const double>(), n, width, y.dim(0), y.as<double>());
   Duplicates duplicates(*this, device, n, width);
+  if (!duplicates.has_memory()) return;
   duplicates.Sort(stream, ids);
   WithFloating(y.element, [&](auto t) {
     using T = decltype(t);
@@ -231,6 +234,7 @@ void KernelMath::SumDuplicates(int device, const int64_t* ids, const Array& rows
   const int64_t n = rows.dim(0), width = rows.row_size();
   if (n == 0) return Zero(device, unique, sizeof(int64_t));
   Duplicates duplicates(*this, device, n, width);
+  if (!duplicates.has_memory()) return;
   duplicates.Sort(stream, ids);
   const int64_t* const before = duplicates.WriteIdsTo(stream, unique);
   WithFloating(sums.element, [&](auto t) {

@@ -1,6 +1,5 @@
 #include "ops/cuda/gpu_backend.h"
 
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -99,8 +98,14 @@ void GpuBackend::Free(Device device, void* data) {
 
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
-  if (found.error == nullptr) return StatusOf(found.fault);
-  return absl::InternalError(absl::StrCat(Device{Device::Kind::kGpu, found.device}.ToString(), " (", math_.name(found.device), "): ", found.error));
+  return found.error == nullptr ? StatusOf(found.fault) : WentWrong(found.device, found.error);
+}
+
+absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
+  const std::string which = absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")");
+  if (error != cuda::kOutOfMemory) return absl::InternalError(absl::StrCat(which, ": ", error));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process"));
 }
 
 std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) { return transfers_.Mark(device.index); }
@@ -154,15 +159,16 @@ void GpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
   if (!IsEmpty(y)) math_.MaxTo(y.device().index, ArrayOf(x), ArrayOf(y));
 }
 
-double GpuBackend::SumOfSquares(const Tensor& x) const {
+absl::StatusOr<double> GpuBackend::SumOfSquares(const Tensor& x) const {
   if (IsEmpty(x)) return 0;
   const int device = x.device().index;
   void* const there = math_.Allocate(device, sizeof(double));
-  if (there == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  if (there == nullptr) return WentWrong(device, cuda::kOutOfMemory);
   double sum = 0;
   math_.SumOfSquares(device, ArrayOf(x), static_cast<double*>(there));
-  math_.CopyOut(device, &sum, there, sizeof(sum));
+  const char* const error = math_.CopyOut(device, &sum, there, sizeof(sum));
   math_.Free(device, there);
+  if (error != nullptr) return WentWrong(device, error);
   return sum;
 }
 

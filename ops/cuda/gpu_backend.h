@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "ops/backend.h"
 #include "ops/collectives.h"
@@ -42,7 +43,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
   void SumTo(const Tensor& x, double scale, Tensor& y) const override;
   void MaxTo(const Tensor& x, Tensor& y) const override;
-  double SumOfSquares(const Tensor& x) const override;  // waits for the device
+  absl::StatusOr<double> SumOfSquares(const Tensor& x) const override;  // waits for the device
   void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const override;
   void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;
   void Softmax(const Tensor& x, Tensor& y) const override;
@@ -78,6 +79,8 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
     int64_t bytes = 0;
     std::map<void*, int64_t> blocks;
   };
+  // ResourceExhausted, or Internal with the device's own words.
+  absl::Status WentWrong(int device, absl::string_view error) const;
   absl::Status Reserve(Device device, int64_t bytes);
   // So much of a device's memory, which `get` gives.
   template <typename Get>

@@ -154,11 +154,30 @@ TEST_F(GpuBackendTest, SumsAndMaximaOverAnyAxes) {
     const Shape full = i % 8 < 4 ? Shape{200 + static_cast<int64_t>(random_.Below(100)), 1 + static_cast<int64_t>(random_.Below(9))} : AnyShape(1, 4);
     const Shape to = Stretchable(full);
     const Tensor x = Values(dtype, full);
-    const double squares = cpu_.SumOfSquares(AsDoubles(x));
+    const double squares = *cpu_.SumOfSquares(AsDoubles(x));
     Compare("sum", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.5, y); });
     Compare("max", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.MaxTo(in[0], y); });
-    EXPECT_NEAR(gpu_.SumOfSquares(*x.To(kGpu)), squares, 1e-6 * (1 + squares));
+    EXPECT_NEAR(*gpu_.SumOfSquares(*x.To(kGpu)), squares, 1e-6 * (1 + squares));
   }
+}
+
+TEST_F(GpuBackendTest, SumsOfFewLongRowsAreTakenInParts) {
+  for (const DType dtype : kTypes) {
+    const Tensor x = Values(dtype, Shape{3, 20'000});
+    Compare("rows", {x}, dtype, Shape{3, 1}, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.001, y); });
+    Compare("all", {x}, dtype, Shape{1, 1}, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.001, y); });
+  }
+}
+
+TEST_F(GpuBackendTest, AKernelsGradientInFloat16IsRoundedOnce) {
+  math_.most_window_elements = 1;
+  Window2D w;
+  w.batch = 1, w.in_height = w.out_height = 7, w.in_width = w.out_width = 1, w.channels = 1, w.height = w.width = w.stride = 1;
+  const Tensor x = Cast(*Tensor::Vector<double>({1001, 1001, 1001, 1001, 1001, 1001, 1001}).Reshape({1, 7, 1, 1}), DType::kFloat16);
+  const Tensor ones = Cast(*Tensor::Vector<double>({1, 1, 1, 1, 1, 1, 1}).Reshape({1, 7, 1, 1}), DType::kFloat16);
+  Tensor dkernel = *Tensor::Uninitialized(DType::kFloat16, Shape{1, 1, 1, 1}, kGpu);
+  gpu_.Conv2DKernelGradient(w, *x.To(kGpu), *ones.To(kGpu), dkernel);
+  EXPECT_EQ(AsDoubles(*dkernel.To(Device{})).values<double>()->at(0), 7008);  // 7007; rounded at each step it is 7004
 }
 
 TEST_F(GpuBackendTest, DropoutDropsTheSameElements) {
@@ -223,6 +242,7 @@ TEST_F(GpuBackendTest, LossesByClassAndByProbability) {
 
 TEST_F(GpuBackendTest, ConvolutionsAndPools) {
   for (int i = 0; i < kTimes; ++i) {
+    math_.most_window_elements = i % 3 == 0 ? 1 << 26 : i % 3 == 1 ? 200 : 1;  // all at once, in blocks that cut images, line by line
     const DType dtype = kTypes[i % 4];
     Window2D w;
     w.batch = 1 + random_.Below(3), w.in_height = 3 + random_.Below(6), w.in_width = 3 + random_.Below(6), w.channels = 1 + random_.Below(3);
@@ -326,6 +346,17 @@ TEST_F(GpuBackendTest, DuplicatesAreSummedInTheOrderInWhichTheyStand) {
   }
 }
 
+// In float32 the three of them sum to 0 one by one, and to 1 in double.
+TEST_F(GpuBackendTest, ADeterministicScatterSumsInDouble) {
+  const Tensor ids = Tensor::Vector<int64_t>({0, 0, 0}), rows = Tensor::Vector<float>({1, 1e8F, -1e8F});
+  const auto scattered = [&] {
+    return *Computed({ids, rows}, DType::kFloat32, Shape{1}, [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
+  };
+  EXPECT_EQ(scattered().values<float>()->at(0), 0);
+  math_.Configure({/*tf32=*/false, /*deterministic=*/true});
+  EXPECT_EQ(scattered().values<float>()->at(0), 1);
+}
+
 TEST_F(GpuBackendTest, ScatteringIsTheSameInEveryOrderWhereItMustBe) {
   math_.Configure({/*tf32=*/false, /*deterministic=*/true});
   for (int i = 0; i < kTimes; ++i) {
@@ -334,6 +365,13 @@ TEST_F(GpuBackendTest, ScatteringIsTheSameInEveryOrderWhereItMustBe) {
     Compare("scatter", {Ids(n, rows), Values(dtype, Shape{n, width})}, dtype, Shape{rows, width},
             [](const Backend& b, const auto& in, Tensor& y) { b.ScatterAddRows(in[0], in[1], y); });
   }
+}
+
+TEST_F(GpuBackendTest, DuplicatesOfOneIdAreAddedFromTheFirstToTheLast) {
+  const Tensor ids = Tensor::Vector<int64_t>({5, 2, 5, 5}), rows = Tensor::Vector<double>({1, 7, 1e16, -1e16});  // from the last: 1
+  const absl::StatusOr<IndexedSlices> summed = gpu_.SumDuplicates({ids, *rows.To(kGpu), 6});
+  ASSERT_TRUE(summed.ok()) << summed.status();
+  EXPECT_EQ(summed->rows.To(Device{})->values<double>()->at(1), 0);
 }
 
 TEST_F(GpuBackendTest, SlicesWithoutDuplicatesAreGivenBackAsTheyAre) {
@@ -405,6 +443,34 @@ TEST_F(GpuBackendTest, MemoryIsTheDevicesAndGivenBackWithTheLastHandle) {
   EXPECT_THAT(math_.log, ElementsAre("0 allocate 12", "0 in: copy 12", "0 in: record", "0 compute: wait",                      // there
                                      "0 compute: record", "0 out: wait", "0 out: copy 12", "0 out: copy 32", "0 out: record",  // and back, with its fault
                                      "0 free"));
+}
+
+TEST_F(GpuBackendTest, MemoryMissingOnTheWayIsToldWithTheNextValueAndTheDeviceGoesOn) {
+  Window2D w;
+  w.batch = 1, w.in_height = w.in_width = w.out_height = w.out_width = 8, w.channels = 1, w.height = w.width = w.stride = 1;
+  const Tensor x = *Values(DType::kFloat32, Shape{1, 8, 8, 1}).To(kGpu), kernel = *Values(DType::kFloat32, Shape{1, 1, 1, 1}).To(kGpu);
+  Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{1, 8, 8, 1}, kGpu);
+  math_.free_bytes = math_.bytes_in_use(0) + 100;
+  gpu_.Conv2D(w, x, kernel, y);
+  EXPECT_EQ(y.To(Device{}).status(), absl::ResourceExhaustedError("GPU:0 (host device 0) has no memory for what a computation needs on the way: make the "
+                                                                  "batch smaller, or leave the GPU to one process"));
+  math_.free_bytes = 1 << 20;
+  gpu_.Conv2D(w, x, kernel, y);
+  EXPECT_TRUE(y.To(Device{}).ok());
+}
+
+TEST_F(GpuBackendTest, WhatGoesWrongIsToldOnceByWhoeverWaitsNext) {
+  const Tensor there = *Tensor::Vector<float>({1, 2, 3}).To(kGpu);
+  math_.Note(0, "a launch failed");
+  math_.Note(0, "and then another");
+  EXPECT_EQ(gpu_.SumOfSquares(there).status(), absl::InternalError("GPU:0 (host device 0): a launch failed"));
+  EXPECT_EQ(gpu_.SumOfSquares(there).value(), 14);
+  Gradients gradients;
+  gradients.Set("w", there);
+  math_.Note(0, "a launch failed");
+  EXPECT_EQ(gradients.ClipByGlobalNorm(1).code(), absl::StatusCode::kInternal);
+  math_.free_bytes = 0;
+  EXPECT_EQ(gradients.GlobalNorm().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(GpuBackendTest, WhatADeviceCannotIsSaidWithItsName) {

@@ -62,12 +62,15 @@ class KernelMath : public DeviceMath {
   void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) override;
   void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique, const Array& sums) override;
 
+  // Of a convolution's matrix of windows at a time, though never less than a line of its output: 256 MB of float32.
+  int64_t most_window_elements = int64_t{1} << 26;
+
  protected:
   const DeviceOptions& options() const { return options_; }
   // Makes the device the calling thread's; where its kernels go.
   virtual Stream Use(int device) = 0;
-  // Row-major, as MatMulArgs says; `accumulate`: adds to c.
-  virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c, bool accumulate) = 0;
+  // Row-major, as MatMulArgs says.
+  virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c) = 0;
   // In the device's memory.
   virtual Fault* fault(int device) = 0;
 
@@ -75,15 +78,20 @@ class KernelMath : public DeviceMath {
   DeviceOptions options_;
 };
 
-// Memory for as long as a method runs; freed when the device is done with it.
+// Memory for as long as a method runs; freed when the device is done with it. Where there is none, the device's next wait tells it.
 class Scratch {
  public:
-  Scratch(DeviceMath& math, int device, size_t bytes) : math_(math), device_(device), data_(bytes == 0 ? nullptr : math.Allocate(device, bytes)) {}
+  Scratch(KernelMath& math, int device, size_t bytes)
+      : math_(math), device_(device), bytes_(bytes), data_(bytes == 0 ? nullptr : math.Allocate(device, bytes)) {
+    if (!is_there()) math.Note(device, kOutOfMemory);
+  }
   ~Scratch() {
     if (data_ != nullptr) math_.Free(device_, data_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
+  // False: nothing may be computed with it.
+  bool is_there() const { return bytes_ == 0 || data_ != nullptr; }
   template <typename T>
   T* as() const {
     return static_cast<T*>(data_);
@@ -92,6 +100,7 @@ class Scratch {
  private:
   DeviceMath& math_;
   const int device_;
+  const size_t bytes_;
   void* const data_;
 };
 

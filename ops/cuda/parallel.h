@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/host_device.h"
+#include "ops/cuda/first_error.h"
 #include "ops/functions.h"
 
 #ifdef __CUDACC__
@@ -19,7 +20,16 @@
 namespace divvy::cuda {
 
 #ifdef __CUDACC__
-using Stream = cudaStream_t;
+// Where a device's kernels are queued, and where it is noted that one could not be.
+struct Stream {
+  cudaStream_t queue;
+  FirstError* error;
+
+  // After each launch.
+  void NoteLaunch() const {
+    if (const cudaError_t launched = cudaGetLastError(); launched != cudaSuccess && launched != cudaErrorNotReady) error->Note(cudaGetErrorString(launched));
+  }
+};
 #else
 // A queue of a device that is none: does what it is given in that order, at once or later.
 class HostStream {
@@ -109,7 +119,8 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
   if (n <= 0) return;
 #ifdef __CUDACC__
   const int64_t blocks = std::min<int64_t>((n + kThreads - 1) / kThreads, 1 << 16);
-  RunForEach<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, body);
+  RunForEach<<<static_cast<unsigned>(blocks), kThreads, 0, stream.queue>>>(n, body);
+  stream.NoteLaunch();
 #else
   AddTo(stream, [=] {
     for (int64_t i = 0; i < n; ++i) body(i);
@@ -127,7 +138,8 @@ void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
 #ifdef __CUDACC__
   const int threads_a_row = width <= kNarrowRow ? kWarp : kThreads, by_block = kThreads / threads_a_row;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>((rows + by_block - 1) / by_block, 1 << 16));
-  RunForEachRow<<<blocks, kThreads, 0, stream>>>(rows, threads_a_row, body);
+  RunForEachRow<<<blocks, kThreads, 0, stream.queue>>>(rows, threads_a_row, body);
+  stream.NoteLaunch();
 #else
   AddTo(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) body(row, Lanes());

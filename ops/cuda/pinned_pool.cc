@@ -24,19 +24,24 @@ PinnedPool::~PinnedPool() {
   }
 }
 
+// The host pins and unpins outside the lock: it takes its time, and waits for the devices.
 void* PinnedPool::Take(size_t bytes) {
   const size_t size = ClassOf(bytes);
-  MutexLock lock(mu_);
-  std::vector<void*>& kept = free_[size];
-  void* data = nullptr;
-  if (!kept.empty()) {
-    data = kept.back();
-    kept.pop_back();
-  } else if (MakeRoom(size)) {
-    data = math_.AllocatePinned(size);
-    if (data != nullptr) pinned_bytes_ += size;
+  std::vector<void*> unpinned;
+  {
+    MutexLock lock(mu_);
+    if (void* const kept = TakeKept(size)) return kept;
+    if (!Reserve(size, unpinned)) return nullptr;
   }
-  if (data != nullptr) taken_.emplace(static_cast<char*>(data), size);
+  for (void* const block : unpinned) math_.FreePinned(block);
+  void* const data = math_.AllocatePinned(size);
+  MutexLock lock(mu_);
+  if (data != nullptr) {
+    taken_.emplace(static_cast<char*>(data), size);
+  } else {
+    taken_bytes_ -= size;
+    pinned_bytes_ -= size;
+  }
   return data;
 }
 
@@ -44,6 +49,7 @@ void PinnedPool::Return(void* data) {
   MutexLock lock(mu_);
   const auto block = taken_.find(static_cast<char*>(data));
   free_[block->second].push_back(data);
+  taken_bytes_ -= block->second;
   taken_.erase(block);
 }
 
@@ -55,15 +61,28 @@ bool PinnedPool::Owns(const void* data) const {
   return static_cast<const char*>(data) < block->first + block->second;
 }
 
-bool PinnedPool::MakeRoom(size_t bytes) {
-  for (auto& [size, blocks] : free_) {
-    while (pinned_bytes_ + bytes > limit_bytes_ && !blocks.empty()) {
-      math_.FreePinned(blocks.back());
+void* PinnedPool::TakeKept(size_t size) {
+  std::vector<void*>& kept = free_[size];
+  if (kept.empty()) return nullptr;
+  void* const data = kept.back();
+  kept.pop_back();
+  taken_.emplace(static_cast<char*>(data), size);
+  taken_bytes_ += size;
+  return data;
+}
+
+bool PinnedPool::Reserve(size_t size, std::vector<void*>& unpinned) {
+  if (taken_bytes_ + size > limit_bytes_) return false;
+  for (auto& [kept_size, blocks] : free_) {
+    while (pinned_bytes_ + size > limit_bytes_ && !blocks.empty()) {
+      unpinned.push_back(blocks.back());
       blocks.pop_back();
-      pinned_bytes_ -= size;
+      pinned_bytes_ -= kept_size;
     }
   }
-  return pinned_bytes_ + bytes <= limit_bytes_;
+  taken_bytes_ += size;
+  pinned_bytes_ += size;
+  return true;
 }
 
 }  // namespace divvy::cuda

@@ -29,13 +29,15 @@ class PinnedPool {
   bool Owns(const void* data) const;
 
  private:
-  // Gives the host back what nobody has taken, until `bytes` more may be pinned.
-  bool MakeRoom(size_t bytes) DIVVY_REQUIRES(mu_);
+  void* TakeKept(size_t size) DIVVY_REQUIRES(mu_);
+  // Counts `size` more as taken. What nobody has taken and must go back to the host first is added to `unpinned`. False: the limit is reached, nothing happens.
+  bool Reserve(size_t size, std::vector<void*>& unpinned) DIVVY_REQUIRES(mu_);
 
   DeviceMath& math_;
   const size_t limit_bytes_;
   mutable Mutex mu_;
   size_t pinned_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
+  size_t taken_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<const char*, size_t> taken_ DIVVY_GUARDED_BY(mu_);        // by their first byte: their class
   std::map<size_t, std::vector<void*>> free_ DIVVY_GUARDED_BY(mu_);  // by class
 };

@@ -125,6 +125,7 @@ void KernelMath::SumTo(int device, const Array& x, double scale, const Array& y)
   const Reduction reduction = MakeReduction(x, y);
   const int64_t chunks = reduction.consecutive ? PartsOf(reduction) : (reduction.width + kChunk - 1) / kChunk;
   const Scratch partial(*this, device, reduction.results * chunks * sizeof(double));
+  if (!partial.is_there()) return;
   WithFloating(y.element, [&](auto t) {
     using T = decltype(t);
     if (reduction.consecutive) {
@@ -145,6 +146,7 @@ void KernelMath::SumOfSquares(int device, const Array& x, double* sum) {
   const Stream stream = Use(device);
   const int64_t parts = std::clamp<int64_t>(x.size() / (16 * kThreads), 1, 1024);
   const Scratch partial(*this, device, parts * sizeof(double));
+  if (!partial.is_there()) return;
   WithFloating(x.element, [&](auto t) { SquaresOfParts(stream, x.as<const decltype(t)>(), x.size(), parts, partial.as<double>()); });
   AddParts(stream, partial.as<double>(), parts, sum);
 }

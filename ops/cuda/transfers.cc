@@ -75,7 +75,7 @@ bool Transfers::AwaitOldest(int device) {
     oldest = std::move(lane.travelling.front());
     lane.travelling.pop_front();
   }
-  math_.Await(device, oldest.come);  // an error stays the device's, and the next Bring tells it
+  math_.Note(device, math_.Await(device, oldest.come));  // nobody asks for these values here: the next Bring tells it
   Release(lane, oldest);
   return true;
 }
@@ -213,7 +213,9 @@ Transfers::Found Transfers::AwaitValues(int device, const Fault* fault) {
   Found found{device, math_.Await(device, copied.event()), {}};
   if (found.error != nullptr || (fault != nullptr && fault->kind == Fault::kNone)) return found;
   found.error = math_.Synchronize(device);
-  if (found.error == nullptr) found.fault = math_.TakeFault(device);
+  if (found.error != nullptr) return found;
+  found.fault = math_.TakeFault(device);
+  if (found.fault.kind == Fault::kNone && fault != nullptr) found.fault = *fault;  // another thread has told it; these values are no better for that
   return found;
 }
 

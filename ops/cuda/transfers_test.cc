@@ -225,6 +225,15 @@ TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore
   EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
 }
 
+TEST(TransfersTest, AnErrorThatAnUploadMeetsIsToldWithTheNextValues) {
+  Devices devices(1, Manner::kLate, 1, {0, size_t{8} << 20});
+  const Tensor good = *Filled(3, 1).To(Gpu(0));
+  devices.math.Note(0, "a launch failed");
+  const Tensor large = *Filled(5'000'000, 7).To(Gpu(0));  // waits for pinned memory
+  EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): a launch failed"));
+  EXPECT_TRUE(ToHost({good}).ok());
+}
+
 TEST(TransfersTest, TheGradientsOfTheLastLayerComeDownBeforeTheFirstIsPassedBack) {
   Devices devices(1, Manner::kLate);
   MapReader none;
@@ -254,6 +263,8 @@ TEST(PinnedPoolTest, KeepsWhatIsReturnedAndPinsNoMoreThanItMay) {
     EXPECT_NE(pool.Take(50'000), nullptr);  // for which the other class gives way
     EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);
     pool.Return(a);
+    EXPECT_EQ(pool.Take(100'001), nullptr);
+    EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);  // nothing gave way to what does not fit
   }
 }
 

@@ -11,10 +11,10 @@ namespace divvy::cuda {
 namespace {
 
 template <typename T>
-void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c, bool accumulate) {
+void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c) {
   for (int64_t i = 0; i < g.m; ++i) {
     for (int64_t j = 0; j < g.n; ++j) {
-      double sum = accumulate ? c[i * g.n + j] : T(0);
+      double sum = 0;
       for (int64_t k = 0; k < g.k; ++k)
         sum += static_cast<double>(a[g.a_transposed ? k * g.m + i : i * g.k + k]) * static_cast<double>(b[g.b_transposed ? j * g.k + k : k * g.n + j]);
       c[i * g.n + j] = static_cast<T>(sum);
@@ -54,10 +54,11 @@ HostMath::~HostMath() {
 }
 
 const char* HostMath::Choose(const int* devices, int count) {
+  if (error != nullptr) return error;
   std::vector<std::unique_ptr<HostDevice>> chosen;
   for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
   devices_ = std::move(chosen);
-  return error;
+  return nullptr;
 }
 
 void HostMath::Log(std::string line) {
@@ -88,12 +89,12 @@ size_t HostMath::pinned_in_use() const {
 void HostMath::SetThere(int device, void* data, bool is_there) {
   MutexLock lock(mu_);
   const auto block = devices_[device]->blocks.find(static_cast<char*>(data));
-  if (is_there) {
-    block->second.is_there = true;
+  if (block == devices_[device]->blocks.end()) {
+    log.push_back(absl::StrCat(device, is_there ? " gets after it was freed what it has not" : " free of what it has not"));
     return;
   }
-  if (block == devices_[device]->blocks.end()) {
-    log.push_back(absl::StrCat(device, " free of what it has not"));
+  if (is_there) {
+    block->second.is_there = true;
     return;
   }
   std::memset(data, 0x5A, block->second.bytes);  // who still reads it sees it
@@ -145,12 +146,12 @@ const char* HostMath::CopyOut(int device, void* to, const void* from, size_t byt
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, from, "copies from");
   std::memcpy(to, from, bytes);
-  return error;
+  return TakeError(device);
 }
 
 const char* HostMath::Synchronize(int device) {
   queues_.Finish(device, Queue::kCompute);
-  return error;
+  return TakeError(device);
 }
 
 Fault HostMath::TakeFault(int device) {
@@ -197,9 +198,9 @@ void HostMath::Wait(int device, Queue queue, Event event) {
   queues_.Wait(device, queue, event);
 }
 
-const char* HostMath::Await(int, Event event) {
+const char* HostMath::Await(int device, Event event) {
   queues_.Await(event);
-  return error;
+  return TakeError(device);
 }
 
 void* HostMath::AllocatePinned(size_t bytes) {
@@ -253,7 +254,7 @@ void HostMath::Zero(int device, void* data, size_t bytes) {
 }
 
 void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) {
-  Gemm(device, args, c.element, a.data, b.data, c.data, /*accumulate=*/false);
+  Gemm(device, args, c.element, a.data, b.data, c.data);
 }
 
 Stream HostMath::Use(int device) {
@@ -261,13 +262,13 @@ Stream HostMath::Use(int device) {
   return &queues_.stream(device, Queue::kCompute);
 }
 
-void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c, bool accumulate) {
+void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) {
   const Stream stream = Use(device);
   WithFloating(element, [&](auto t) {
     using T = decltype(t);
     AddTo(stream, [=] {
       for (int64_t i = 0; i < g.batch; ++i) {
-        Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n, accumulate);
+        Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n);
       }
     });
   });

@@ -44,6 +44,7 @@ class HostMath : public KernelMath {
   void BeginRange(const char* name) override;
   void EndRange() override;
   Fault TakeFault(int device) override;
+  void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
   void Zero(int device, void* data, size_t bytes) override;
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override;
 
@@ -53,7 +54,7 @@ class HostMath : public KernelMath {
   bool keep_log = true;
   size_t free_bytes = ~size_t{0};    // of each device
   size_t pinned_bytes = ~size_t{0};  // of the host
-  const char* error = nullptr;       // that every wait returns
+  const char* error = nullptr;       // that every wait and Choose returns
   bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
@@ -62,10 +63,11 @@ class HostMath : public KernelMath {
 
  protected:
   Stream Use(int device) override;
-  void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c, bool accumulate) override;
+  void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c) override;
   Fault* fault(int device) override { return &devices_[device]->fault; }
 
  private:
+  const char* TakeError(int device) { return error != nullptr ? error : devices_[device]->error.Take(); }
   struct Block {
     size_t bytes;
     bool is_there;  // from the time that its queue gets it, until it is freed there
@@ -74,6 +76,7 @@ class HostMath : public KernelMath {
     std::string name;
     std::map<const char*, Block> blocks;  // guarded by mu_
     Fault fault;                          // of the threads that compute there, one at a time
+    FirstError error;
   };
 
   void Log(std::string line);
