@@ -67,7 +67,7 @@ _LIBRARIES = [
     (re.compile(r"grpc(\+\+|pp)?/|.*\.grpc\.pb\.h$"), ("rpc",) + _SERVICES + _ON_TOP, "gRPC stops at the door: rpc and the services"),
     (re.compile(r"google/protobuf/|.*\.pb\.h$"), ("proto", "wire", "rpc") + _SERVICES + _ON_TOP, "protobuf belongs to wire, rpc and the services"),
     (re.compile(r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nccl)\w*\.h(pp)?$|(cub|thrust|cuda|cooperative_groups|nvtx3)/"),
-     ("ops/cuda",), "CUDA belongs to ops/cuda"),
+     ("ops/cuda", "bench"), "CUDA belongs to ops/cuda"),
     (re.compile(r"(.*/)?(cblas|openblas_config|lapacke)\.h$|(eigen3/)?Eigen/"), ("ops", "bench"), "BLAS belongs to ops: a parameter server links none"),
     (re.compile(r"(spdlog|fmt)/"), ("base/log.cc",), "spdlog is expensive to compile: base/log.cc alone includes it"),
 ]

@@ -1,0 +1,125 @@
+#include "bench/gpu/device_ceilings.h"
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace divvy::bench {
+namespace {
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+  std::exit(EXIT_FAILURE);
+}
+
+void Check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  std::fprintf(stderr, "%s: %s\n", what, cublasGetStatusString(status));
+  std::exit(EXIT_FAILURE);
+}
+
+// Pairs of bytes whose pattern is a number near 1 or -1, both as two bfloat16 and as one float32: zeros would multiply faster than what users have.
+__global__ void FillWithNumbers(uint32_t* words, int64_t n) {
+  const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  if (i >= n) return;
+  uint32_t hash = static_cast<uint32_t>(i) * 2654435761u;
+  hash ^= hash >> 15;
+  words[i] = (hash & 0x807f807fu) | 0x3f803f80u;
+}
+
+// Memory that grows and stays.
+struct DeviceBuffer {
+  void* data = nullptr;
+  int64_t bytes = 0;
+
+  void* AtLeast(int64_t wanted) {
+    if (wanted <= bytes) return data;
+    if (data != nullptr) Check(cudaFree(data), "cudaFree");
+    Check(cudaMalloc(&data, static_cast<size_t>(wanted)), "cudaMalloc");
+    bytes = wanted;
+    const int64_t words = wanted / 4;
+    FillWithNumbers<<<static_cast<unsigned>((words + 255) / 256), 256>>>(static_cast<uint32_t*>(data), words);
+    return data;
+  }
+};
+
+class CudaCeilings : public DeviceCeilings {
+ public:
+  CudaCeilings() {
+    Check(cudaStreamCreate(&stream_), "cudaStreamCreate");
+    Check(cublasCreate(&blas_), "cublasCreate");
+    Check(cublasSetStream(blas_, stream_), "cublasSetStream");
+  }
+
+  std::string name() const override {
+    cudaDeviceProp properties;
+    Check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    return properties.name;
+  }
+
+  void Multiply(Precision precision, const std::vector<Product>& products, int times) override {
+    Check(cublasSetMathMode(blas_, precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+    for (int i = 0; i < times; ++i) {
+      for (const Product& product : products) MultiplyOnce(precision, product);
+    }
+    Wait();
+  }
+
+  void CopyIn(int64_t bytes, int times) override {
+    void* const to = b_.AtLeast(bytes);
+    if (bytes > pinned_bytes_) {
+      if (pinned_ != nullptr) Check(cudaFreeHost(pinned_), "cudaFreeHost");
+      Check(cudaMallocHost(&pinned_, static_cast<size_t>(bytes)), "cudaMallocHost");
+      pinned_bytes_ = bytes;
+    }
+    for (int i = 0; i < times; ++i) Check(cudaMemcpyAsync(to, pinned_, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    Wait();
+  }
+
+  void CopyWithin(int64_t bytes, int times) override {
+    void* const from = a_.AtLeast(bytes);
+    void* const to = b_.AtLeast(bytes);
+    for (int i = 0; i < times; ++i) Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+    Wait();
+  }
+
+ private:
+  void Wait() { Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  // cuBLAS's matrices stand in columns: what it takes for c is ours transposed.
+  void MultiplyOnce(Precision precision, const Product& p) {
+    const bool narrow = precision == Precision::kBFloat16;
+    const cudaDataType_t type = narrow ? CUDA_R_16BF : CUDA_R_32F;
+    const int64_t size = narrow ? 2 : 4;
+    const float one = 1, zero = 0;
+    const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
+    const void* const a = a_.AtLeast(p.m * p.k * size);
+    const void* const b = b_.AtLeast(p.k * p.n * size);
+    void* const c = c_.AtLeast(p.m * p.n * size);
+    Check(cublasGemmEx(blas_, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, type,
+                       p.b_transposed ? k : n, a, type, p.a_transposed ? m : k, &zero, c, type, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+          "cublasGemmEx");
+  }
+
+  cudaStream_t stream_ = nullptr;
+  cublasHandle_t blas_ = nullptr;
+  DeviceBuffer a_, b_, c_;
+  void* pinned_ = nullptr;
+  int64_t pinned_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCeilings> DeviceCeilings::Open(std::string& why) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  why = error != cudaSuccess ? cudaGetErrorString(error) : count == 0 ? "CUDA finds no device" : "";
+  if (!why.empty()) return nullptr;
+  return std::make_unique<CudaCeilings>();
+}
+
+}  // namespace divvy::bench

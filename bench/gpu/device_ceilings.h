@@ -1,0 +1,38 @@
+// What a GPU does when CUDA's own libraries are called and nothing else: the ceilings that bench/gpu/gpu.cc holds Divvy's figures against.
+#ifndef DIVVY_BENCH_GPU_DEVICE_CEILINGS_H_
+#define DIVVY_BENCH_GPU_DEVICE_CEILINGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace divvy::bench {
+
+enum class Precision { kFloat32, kTf32, kBFloat16 };
+
+// [m, k] times [k, n], each in memory as it stands or transposed.
+struct Product {
+  int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+};
+
+// The first device. One thread at a time. Every method waits until the device is done; a call that CUDA refuses ends the process with CUDA's words.
+class DeviceCeilings {
+ public:
+  // Null: there is no device that CUDA can use; `why` says it in CUDA's words.
+  static std::unique_ptr<DeviceCeilings> Open(std::string& why);
+  virtual ~DeviceCeilings() = default;
+
+  virtual std::string name() const = 0;
+  // By cuBLAS, one after another, `times` times all of them. The operands are random numbers that lie on the device.
+  virtual void Multiply(Precision precision, const std::vector<Product>& products, int times) = 0;
+  // From pinned memory to the device.
+  virtual void CopyIn(int64_t bytes, int times) = 0;
+  // From the device to the device.
+  virtual void CopyWithin(int64_t bytes, int times) = 0;
+};
+
+}  // namespace divvy::bench
+
+#endif  // DIVVY_BENCH_GPU_DEVICE_CEILINGS_H_
