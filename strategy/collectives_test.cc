@@ -979,6 +979,22 @@ TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
   }
 }
 
+TEST(DeviceSumsTest, IdsOnAGpuAreReadFromThere) {
+  std::vector<Nest> there;
+  for (int i = 0; i < 2; ++i) {
+    IndexedSlices slices = Of(i, Slices({i, 3}, {1, 2}, 4));
+    slices.ids = *slices.ids.To({kKind, i});
+    there.push_back(Nest(slices));
+  }
+  const auto sums = internal::AllReduceNests(ReduceOp::kSum, there);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  const IndexedSlices mine = *(*sums)[1].indexed_slices();
+  EXPECT_THAT(*mine.ids.values<int64_t>(), ElementsAre(0, 3, 1, 3));
+  EXPECT_EQ(mine.rows.device(), (Device{kKind, 1}));
+  EXPECT_EQ(Values(mine.rows), (std::vector<float>{1, 2, 1, 2}));
+  EXPECT_EQ(Values(internal::ToDense(*there[1].indexed_slices())), (std::vector<float>{0, 1, 0, 2}));
+}
+
 TEST(DeviceSumsTest, WhatReplicasGatherLiesWithEach) {
   ReplicaStrategy strategy(3);
   const auto gather = [](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
@@ -1113,8 +1129,8 @@ TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
     const Var x = tape.Watch("x", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6}));
     const std::vector<Var> moments = replica.AllReduce(ReduceOp::kSum, {ReduceSum(x), ReduceSum(Square(x)), Var(Tensor::Scalar(2.0f))});
     const Var mean = moments[0] / moments[2], variance = moments[1] / moments[2] - Square(mean);
-    EXPECT_EQ(*mean.Value()->scalar<float>(), 3);
-    EXPECT_EQ(*variance.Value()->scalar<float>(), 3.5f);
+    EXPECT_EQ(Values(mean.Value()), std::vector<float>{3});
+    EXPECT_EQ(Values(variance.Value()), std::vector<float>{3.5f});
     ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(variance));
     return std::get<Tensor>(gradients.entries().at("x"));
   });

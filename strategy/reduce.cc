@@ -179,7 +179,8 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given
 
 absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values) {
   std::vector<Tensor> ids, rows;
-  for (const IndexedSlices& value : values) {
+  for (IndexedSlices value : values) {
+    ASSIGN_OR_RETURN(value.ids, value.ids.To(Device{}));
     RETURN_IF_ERROR(Validate(value));
     if (value.num_rows != values[0].num_rows) {
       return Differ("the replicas' IndexedSlices must be of one tensor", static_cast<int>(ids.size()), absl::StrCat(values[0].num_rows, " rows"),
@@ -491,7 +492,9 @@ absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, i
   return slice;
 }
 
-absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices) {
+absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
+  IndexedSlices slices = given;
+  ASSIGN_OR_RETURN(slices.ids, given.ids.To(Device{}));
   RETURN_IF_ERROR(Validate(slices));
   ASSIGN_OR_RETURN(Tensor rows, slices.rows.To(Device{}));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
@@ -509,17 +512,22 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices) {
   return dense;
 }
 
+// All at once: copies to the CPU run beside each other.
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
-  return value.MapLeaves([device](const Nest& leaf) -> absl::StatusOr<Nest> {
-    if (leaf.kind() == Nest::Kind::kTensor) {
-      ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
-      ASSIGN_OR_RETURN(tensor, tensor.To(device));
-      return Nest(std::move(tensor));
-    }
+  std::vector<Tensor> tensors;  // a leaf's tensor, or its rows
+  const auto collect = [&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (IsSlices(leaf)) tensors.push_back(leaf.indexed_slices()->rows);
+    if (leaf.kind() == Nest::Kind::kTensor) tensors.push_back(*leaf.tensor());
+    return leaf;
+  };
+  RETURN_IF_ERROR(value.MapLeaves(collect).status());
+  ASSIGN_OR_RETURN(const std::vector<Tensor> moved, AllOn(device, tensors));
+  size_t next = 0;
+  return value.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (leaf.kind() == Nest::Kind::kTensor) return Nest(moved[next++]);
     if (!IsSlices(leaf)) return leaf;
-    ASSIGN_OR_RETURN(IndexedSlices slices, leaf.indexed_slices());
-    ASSIGN_OR_RETURN(slices.ids, slices.ids.To(Device{}));  // where whoever looks at them wants them
-    ASSIGN_OR_RETURN(slices.rows, slices.rows.To(device));
+    IndexedSlices slices = *leaf.indexed_slices();
+    slices.rows = moved[next++];
     return Nest(std::move(slices));
   });
 }

@@ -97,6 +97,19 @@ struct CudaDevice {
     if (result == CUBLAS_STATUS_SUCCESS) return;
     error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
   }
+  // What is allocated here is then copied to the other device without a detour over the host, where the machine can.
+  void LetRead(const CudaDevice& other) {
+    int can = 0;
+    cudaMemPool_t pool;
+    if (cudaDeviceCanAccessPeer(&can, other.index, index) == cudaSuccess && can != 0 && cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess) {
+      cudaMemAccessDesc access = {};
+      access.location.type = cudaMemLocationTypeDevice;
+      access.location.id = other.index;
+      access.flags = cudaMemAccessFlagsProtReadWrite;
+      cudaMemPoolSetAccess(pool, &access, 1);
+    }
+    cudaGetLastError();  // copies go over the host then
+  }
 };
 
 class CudaMath : public KernelMath {
@@ -134,6 +147,11 @@ class CudaMath : public KernelMath {
     std::vector<std::unique_ptr<CudaDevice>> chosen;
     for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
     devices_ = std::move(chosen);
+    for (const auto& device : devices_) {
+      for (const auto& other : devices_) {
+        if (other != device) device->LetRead(*other);
+      }
+    }
     return nullptr;
   }
   void* Allocate(int device, size_t bytes) override { return AllocateFor(device, Queue::kCompute, bytes); }

@@ -2,6 +2,10 @@
 
 #include <dlfcn.h>
 
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
+
 namespace divvy::cuda {
 namespace {
 
@@ -17,6 +21,10 @@ int TypeOf(Element element) {
     default: return -1;
   }
 }
+
+#if __has_include(<nccl.h>)
+static_assert(ncclSuccess == 0 && ncclSum == 0 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 && ncclBfloat16 == 9);
+#endif
 
 template <typename Function>
 bool Find(void* library, const char* name, Function& function) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/trace_range.h"
 #include "cluster/error.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
@@ -198,6 +199,7 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
   ForgetFaults(step.options.replica_devices);
   ThreadStepEnvironment environment(step, locals);
+  const TraceRange range(registered->name.c_str());
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
   RETURN_IF_ERROR(environment.lost_input());
   RETURN_IF_ERROR(result);
