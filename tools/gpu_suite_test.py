@@ -48,7 +48,7 @@ class GpuSuiteTest(unittest.TestCase):
 
     def add_test(self, name, results, code=0):
         self.script("bin/" + name, TEST % (results, code))
-        self.tests.append(name)
+        self.tests.append([name])
 
     def run_suite(self, *flags):
         with open(os.path.join(self.folder, "suite.json"), "w", encoding="utf-8") as file:
@@ -83,7 +83,7 @@ class GpuSuiteTest(unittest.TestCase):
 
     def test_a_test_that_ends_without_its_cases_is_a_failure(self):
         self.script("bin/crashes", "#!/bin/bash\nexit 134\n")
-        self.tests.append("crashes")
+        self.tests.append(["crashes"])
         report = self.run_suite("--no-bench")
         self.assertEqual(self.code, 1, self.output)
         self.assertEqual(report["tests"][0]["failed"], ["(no cases: it ended early, with 134)"])
