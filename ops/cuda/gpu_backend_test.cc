@@ -199,6 +199,15 @@ TEST_F(GpuBackendTest, ProductsOfMatrices) {
   }
 }
 
+TEST_F(GpuBackendTest, ProductsKeepAllBitsOfTheirFactorsUnlessTf32IsAskedFor) {
+  EXPECT_FALSE(cuda::DeviceOptions().tf32);
+  const Tensor fine = Tensor::Vector<float>({1 + 0x1p-23f}), one = Tensor::Vector<float>({1});
+  const absl::StatusOr<Tensor> product = Computed({fine, one}, DType::kFloat32, Shape{1}, [](const Backend& b, const auto& in, Tensor& y) {
+    b.MatMul({false, false, 1, 1, 1, 1}, in[0], in[1], y);
+  });
+  EXPECT_TRUE(BitwiseEqual(*product, fine));
+}
+
 TEST_F(GpuBackendTest, SoftmaxNormsAndClippedRowsWithTheirGradients) {
   for (int i = 0; i < kTimes; ++i) {
     const DType dtype = kTypes[i % 4];
