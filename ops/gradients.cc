@@ -69,6 +69,10 @@ absl::Status Gradients::Scale(double factor) {
 
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) {
   RETURN_IF_ERROR(internal::CheckComputedWith("SumDuplicates", slices.rows));
+  if (slices.rows.shape().rank() == 0 || slices.ids.shape() != Shape{slices.rows.shape().dim(0)}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("SumDuplicates: ids ", slices.ids.ToString(), " for rows ", slices.rows.ToString(), "; there must be one for each"));
+  }
   ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(Device{}));
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
   const IndexedSlices here{ids, slices.rows, slices.num_rows};

@@ -45,7 +45,8 @@ struct NestCodec<Gradients> {
 };
 
 // Rows with equal ids summed, in the order in which they stand: ids rising, each once. The rows stay on their device, whose sums are waited for; the ids are
-// on the CPU. What has no duplicates and rises is given back as it is. InvalidArgument: a dtype that is not computed with there.
+// on the CPU. What has no duplicates and rises is given back as it is. InvalidArgument: a dtype that is not computed with there, or
+// not one id for each row.
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices);
 
 }  // namespace divvy

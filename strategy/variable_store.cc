@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "ops/gradients.h"
 
 namespace divvy {
 namespace {
@@ -16,15 +17,28 @@ absl::Status BringToCpu(const std::vector<Tensor*>& places) {
   return absl::OkStatus();
 }
 
+// Rows of a gradient with one id are summed before they leave a GPU; on the CPU they are summed where they are sent.
+absl::Status SumRows(StagedWrite& write) {
+  const bool is_on_gpu = write.value.device().kind == Device::Kind::kGpu;
+  if (write.op != WriteOp::kGradient || !write.ids || !is_on_gpu || !IsFloating(write.value.dtype())) return absl::OkStatus();
+  ASSIGN_OR_RETURN(IndexedSlices summed, SumDuplicates(IndexedSlices{*write.ids, write.value, 0}));
+  *write.ids = std::move(summed.ids);
+  write.value = std::move(summed.rows);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
+// What is whole leaves first: a backward pass ends with the tables, whose sums are waited for.
 absl::Status BringToCpu(std::vector<StagedWrite>& writes) {
-  std::vector<Tensor*> places;
+  std::vector<Tensor*> whole, rows;
   for (StagedWrite& write : writes) {
-    places.push_back(&write.value);
-    if (write.ids) places.push_back(&*write.ids);
+    (write.ids ? rows : whole).push_back(&write.value);
+    if (write.ids) rows.push_back(&*write.ids);
   }
-  return BringToCpu(places);
+  RETURN_IF_ERROR(BringToCpu(whole));
+  for (StagedWrite& write : writes) RETURN_IF_ERROR(SumRows(write));
+  return BringToCpu(rows);
 }
 
 absl::Status BringToCpu(std::vector<VariableRead>& reads) {

@@ -60,7 +60,8 @@ class VariableStore {
   virtual absl::Status Write(std::vector<StagedWrite> writes) = 0;
 };
 
-// What a store is given may lie on a GPU, where a replica computed it; what it sends lies on the CPU. For implementers. Both wait for the GPU. Errors: those of
+// What a store is given may lie on a GPU, where a replica computed it; what it sends lies on the CPU. Of a gradient's rows on a GPU those with one id are
+// summed there, so that fewer travel: its ids then rise. For implementers. Both wait for the GPU. Errors: those of SumDuplicates (ops/gradients.h) and of
 // Tensor::To, which tell what the GPU has found wrong with its data.
 absl::Status BringToCpu(std::vector<StagedWrite>& writes);
 absl::Status BringToCpu(std::vector<VariableRead>& reads);

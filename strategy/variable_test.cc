@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/ops.h"
+#include "ops/testing/place.h"
 #include "strategy/replica_context.h"
 #include "strategy/testing/test_strategy.h"
 
@@ -339,6 +340,20 @@ TEST(ApplyGradientsTest, ConcatenatesIndexedSlices) {
   };
   ASSERT_TRUE(strategy->Run(apply).ok());
   EXPECT_EQ(Values(strategy.store().Value("table")), (std::vector<float>{-1, 0, -7, 0}));
+}
+
+TEST(BringToCpuTest, SumsTheRowsOfOneIdOfAGradientBeforeTheyLeaveAGpu) {
+  const Tensor rows = There(Floats({3, 1}, {1, 2, 5}));
+  ASSERT_EQ(rows.device().kind, Device::Kind::kGpu);
+  std::vector<StagedWrite> writes;
+  for (const WriteOp op : {WriteOp::kGradient, WriteOp::kScatterMul}) writes.push_back({"table", op, rows, Ids({2, 0, 2}), std::nullopt});
+  writes.push_back({"weights", WriteOp::kGradient, There(Floats({7})), std::nullopt, std::nullopt});
+  ASSERT_EQ(BringToCpu(writes), absl::OkStatus());
+  EXPECT_TRUE(BitwiseEqual(*writes[0].ids, Ids({0, 2})));
+  EXPECT_THAT(Values(writes[0].value), ElementsAre(2, 6));
+  EXPECT_TRUE(BitwiseEqual(*writes[1].ids, Ids({2, 0, 2})));
+  EXPECT_THAT(Values(writes[1].value), ElementsAre(1, 2, 5));
+  EXPECT_THAT(Values(writes[2].value), ElementsAre(7));
 }
 
 TEST(ApplyGradientsTest, CountsOncePerStepAndVariable) {
