@@ -10,6 +10,7 @@ namespace divvy {
 namespace {
 
 constexpr uint8_t kMostUses = 3;
+constexpr size_t kBlock = 32;
 constexpr int kLooksForTooOld = 8;  // slots, for each row that finds no room: all are looked at before an eighth of them has been taken anew
 // What a kept row takes beside its values: the slot, its node and bucket in the index, its share of `seen_`, what two allocations add.
 constexpr int64_t kOverheadBytes = 160;
@@ -46,25 +47,41 @@ void RowCache::BeginStep() {
   ++step_;
 }
 
-RowCache::Found RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
-  const size_t row_bytes = RowBytesOf(variable.spec);
-  const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
-  Found found;
-  found.values = *Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape));
-  char* const out = found.values.fresh_data<char>();
-  MutexLock lock(mu_);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto kept = index_.find({variable.id, wanted[i]});
-    if (kept == index_.end() || !Fresh(slots_[kept->second])) {
-      found.missing.push_back(static_cast<int64_t>(i));
+RowCache::Slot* RowCache::FreshSlot(const Key& key) {
+  const auto kept = index_.find(key);
+  return kept == index_.end() || !Fresh(slots_[kept->second]) ? nullptr : &slots_[kept->second];
+}
+
+// A row is three reads of memory, each of a place that only the one before tells: for a block of rows they are under way together.
+void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes, Found& found) {
+  const size_t count = std::min(kBlock, ids.size() - first);
+  Slot* slots[kBlock];
+  for (size_t i = 0; i < count; ++i) index_.prefetch(Key{variable, ids[first + i]});
+  for (size_t i = 0; i < count; ++i) slots[i] = FreshSlot({variable, ids[first + i]});
+  for (size_t i = 0; i < count; ++i) {
+    if (slots[i] != nullptr) __builtin_prefetch(slots[i]->row.data());
+  }
+  char* const out = found.values.fresh_data<char>() + first * row_bytes;
+  for (size_t i = 0; i < count; ++i) {
+    if (slots[i] == nullptr) {
+      found.missing.push_back(static_cast<int64_t>(first + i));
       continue;
     }
-    Slot& slot = slots_[kept->second];
+    Slot& slot = *slots[i];
     slot.uses = std::min<uint8_t>(kMostUses, slot.uses + 1);
     if (row_bytes > 0) std::memcpy(out + i * row_bytes, slot.row.data(), row_bytes);
     const auto [version, is_first] = found.oldest.emplace(slot.part, slot.version);
     version->second = std::min(version->second, slot.version);
   }
+}
+
+RowCache::Found RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
+  const size_t row_bytes = RowBytesOf(variable.spec);
+  const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
+  Found found;
+  found.values = *Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape));
+  MutexLock lock(mu_);
+  for (size_t first = 0; first < wanted.size(); first += kBlock) CopyBlock(variable.id, wanted, first, row_bytes, found);
   const auto misses = static_cast<int64_t>(found.missing.size()), hits = static_cast<int64_t>(wanted.size()) - misses;
   stats_.hits += hits, stats_.misses += misses;
   metrics_.hits.Add(static_cast<uint64_t>(hits));
@@ -91,12 +108,12 @@ void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row
     FreeTooOld();
     if (!HasRoom(cost) && !WasSeen(key)) return;
   }
-  const size_t place = kept != index_.end() ? kept->second : [&]() DIVVY_REQUIRES(mu_) {
+  const size_t place = kept != index_.end() ? size_t{kept->second} : [&]() DIVVY_REQUIRES(mu_) {
     while (!HasRoom(cost)) EvictOne();
     const size_t taken = TakeSlot();
     slots_[taken].key = key;
     slots_[taken].uses = 0;
-    index_.emplace(key, taken);
+    index_.emplace(key, static_cast<uint32_t>(taken));
     AddBytes(cost);
     return taken;
   }();

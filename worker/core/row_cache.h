@@ -4,9 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <unordered_map>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "cluster/layout.h"
@@ -88,6 +89,8 @@ class RowCache {
 
   bool Fresh(const Slot& slot) const DIVVY_REQUIRES(mu_) { return step_ - slot.step <= staleness_; }
   void KeepRow(Key key, uint16_t part, uint64_t version, const char* row, size_t row_bytes) DIVVY_REQUIRES(mu_);
+  Slot* FreshSlot(const Key& key) DIVVY_REQUIRES(mu_);
+  void CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes, Found& found) DIVVY_REQUIRES(mu_);
   bool HasRoom(int64_t cost) const DIVVY_REQUIRES(mu_) { return stats_.bytes + cost <= limit_bytes_; }
   bool WasSeen(const Key& key) DIVVY_REQUIRES(mu_);
   void FreeTooOld() DIVVY_REQUIRES(mu_);
@@ -102,7 +105,7 @@ class RowCache {
   mutable Mutex mu_;
   uint64_t step_ DIVVY_GUARDED_BY(mu_) = 0;
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
-  std::unordered_map<Key, size_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
+  absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);
   std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);    // slots
   std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);  // hashes of rows that found no room
