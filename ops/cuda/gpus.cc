@@ -245,10 +245,9 @@ absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOpt
   if (num_gpus == 0) return std::vector<std::vector<Device>>(num_workers, std::vector<Device>(std::max(1, replicas_per_worker)));
   const int each = std::max(1, num_gpus / num_workers);
   if (replicas_per_worker != 0 && replicas_per_worker != each) {
-    return absl::InvalidArgumentError(absl::StrCat("replicas_per_worker is ", replicas_per_worker, ", but --gpus=", AbslUnparseFlag(options.choice), " has ",
-                                                   each,
-                                                   " GPUs for a worker, with a replica each: leave replicas_per_worker out, choose as many GPUs, or "
-                                                   "compute on the CPU with --gpus=none"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "replicas_per_worker is ", replicas_per_worker, ", but a worker has a replica on each of its GPUs, and --gpus=", AbslUnparseFlag(options.choice),
+        " gives it ", each, ": leave replicas_per_worker out, choose as many GPUs, or compute on the CPU with --gpus=none"));
   }
   std::vector<std::vector<Device>> workers(num_workers);
   for (int i = 0; i < num_workers * each; ++i) workers[i / each].push_back(gpus.devices[i % num_gpus]);

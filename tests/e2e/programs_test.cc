@@ -84,6 +84,49 @@ TEST(ProgramsTest, DigitsRunsOnOtherClustersToo) {
   EXPECT_EQ(Digits("--ps=3 --workers=4 --replicas_per_worker=2 --epochs=1").exit_code, 0);
 }
 
+// On a machine with devices of the host, which play GPUs.
+Outcome DigitsOnDevices(const std::string& devices, const std::string& flags) {
+  return RunCommand(absl::StrCat("DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so DIVVY_HOST_DEVICES=", devices,
+                                 " examples/digits --data=examples/data/digits.csv.gz --epochs=3 ", flags));
+}
+
+TEST(GpusTest, DigitsLearnsOnThem) {
+  const Outcome outcome = DigitsOnDevices("4", "");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("computing on 4 GPUs: host device 0, host device 1, host device 2, host device 3"));
+  EXPECT_GE(Last(outcome.text, "accuracy"), 0.8) << outcome.text;
+}
+
+TEST(GpusTest, AClusterOfProcessesLearnsOnThem) {
+  const Outcome outcome = RunCommand(
+      "DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so tools/divvyctl launch --ps=1 --workers=2 -- examples/digits "
+      "--data=examples/data/digits.csv.gz --epochs=3 --gpus=1,0 --gpu_memory_bytes=100000000");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("computing on 2 GPUs: host device 1, host device 0"));
+  EXPECT_GE(Last(outcome.text, "accuracy"), 0.8) << outcome.text;
+}
+
+TEST(GpusTest, WhereThereIsNoneItIsSaidOnceAndTheCpuComputes) {
+  const Outcome outcome = DigitsOnDevices("0", "");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("no CUDA device, computing on the CPU (ops/cuda/testing/libdivvy_host_devices.so: the host plays no device)"));
+  EXPECT_THAT(Digits("--epochs=1").text, Not(HasSubstr("CUDA")));
+}
+
+TEST(GpusTest, WhatCannotBeHadIsRefusedWith78AndTheFix) {
+  const std::pair<Outcome, const char*> refused[] = {
+      {Digits("--gpus=all"), "there is no libdivvy_cuda.so beside this program: build it with --config=cuda"},
+      {DigitsOnDevices("0", "--gpus=all"), "the host plays no device"},
+      {DigitsOnDevices("2", "--gpus=0,7"), "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)"},
+      {DigitsOnDevices("2", "--replicas_per_worker=3"), "replicas_per_worker is 3, but a worker has a replica on each of its GPUs, and --gpus=auto gives it 1"},
+  };
+  for (const auto& [outcome, message] : refused) {
+    EXPECT_EQ(outcome.exit_code, 78) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(message));
+  }
+  EXPECT_THAT(Digits("--gpus=some").text, HasSubstr("wanted auto, all, none, or numbers of GPUs"));
+}
+
 TEST(ProgramsTest, SparseLogisticRegressionTellsMushroomsApart) {
   const Outcome outcome =
       RunCommand("examples/sparse_logistic_regression --train=examples/data/agaricus.train.libsvm --test=examples/data/agaricus.test.libsvm");
