@@ -55,7 +55,8 @@ class StepEnvironment {
   virtual Strategy& strategy() = 0;
   virtual int worker_index() const = 0;
   // The next elements of the iterator that `handle` names on this worker, one for each replica and where it computes (BatchOn; InputOptions::fetch_to_device
-  // false: on the CPU), with EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read. Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
+  // false: on the CPU), with EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read. Aborted with Reason::kInputAborted:
+  // the iterator is gone, the step is run again.
   virtual absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) = 0;
   virtual bool cancelled() const = 0;
 };
