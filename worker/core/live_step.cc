@@ -115,7 +115,7 @@ void WorkerCore::DropAhead() {
 
 void WorkerCore::ForgetReads() {
   DropAhead();
-  if (session_->rows != nullptr) session_->rows->Clear();
+  if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
 }
 
 // The worker's next steps are to see what this one writes.

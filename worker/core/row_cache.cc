@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 
 namespace divvy {
 namespace {
@@ -35,7 +36,7 @@ RowCacheMetrics::RowCacheMetrics(MetricsRegistry& registry, int worker)
       evictions(registry.GetCounter("divvy_row_cache_evictions_total", "Kept rows that went because others needed their place.", LabelsOf(worker))),
       bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the rows that are kept.", LabelsOf(worker))) {}
 
-RowCache::RowCache(int64_t bytes, int staleness, RowCacheMetrics& metrics)
+RowCache::RowCache(int64_t bytes, int staleness, const RowCacheMetrics& metrics)
     : limit_bytes_(bytes), staleness_(static_cast<uint64_t>(staleness)), metrics_(metrics) {}
 
 RowCache::~RowCache() { Clear(); }
@@ -75,11 +76,11 @@ void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, siz
   }
 }
 
-RowCache::Found RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
+absl::StatusOr<RowCache::Found> RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
   const size_t row_bytes = RowBytesOf(variable.spec);
   const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
   Found found;
-  found.values = *Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape));
+  ASSIGN_OR_RETURN(found.values, Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape)));
   MutexLock lock(mu_);
   for (size_t first = 0; first < wanted.size(); first += kBlock) CopyBlock(variable.id, wanted, first, row_bytes, found);
   const auto misses = static_cast<int64_t>(found.missing.size()), hits = static_cast<int64_t>(wanted.size()) - misses;
@@ -104,6 +105,7 @@ void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row
   const int64_t cost = CostOf(row_bytes);
   if (cost > limit_bytes_) return;
   const auto kept = index_.find(key);
+  if (kept != index_.end() && slots_[kept->second].version > version) return;  // two pulls of a step, answered in the other order
   if (kept == index_.end() && !HasRoom(cost)) {
     FreeTooOld();
     if (!HasRoom(cost) && !WasSeen(key)) return;
@@ -114,6 +116,7 @@ void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row
     slots_[taken].key = key;
     slots_[taken].uses = 0;
     index_.emplace(key, static_cast<uint32_t>(taken));
+    ++rows_of_[key.variable];
     AddBytes(cost);
     return taken;
   }();
@@ -135,9 +138,10 @@ size_t RowCache::TakeSlot() {
   return slot;
 }
 
-// Whether the row has found no room before, lately. One place for each hash: what is forgotten for another costs a pull.
+// Whether the row has found no room before, lately. One place for each hash: what is forgotten for another costs a pull. All is forgotten where the places
+// have become fewer than the slots, which happens once each time that those have doubled.
 bool RowCache::WasSeen(const Key& key) {
-  if (seen_.size() < 2 * slots_.size()) seen_.assign(2 * slots_.size(), 0);
+  if (seen_.size() < slots_.size()) seen_.assign(2 * slots_.size(), 0);
   const uint64_t hash = KeyHash()(key) | 1;
   uint64_t& place = seen_[(hash >> 32) % seen_.size()];
   const bool before = place == hash;
@@ -169,6 +173,7 @@ void RowCache::EvictOne() {
 void RowCache::Free(size_t place) {
   Slot& slot = slots_[place];
   index_.erase(slot.key);
+  --rows_of_[slot.key.variable];
   AddBytes(-CostOf(slot.row.size()));
   slot.taken = false;
   std::vector<char>().swap(slot.row);
@@ -191,19 +196,23 @@ void RowCache::Drop(VariableId variable, const Tensor& ids) {
 
 void RowCache::Drop(VariableId variable) {
   MutexLock lock(mu_);
-  for (size_t i = 0; i < slots_.size(); ++i) {
+  const auto kept = rows_of_.find(variable);
+  for (size_t i = 0; kept != rows_of_.end() && kept->second > 0; ++i) {
     if (slots_[i].taken && slots_[i].key.variable == variable) Free(i);
   }
 }
 
-void RowCache::Clear() {
+std::shared_ptr<const void> RowCache::Clear() {
+  auto cleared = std::make_shared<std::vector<Slot>>();
   MutexLock lock(mu_);
   AddBytes(-stats_.bytes);
   index_.clear();
-  slots_.clear();
+  rows_of_.clear();
+  slots_.swap(*cleared);
   free_.clear();
   seen_.clear();
   hand_ = sweep_ = 0;
+  return cleared;
 }
 
 RowCacheStats RowCache::stats() const {

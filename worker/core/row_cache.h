@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -42,8 +44,8 @@ struct RowCacheMetrics {
 // Thread-safe; its lock is the last to be taken, and nothing blocks.
 class RowCache {
  public:
-  // REQUIRES: bytes > 0, staleness >= 0; `metrics` outlives this.
-  RowCache(int64_t bytes, int staleness, RowCacheMetrics& metrics);
+  // REQUIRES: bytes > 0, staleness >= 0; the registry of `metrics` outlives this.
+  RowCache(int64_t bytes, int staleness, const RowCacheMetrics& metrics);
   ~RowCache();
   RowCache(const RowCache&) = delete;
 
@@ -55,16 +57,18 @@ class RowCache {
     std::vector<int64_t> missing;         // their places in ids
     std::map<uint16_t, uint64_t> oldest;  // of each shard that rows were found of: the least version that one was pulled at
   };
+  // ResourceExhausted: there is no memory for the values; pull them.
   // REQUIRES: ids is int64, not empty, and inside the variable.
-  Found Find(const VariableLayout& variable, const Tensor& ids);
+  absl::StatusOr<Found> Find(const VariableLayout& variable, const Tensor& ids);
 
-  // A part of a pull was answered: its rows, by their numbers in the shard. A reply that does not fit is ignored.
+  // A part of a pull was answered: its rows, by their numbers in the shard. A reply that does not fit is ignored, and of a row that is kept from a newer one.
   void Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply);
 
-  // Forgets rows of a variable, or all of them, because their values change.
+  // Forgets rows of a variable, or all of them, because their values change. The second costs nothing where none are kept.
   void Drop(VariableId variable, const Tensor& ids);
   void Drop(VariableId variable);
-  void Clear();
+  // What was kept, to be let go where no lock is held: that may take a while.
+  std::shared_ptr<const void> Clear();
 
   RowCacheStats stats() const;
 
@@ -101,14 +105,15 @@ class RowCache {
 
   const int64_t limit_bytes_;
   const uint64_t staleness_;
-  RowCacheMetrics& metrics_;
+  const RowCacheMetrics metrics_;
   mutable Mutex mu_;
   uint64_t step_ DIVVY_GUARDED_BY(mu_) = 0;
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
   absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);
-  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);    // slots
-  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);  // hashes of rows that found no room
+  std::map<VariableId, int64_t> rows_of_ DIVVY_GUARDED_BY(mu_);  // how many are kept of each variable
+  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);               // slots
+  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);             // hashes of rows that found no room
   size_t hand_ DIVVY_GUARDED_BY(mu_) = 0, sweep_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

@@ -33,7 +33,7 @@ class RowCacheTest : public ::testing::Test {
       cache.Keep(variable_, {{variable_.id, 0, static_cast<uint16_t>(part)}, Ids(rows)}, reply);
     }
   }
-  std::vector<int64_t> Missing(RowCache& cache, const std::vector<int64_t>& ids) { return cache.Find(variable_, Ids(ids)).missing; }
+  std::vector<int64_t> Missing(RowCache& cache, const std::vector<int64_t>& ids) { return cache.Find(variable_, Ids(ids))->missing; }
 
   const VariableLayout variable_ = MakeVariable(1, "table", kRows, 2, {0, 1});
   MetricsRegistry registry_;
@@ -43,7 +43,7 @@ class RowCacheTest : public ::testing::Test {
 TEST_F(RowCacheTest, GivesRowsInTheOrderAskedAndSaysWhichAreMissing) {
   RowCache cache(1 << 20, 0, metrics_);
   Keep(cache, {7, 60'000});
-  const RowCache::Found found = cache.Find(variable_, *Ids({60'000, 5, 7, 60'000}).Reshape(Shape{2, 2}));
+  const RowCache::Found found = *cache.Find(variable_, *Ids({60'000, 5, 7, 60'000}).Reshape(Shape{2, 2}));
   EXPECT_EQ(found.values.shape(), (Shape{2, 2, 2}));
   EXPECT_EQ(found.missing, std::vector<int64_t>({1}));
   EXPECT_EQ(found.values.data_as<float>()[0], 60'000);
@@ -57,7 +57,7 @@ TEST_F(RowCacheTest, ARowGrowsTooOldWithTheStepsAndIsYoungAgainWhenItIsKeptAnew)
   for (int step = 0; step < 3; ++step, cache.BeginStep()) EXPECT_TRUE(Missing(cache, {4}).empty()) << step;
   EXPECT_EQ(Missing(cache, {4}).size(), 1u);
   Keep(cache, {4}, 0.5f);
-  const RowCache::Found found = cache.Find(variable_, Ids({4}));
+  const RowCache::Found found = *cache.Find(variable_, Ids({4}));
   EXPECT_TRUE(found.missing.empty());
   EXPECT_EQ(found.values.data_as<float>()[1], 4.5f);
 }
@@ -66,8 +66,8 @@ TEST_F(RowCacheTest, TellsTheOldestVersionOfEachShardThatRowsWereFoundOf) {
   RowCache cache(1 << 20, 9, metrics_);
   Keep(cache, {1, 60'000}, 0, 5);
   Keep(cache, {2}, 0, 8);
-  EXPECT_EQ(cache.Find(variable_, Ids({2})).oldest, (std::map<uint16_t, uint64_t>{{0, 8}}));
-  EXPECT_EQ(cache.Find(variable_, Ids({2, 1, 60'000})).oldest, (std::map<uint16_t, uint64_t>{{0, 5}, {1, 5}}));
+  EXPECT_EQ(cache.Find(variable_, Ids({2}))->oldest, (std::map<uint16_t, uint64_t>{{0, 8}}));
+  EXPECT_EQ(cache.Find(variable_, Ids({2, 1, 60'000}))->oldest, (std::map<uint16_t, uint64_t>{{0, 5}, {1, 5}}));
 }
 
 TEST_F(RowCacheTest, ForgetsRowsVariablesAndAll) {
@@ -83,6 +83,42 @@ TEST_F(RowCacheTest, ForgetsRowsVariablesAndAll) {
   cache.Clear();
   EXPECT_EQ(Missing(cache, {1}).size(), 1u);
   EXPECT_EQ(cache.stats().bytes, 0);
+}
+
+TEST_F(RowCacheTest, ForgetsAVariableAloneHoweverItsRowsLieAmongOthers) {
+  RowCache cache(1 << 20, 9, metrics_);
+  const VariableLayout other = MakeVariable(2, "other", 100, 2, {0});
+  for (int64_t id = 0; id < 50; ++id) {
+    Keep(cache, {id});
+    PullPartReply reply;
+    reply.values = *Tensor::Copy<float>(Shape{1, 2}, std::vector<float>{7, 7});
+    cache.Keep(other, {{other.id, 0, 0}, Ids({id})}, reply);
+  }
+  const int64_t bytes = cache.stats().bytes;
+  cache.Drop(other.id);
+  EXPECT_EQ(cache.stats().bytes, bytes / 2);
+  EXPECT_EQ(Missing(cache, {0, 20, 49}).size(), 0u);
+  EXPECT_EQ(cache.Find(other, Ids({0, 20, 49}))->missing.size(), 3u);
+  cache.Drop(other.id);
+  cache.Drop(variable_.id);
+  EXPECT_EQ(cache.stats().bytes, 0);
+}
+
+TEST_F(RowCacheTest, AnOlderAnswerThatComesLateLeavesTheNewerRow) {
+  RowCache cache(1 << 20, 9, metrics_);
+  Keep(cache, {4}, 0.5f, 8);
+  Keep(cache, {4, 5}, 0.25f, 5);
+  const RowCache::Found found = *cache.Find(variable_, Ids({4, 5}));
+  EXPECT_EQ(found.values.data_as<float>()[0], 4.5f);
+  EXPECT_EQ(found.values.data_as<float>()[2], 5.25f);
+  EXPECT_EQ(cache.Find(variable_, Ids({4}))->oldest, (std::map<uint16_t, uint64_t>{{0, 8}}));
+}
+
+TEST_F(RowCacheTest, WithoutMemoryForTheValuesNothingIsFound) {
+  RowCache cache(1 << 20, 9, metrics_);
+  const VariableLayout huge = MakeVariable(3, "huge", 4, int64_t{1} << 59, {0});
+  EXPECT_FALSE(cache.Find(huge, Ids({1, 2, 3, 1, 2, 3})).ok());
+  EXPECT_EQ(cache.stats().misses, 0);
 }
 
 TEST_F(RowCacheTest, AReplyThatDoesNotFitIsIgnored) {
@@ -134,7 +170,7 @@ TEST_F(RowCacheTest, IsAMapWithAges) {
     std::set<int64_t> ids;
     for (int i = 0; i < 8; ++i) ids.insert(static_cast<int64_t>(random.Below(40)) * 2'001);
     const std::vector<int64_t> asked(ids.begin(), ids.end());
-    const RowCache::Found found = cache.Find(variable_, Ids(asked));
+    const RowCache::Found found = *cache.Find(variable_, Ids(asked));
     std::vector<int64_t> missing, pulled;
     for (size_t i = 0; i < asked.size(); ++i) {
       const auto row = model.find(asked[i]);

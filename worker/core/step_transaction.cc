@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -37,19 +38,9 @@ absl::Status CheckFinite(const StagedWrite& write) {
                                                  " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
 }
 
-Tensor IdsAt(const Tensor& ids, const std::vector<int64_t>& places) {
-  std::vector<int64_t> chosen;
-  for (const int64_t place : places) chosen.push_back(ids.data_as<int64_t>()[place]);
-  return Tensor::Vector<int64_t>(absl::MakeConstSpan(chosen));
-}
-
-// `values` with these rows filled in, which have had no value yet and nobody else sees.
-Tensor WithRowsAt(Tensor values, const std::vector<int64_t>& places, const Tensor& rows) {
-  const int64_t row_bytes = rows.size_bytes() / static_cast<int64_t>(places.size());
-  for (size_t i = 0; i < places.size() && row_bytes > 0; ++i) {
-    std::memcpy(values.fresh_data<char>() + places[i] * row_bytes, rows.data_as<char>() + static_cast<int64_t>(i) * row_bytes, static_cast<size_t>(row_bytes));
-  }
-  return values;
+WorkerTransaction::Options WithoutRows(WorkerTransaction::Options options) {
+  options.rows = nullptr;
+  return options;
 }
 
 }  // namespace
@@ -60,7 +51,8 @@ Fence SessionLinks::FenceFor(int index) const {
   return result;
 }
 
-WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock& clock) : options_(std::move(options)), executor_(executor), clock_(clock) {}
+WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock& clock)
+    : options_(WithoutRows(options)), executor_(executor), clock_(clock), rows_(std::move(options.rows)) {}
 
 // ---- what the step calls -----------------------------------------------------------------------------------------------------------------------------
 
@@ -95,7 +87,7 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std
   Waiter& waiter = waiters_[id];
   waiter.reads = std::move(reads);
   waiter.own.resize(waiter.reads.size());
-  waiter.kept.resize(waiter.reads.size());
+  waiter.gaps.resize(waiter.reads.size());
   waiter.base.resize(waiter.reads.size());
   waiter.missing = waiter.reads.size() + 1;  // one more, so that it is not finished before all are asked for
   waiter.done = std::move(done);
@@ -122,23 +114,48 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   }
 }
 
-// Only what is not kept of them is asked for.
+// Each id that is missing once, in the order of their first places.
+std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps) {
+  std::vector<int64_t> missing;
+  absl::flat_hash_map<int64_t, int64_t> row_of;
+  for (const int64_t place : found.missing) {
+    const auto [row, is_first] = row_of.emplace(ids.data_as<int64_t>()[place], static_cast<int64_t>(missing.size()));
+    if (is_first) missing.push_back(row->first);
+    gaps.rows.push_back(row->second);
+  }
+  gaps.places = found.missing;
+  return missing;
+}
+
+// The values whose gaps, which nobody has seen, are filled with these rows.
+Tensor WorkerTransaction::Filled(Gaps gaps, const Tensor& rows) {
+  const int64_t row_bytes = rows.size_bytes() / rows.shape().dim(0);
+  for (size_t i = 0; i < gaps.places.size() && row_bytes > 0; ++i) {
+    std::memcpy(gaps.values.fresh_data<char>() + gaps.places[i] * row_bytes, rows.data_as<char>() + gaps.rows[i] * row_bytes, static_cast<size_t>(row_bytes));
+  }
+  return std::move(gaps.values);
+}
+
+// Only what is not kept of them is asked for, and each row once. Without memory to look for them all are: what that takes fails in its own words.
 void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
   Waiter& waiter = waiters_[place.waiter];
   VariableRead wanted = waiter.reads[place.index];
   const int64_t count = wanted.ids->shape().num_elements();
-  if (options_.rows != nullptr && count > 0) {
-    const VariableLayout& variable = *options_.layout->Find(wanted.variable);
-    RowCache::Found found = options_.rows->Find(variable, *wanted.ids);
-    RememberKept(variable, found);
-    if (found.missing.empty()) {
-      waiter.base[place.index] = std::move(found.values);
+  const VariableLayout& variable = *options_.layout->Find(wanted.variable);
+  absl::StatusOr<RowCache::Found> found;
+  if (rows_ != nullptr && count > 0 && (found = rows_->Find(variable, *wanted.ids)).ok()) {
+    RememberKept(variable, *found);
+    if (found->missing.empty()) {
+      waiter.base[place.index] = std::move(found->values);
       --waiter.missing;
       return;
     }
-    if (static_cast<int64_t>(found.missing.size()) < count) {
-      wanted.ids = IdsAt(*wanted.ids, found.missing);
-      waiter.kept[place.index] = std::move(found);
+    Gaps gaps;
+    const std::vector<int64_t> missing = Missing(*wanted.ids, *found, gaps);
+    if (static_cast<int64_t>(missing.size()) < count) {
+      wanted.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(missing));
+      gaps.values = std::move(found->values);
+      waiter.gaps[place.index] = std::move(gaps);
     }
   }
   fetch.reads.push_back(std::move(wanted));
@@ -154,11 +171,11 @@ void WorkerTransaction::RememberKept(const VariableLayout& variable, const RowCa
 }
 
 void WorkerTransaction::KeepRows(const Fetch& fetch) {
-  if (options_.rows == nullptr) return;
+  if (rows_ == nullptr) return;
   for (const auto& [ps, parts] : fetch.plan.parts()) {
     const PullReply& reply = fetch.replies.at(ps);
     for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) {
-      if (parts[i].rows) options_.rows->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
+      if (parts[i].rows) rows_->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
     }
   }
 }
@@ -243,6 +260,7 @@ void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   fetches_.clear();
   whole_.clear();
   own_.clear();
+  outbox_.Add([rows = std::exchange(rows_, nullptr)] {});  // its session may be over: then all that it keeps goes
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
 }
 
@@ -360,8 +378,8 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  const RowCache::Found& kept = waiter->second.kept[place.index];
-  waiter->second.base[place.index] = kept.missing.empty() ? value : WithRowsAt(kept.values, kept.missing, value);
+  Gaps& gaps = waiter->second.gaps[place.index];
+  waiter->second.base[place.index] = gaps.places.empty() ? value : Filled(std::move(gaps), value);
   if (--waiter->second.missing == 0) FinishWaiter(place.waiter);
 }
 

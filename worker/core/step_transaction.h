@@ -63,7 +63,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     bool check_numerics = false;
     uint64_t seed = 0;                                  // of the jitter of its waits
     std::function<void(absl::Status)> on_session_over;  // a ps said so, with this. Called without a lock, perhaps more than once
-    std::shared_ptr<RowCache> rows = nullptr;           // where rows read by id are looked for, and kept; null: they are always pulled
+    std::shared_ptr<RowCache> rows = nullptr;           // where rows read by id are looked for, and kept; let go when the step is over. Null: they are pulled
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -85,10 +85,15 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
 
  private:
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
+  // A read of rows that is pulled in part only: some are kept, or one is named twice.
+  struct Gaps {
+    Tensor values;                      // the rest
+    std::vector<int64_t> places, rows;  // where a value is missing, and which row of what is pulled is the one
+  };
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
     std::vector<std::vector<StagedWrite>> own;  // of each read: the writes it must see
-    std::vector<RowCache::Found> kept;          // of each read of rows that is pulled in part only: the rest
+    std::vector<Gaps> gaps;                     // of each read
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
@@ -119,6 +124,8 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps);
+  static Tensor Filled(Gaps gaps, const Tensor& rows);
   void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void RememberKept(const VariableLayout& variable, const RowCache::Found& found) DIVVY_REQUIRES(mu_);
   void KeepRows(const Fetch& fetch) DIVVY_REQUIRES(mu_);
@@ -140,6 +147,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   Outbox outbox_;
   mutable Mutex mu_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
+  std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);  // null from Finish or Cancel on: a step may keep the transaction as long as its worker lives
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
   std::map<uint64_t, Waiter> waiters_ DIVVY_GUARDED_BY(mu_);
   std::map<uint64_t, Fetch> fetches_ DIVVY_GUARDED_BY(mu_);

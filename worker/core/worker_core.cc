@@ -238,6 +238,7 @@ void WorkerCore::EndSession() {
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live) outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
   for (QueuedStep& step : session->queue) DropAhead(step);
+  outbox_.Add([rows = session->rows] {});  // what it keeps goes without the lock
   for (const ResourceId iterator : session->resources) outbox_.Add([this, iterator] { inputs_.Close(iterator); });
   const auto node = session->connection ? connections_.extract(*session->connection) : decltype(connections_)::node_type();
   if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });

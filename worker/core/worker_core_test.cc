@@ -735,7 +735,42 @@ TEST_F(RowCacheStepTest, OnlyWhatIsNotKeptIsPulled) {
   const PullRequest last = ps_[0].pulls().back();
   ASSERT_EQ(last.parts.size(), 1u);
   const auto rows = *last.parts[0].rows->values<int64_t>();
-  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1, 1}));
+  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1})) << "though it is asked for twice";
+}
+
+TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) {
+  StartWith(1 << 20, 0);
+  Set({10, 11, 12, 13});
+  ids_ = {2, 0, 2, 3, 0};
+  EXPECT_EQ(Step()[0], std::vector<float>({12, 10, 12, 13, 10}));
+  const auto rows = *ps_[1].pulls().back().parts[0].rows->values<int64_t>();
+  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({0, 1}));
+}
+
+// As a variable does that a step's function keeps with its worker.
+TEST_F(RowCacheStepTest, WhoKeepsTheTransactionOfAnEndedStepKeepsNoRowsNeitherPastTheSessionNorPastTheWorker) {
+  struct Keeper : StepRunner {
+    explicit Keeper(StepRunner& runner) : runner(runner) {}
+    void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) override {
+      kept.push_back(transaction);
+      runner.Start(std::move(call), std::move(transaction), std::move(done));
+    }
+    StepRunner& runner;
+    std::vector<std::shared_ptr<StepTransaction>> kept;
+  } keeper(runner_);
+  const auto bytes = [] { return MetricsRegistry::Default().GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(); };
+  StartWith(1 << 20, 5);
+  core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), keeper, inputs_, ps_, &coordinator_, [](int, const std::string&) {});
+  Attach();
+  Step();
+  EXPECT_GT(bytes(), 0);
+  Attach(2);
+  EXPECT_EQ(bytes(), 0);
+  Step();
+  EXPECT_GT(bytes(), 0);
+  core_ = nullptr;
+  EXPECT_EQ(bytes(), 0);
+  EXPECT_EQ(keeper.kept.size(), 2u);
 }
 
 TEST_F(RowCacheStepTest, WhatTheWorkerItselfHasWrittenIsSeenByItsNextStep) {
