@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -202,11 +203,29 @@ class CheckedListener : public StreamListener<ToWorker> {
   const std::shared_ptr<StreamListener<ToWorker>> listener_;
 };
 
+// What a worker sends, as it leaves.
+class WatchedConnection : public StreamConnection<FromWorker> {
+ public:
+  WatchedConnection(SimSite& site, const Node& from, std::shared_ptr<StreamConnection<FromWorker>> connection)
+      : site_(site), from_(from), connection_(std::move(connection)) {}
+  void Send(StreamFrame<FromWorker> frame) override {
+    const Report* const report = frame.message ? std::get_if<Report>(&*frame.message) : nullptr;
+    if (report != nullptr && report->outcome == StepOutcome::kOk) site_.OnReported(from_, frame.session, report->step);
+    connection_->Send(std::move(frame));
+  }
+  void Close() override { connection_->Close(); }
+
+ private:
+  SimSite& site_;
+  const Node& from_;
+  const std::shared_ptr<StreamConnection<FromWorker>> connection_;
+};
+
 std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
   const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
   return site_.network().Open(from_, to_, std::move(listener), [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
     auto worker = std::static_pointer_cast<WorkerCore>(node.core);
-    auto accepted = worker->Accept(std::move(connection));
+    auto accepted = worker->Accept(std::make_shared<WatchedConnection>(site, node, std::move(connection)));
     return std::make_shared<CheckedListener>(site, sender, std::move(worker), std::move(accepted));
   });
 }

@@ -23,10 +23,11 @@ class SimSite {
   // An invariant of the protocol does not hold.
   virtual void Violation(absl::string_view rule, const std::string& what) = 0;
   virtual void Trace(absl::string_view text) {}
-  virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }  // that a commit's payload takes, once there is memory for it
-  virtual void OnSnapshot(const Node& from, CheckpointId) {}                 // a coordinator asks a ps for it
-  virtual void OnMarked(const Node& from, CheckpointId) {}                   // a ps has marked it
-  virtual void OnWaits() {}                                                  // a ps said that a commit waits for memory
+  virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }      // that a commit's payload takes, once there is memory for it
+  virtual void OnSnapshot(const Node& from, CheckpointId) {}                     // a coordinator asks a ps for it
+  virtual void OnMarked(const Node& from, CheckpointId) {}                       // a ps has marked it
+  virtual void OnWaits() {}                                                      // a ps said that a commit waits for memory
+  virtual void OnReported(const Node& from, SessionId session, EntryId step) {}  // a worker says that the step has finished
   virtual void OnCommitAnswered(const absl::Status& status) {}
 };
 

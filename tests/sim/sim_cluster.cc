@@ -69,6 +69,7 @@ struct Process {
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
+  int64_t rows_reused = 0;          // in its session, when one last looked
 };
 
 class Cluster : public SimSite, public FailpointObserver {
@@ -85,6 +86,7 @@ class Cluster : public SimSite, public FailpointObserver {
   void OnWaits() override { ++result_.waits; }
   void OnSnapshot(const Node& from, CheckpointId checkpoint) override;
   void OnMarked(const Node& from, CheckpointId checkpoint) override;
+  void OnReported(const Node& from, SessionId session, EntryId step) override;
   void OnCommitAnswered(const absl::Status& status) override { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
   void Violation(absl::string_view rule, const std::string& what) override {
     if (!result_.violation.ok()) return;
@@ -483,12 +485,15 @@ void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
   process.floors.push_back(model_.values);
   constexpr size_t kLongestAgo = 8;
   if (process.floors.size() > kLongestAgo) process.floors.pop_front();
-  for (auto written = process.written.begin(); written != process.written.end();) {
-    const bool finished = model_.reported.count(written->first) > 0;
-    for (const auto& [row, value] : written->second) {
-      if (finished) process.seen[row] = std::max(process.seen[row], value);
-    }
-    written = finished ? process.written.erase(written) : std::next(written);
+}
+
+// The session's next step begins behind this word: it is to see what this one has written.
+void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
+  for (const auto& process : processes_) {
+    if (process->node.get() != &from || process->session.second != session) continue;
+    const auto written = process->written.extract(step);
+    if (written.empty()) continue;
+    for (const auto& [row, value] : written.mapped()) process->seen[row] = std::max(process->seen[row], value);
   }
 }
 
@@ -1305,7 +1310,8 @@ void Cluster::CheckAlways() {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
       result_.pulled_ahead += static_cast<int64_t>(worker.ahead.size());
-      result_.rows_kept += worker.rows.bytes > 0;
+      const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
+      result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0) admissible[*worker.live].insert(worker.session.value());
     }

@@ -80,7 +80,7 @@ struct SimResult {
   int64_t drained = 0, refused = 0;  // processes that ended with 143 and with 78
   int64_t waits = 0;                 // how often a ps said that a commit waits for memory
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
-  int64_t rows_kept = 0;             // times that one looked and a worker kept rows
+  int64_t rows_reused = 0;           // that a step read and an earlier one had pulled
   int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, as far as seen
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;

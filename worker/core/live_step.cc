@@ -31,11 +31,13 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
       absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
 
+bool Assigns(const StagedWrite& write) { return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate; }
+
 // The variables whose values the writes replace, in part or whole.
 std::set<std::string> Assigned(absl::Span<const StagedWrite> writes) {
   std::set<std::string> assigned;
   for (const StagedWrite& write : writes) {
-    if (write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate) assigned.insert(write.variable);
+    if (Assigns(write)) assigned.insert(write.variable);
   }
   return assigned;
 }
@@ -118,11 +120,17 @@ void WorkerCore::ForgetReads() {
   if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
 }
 
-// The worker's next steps are to see what this one writes.
+// The worker's next steps are to see what this one writes. Of a variable that steps assign no rows are kept: what another worker or the program has assigned
+// would be undone by a step that reads a row from before and assigns in turn.
 void WorkerCore::DropRowsOf(const std::vector<StagedWrite>& writes) {
   if (session_->rows == nullptr) return;
   for (const StagedWrite& write : writes) {
     const VariableId variable = session_->layout->Find(write.variable)->id;
+    if (Assigns(write)) {
+      assigned_rows_.insert(write.variable);
+      session_->rows->NeverKeep(variable);
+      continue;
+    }
     write.ids ? session_->rows->Drop(variable, *write.ids) : session_->rows->Drop(variable);
   }
 }

@@ -70,6 +70,7 @@ void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, siz
     }
     Slot& slot = *slots[i];
     slot.uses = std::min<uint8_t>(kMostUses, slot.uses + 1);
+    stats_.later_hits += slot.step != step_;
     if (row_bytes > 0) std::memcpy(out + i * row_bytes, slot.row.data(), row_bytes);
     const auto [version, is_first] = found.oldest.emplace(slot.part, slot.version);
     version->second = std::min(version->second, slot.version);
@@ -97,6 +98,7 @@ void RowCache::Keep(const VariableLayout& variable, const PullPart& asked, const
   if (reply.values.dtype() != variable.spec.dtype || reply.values.size_bytes() != static_cast<int64_t>(rows.size() * row_bytes)) return;
   const char* const values = reply.values.data_as<char>();
   MutexLock lock(mu_);
+  if (never_.count(variable.id) > 0) return;
   const int64_t first = variable.offsets[asked.shard.part];
   for (size_t i = 0; i < rows.size(); ++i) KeepRow({variable.id, first + rows[i]}, asked.shard.part, reply.version, values + i * row_bytes, row_bytes);
 }
@@ -196,6 +198,15 @@ void RowCache::Drop(VariableId variable, const Tensor& ids) {
 
 void RowCache::Drop(VariableId variable) {
   MutexLock lock(mu_);
+  DropAll(variable);
+}
+
+void RowCache::NeverKeep(VariableId variable) {
+  MutexLock lock(mu_);
+  if (never_.insert(variable).second) DropAll(variable);
+}
+
+void RowCache::DropAll(VariableId variable) {
   const auto kept = rows_of_.find(variable);
   for (size_t i = 0; kept != rows_of_.end() && kept->second > 0; ++i) {
     if (slots_[i].taken && slots_[i].key.variable == variable) Free(i);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -21,6 +22,7 @@ namespace divvy {
 // Since it was made.
 struct RowCacheStats {
   int64_t hits = 0, misses = 0;  // rows asked for; a row that is too old is a miss
+  int64_t later_hits = 0;        // those of the hits that were pulled by an earlier step
   int64_t evictions = 0;         // rows that went because others needed their place
   int64_t bytes = 0;             // of what is kept, with what keeping it takes
 };
@@ -67,6 +69,8 @@ class RowCache {
   // Forgets rows of a variable, or all of them, because their values change. The second costs nothing where none are kept.
   void Drop(VariableId variable, const Tensor& ids);
   void Drop(VariableId variable);
+  // And keeps none of it from now on, over Clear too.
+  void NeverKeep(VariableId variable);
   // What was kept, to be let go where no lock is held: that may take a while.
   std::shared_ptr<const void> Clear();
 
@@ -97,6 +101,7 @@ class RowCache {
   void CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes, Found& found) DIVVY_REQUIRES(mu_);
   bool HasRoom(int64_t cost) const DIVVY_REQUIRES(mu_) { return stats_.bytes + cost <= limit_bytes_; }
   bool WasSeen(const Key& key) DIVVY_REQUIRES(mu_);
+  void DropAll(VariableId variable) DIVVY_REQUIRES(mu_);
   void FreeTooOld() DIVVY_REQUIRES(mu_);
   size_t TakeSlot() DIVVY_REQUIRES(mu_);
   void EvictOne() DIVVY_REQUIRES(mu_);
@@ -108,6 +113,7 @@ class RowCache {
   const RowCacheMetrics metrics_;
   mutable Mutex mu_;
   uint64_t step_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::set<VariableId> never_ DIVVY_GUARDED_BY(mu_);
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
   absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);

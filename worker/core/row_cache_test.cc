@@ -104,6 +104,17 @@ TEST_F(RowCacheTest, ForgetsAVariableAloneHoweverItsRowsLieAmongOthers) {
   EXPECT_EQ(cache.stats().bytes, 0);
 }
 
+TEST_F(RowCacheTest, KeepsNoRowsOfAVariableOfWhichItIsToldSoOverAClearToo) {
+  RowCache cache(1 << 20, 9, metrics_);
+  Keep(cache, {1, 2});
+  cache.NeverKeep(variable_.id);
+  EXPECT_EQ(cache.stats().bytes, 0);
+  for (int i = 0; i < 2; ++i, cache.Clear()) {
+    Keep(cache, {1, 2});
+    EXPECT_EQ(Missing(cache, {1, 2}).size(), 2u);
+  }
+}
+
 TEST_F(RowCacheTest, AnOlderAnswerThatComesLateLeavesTheNewerRow) {
   RowCache cache(1 << 20, 9, metrics_);
   Keep(cache, {4}, 0.5f, 8);
@@ -155,6 +166,14 @@ TEST_F(RowCacheTest, WhatIsTooOldMakesRoomForWhatComes) {
     EXPECT_TRUE(Missing(cache, ids).empty()) << step;
   }
   EXPECT_EQ(cache.stats().evictions, 0);
+}
+
+TEST_F(RowCacheTest, CountsTheHitsOfLaterStepsApart) {
+  RowCache cache(1 << 20, 1, metrics_);
+  Keep(cache, {4});
+  for (int step = 0; step < 3; ++step, cache.BeginStep()) Missing(cache, {4, 4});
+  EXPECT_EQ(cache.stats().hits, 4);
+  EXPECT_EQ(cache.stats().later_hits, 2);
 }
 
 TEST_F(RowCacheTest, IsAMapWithAges) {

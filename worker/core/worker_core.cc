@@ -229,6 +229,10 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   session_->last_heard = clock_.Elapsed();
   const PullOptions& pulls = options_.pulls;
   if (pulls.row_cache_bytes > 0) session_->rows = std::make_shared<RowCache>(pulls.row_cache_bytes, pulls.row_cache_staleness, row_cache_metrics_);
+  for (const std::string& name : assigned_rows_) {
+    const VariableLayout* const variable = session_->layout->Find(name);
+    if (variable != nullptr) session_->rows->NeverKeep(variable->id);
+  }
   RegisterIfWanted();  // not any more
 }
 

@@ -258,6 +258,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
   RowCacheMetrics row_cache_metrics_;
+  std::set<std::string> assigned_rows_ DIVVY_GUARDED_BY(mu_);  // variables that a step of this life has assigned in part or whole: their rows are not kept
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
   absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);           // the coordinator's last word to this worker
   std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);  // null: nobody to register with

@@ -786,6 +786,27 @@ TEST_F(RowCacheStepTest, WhatTheWorkerItselfHasWrittenIsSeenByItsNextStep) {
   EXPECT_EQ(Step()[0], std::vector<float>({9, 6, 9}));
 }
 
+TEST_F(RowCacheStepTest, NoRowsAreKeptOfAVariableThatAStepHasAssignedInLaterSessionsNeither) {
+  for (const bool whole : {false, true}) {
+    StartWith(1 << 20, 5);
+    steps_ = 0;
+    Set({1, 1, 1, 1});
+    Step();
+    write_ = whole ? Assign("w", {6, 7, 8, 9}) : StagedWrite{"w", WriteOp::kScatterUpdate, Matrix(1, 1, {9}), Tensor::Vector<int64_t>({3}), std::nullopt};
+    Step();
+    write_.reset();
+    for (const float value : {2.f, 3.f}) {
+      Set({value, value, value, value});
+      EXPECT_EQ(Step()[0], std::vector<float>({value, value, value}));
+    }
+    Attach(2);
+    for (const float value : {4.f, 5.f}) {
+      Set({value, value, value, value});
+      EXPECT_EQ(Step()[0], std::vector<float>({value, value, value}));
+    }
+  }
+}
+
 TEST_F(RowCacheStepTest, AReadOnlyStepAlwaysAsks) {
   StartWith(1 << 20, 5);
   Set({1, 1, 1, 1});
