@@ -181,6 +181,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   SessionId session;
   std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
   std::deque<Dispatch> dispatched;
+  int layouts = 0, layouts_at_dispatch = 0;  // that it has been told, and had when the newest dispatch came
   std::vector<EntryId> cancelled;
   int replicas = 1;
   bool silent = false;  // says nothing, not even Pong
@@ -201,7 +202,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     std::vector<StreamFrame<FromWorker>> resend;
     std::optional<ToWorker> message;
     if (!stream->Receive(frame, resend, message).ok() || !message) return;
-    if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch);
+    layouts += std::holds_alternative<LayoutUpdate>(*message);
+    if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch), layouts_at_dispatch = layouts;
     if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
     if (std::holds_alternative<Ping>(*message)) Say(Pong());
     if (auto* hold = std::get_if<Hold>(&*message)) {
@@ -1426,6 +1428,24 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(core_->step(), 3);
   EXPECT_TRUE(WhyOver().ok());
+}
+
+// It is the word to forget what was read before, and so what was read in the replay.
+TEST_F(ReplayTest, WorkersAreToldTheLayoutOnceMoreBetweenTheLastStepThatIsRunAgainAndTheNext) {
+  Start();
+  Finished("a");
+  Finished("b");
+  Schedule("c");
+  LosePs(1);
+  ASSERT_THAT(Dispatched(), ElementsAre("a", "b"));
+  const int layouts = workers_[0]->layouts;
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(workers_[0]->layouts, layouts);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_THAT(Dispatched(), ElementsAre("c"));
+  EXPECT_EQ(workers_[0]->layouts_at_dispatch, layouts + 1);
 }
 
 TEST_F(ReplayTest, AHorizonInTheMiddleOfAReplayCountsNoStepThatIsOpen) {

@@ -259,7 +259,7 @@ void CoordinatorCore::FinishReplay() {
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
-  SendToAll(LayoutUpdate{layout_});  // a worker that keeps rows forgets those that it read while not all was there
+  SendToAll(LayoutUpdate{layout_});  // of the version that they have: which means, forget all that you have read, for not all was there
   for (const auto& [id, make] : recovery.iterators) SendToAll(DropResource{id});
   std::vector<ResourceId> dropped;
   for (const auto& [id, iterator] : iterators_) {

@@ -19,7 +19,7 @@ struct PullOptions {
 
   // Memory for rows that training steps have pulled by id: a row is used again by the step that pulled it, and by up to row_cache_staleness steps of this
   // worker after it, without asking the parameter server. What others write to it meanwhile, the program's own writes included, is missed so long; never what a
-  // step of this worker has written. Read-only steps always ask. 0 bytes: nothing is kept.
+  // step of this worker has written. No rows are kept of a variable that one has assigned. Read-only steps always ask. 0 bytes: nothing is kept.
   int64_t row_cache_bytes = 0;
   int row_cache_staleness = 0;
 

@@ -347,7 +347,7 @@ void WorkerCore::Send(FromWorker message) {
 // ---- what the coordinator says -----------------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::Handle(LayoutUpdate message) {
-  ForgetReads();  // a step's transaction has the layout of its beginning; and after a replay the coordinator says so what was read in it is too old
+  ForgetReads();  // for that alone the coordinator sends the layout once more when a replay has ended: what was read in it is too old
   session_->layout = std::move(message.layout);
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots) CommitIfSlotsExist();
 }
