@@ -36,14 +36,15 @@ ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the da
 ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
 ABSL_FLAG(
-    int, pipeline_depth, 0,
-    "while a training step runs, a worker pulls already what so many steps behind it will read (0 to 2): such a step may miss what so many steps before it "
-    "on this worker write, never what they assign. 0: a step sees all that those before it on its worker have written");
+    int, pipeline_depth, 1,
+    "so many steps of a worker overlap (1 to 3): with d, what the d - 1 training steps behind the one that runs will read is pulled already, and a step may "
+    "miss what the last d - 1 before it on its worker add, never what they assign. 1: a step sees all that those before it on its worker have written");
 ABSL_FLAG(int64_t, row_cache_bytes, 0,
           "memory of a worker for rows that its training steps have looked up, to be used again without asking the parameter server; 0: none are kept");
-ABSL_FLAG(int, row_cache_staleness, 0,
-          "so many steps of its worker after the one that looked a row up may use the row that was kept; its worker's own writes are always seen, those of others "
-          "are missed so long. 0: that step alone");
+ABSL_FLAG(
+    int, row_cache_staleness, 0,
+    "so many steps of its worker after the one that looked a row up may use the row that was kept; its worker's own writes are always seen, those of others "
+    "are missed so long. 0: that step alone");
 ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5), "a line of progress, where there is no terminal");
 ABSL_FLAG(std::string, tensorboard_dir, "",
           "where the chief writes event files for TensorBoard: points each --report_every, validations, the configuration; and an evaluator its scores");

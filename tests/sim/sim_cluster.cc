@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -200,6 +201,7 @@ class Cluster : public SimSite, public FailpointObserver {
   Network network_;
   Random random_;
   SimResult result_;
+  std::set<std::tuple<const Process*, SessionId, EntryId>> pulled_ahead_;
   uint64_t hash_ = 0;
 
   std::vector<std::unique_ptr<Process>> processes_;
@@ -566,7 +568,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth))[variable]](
+    moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth - 1))[variable]](
                                         const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
       HitFailpoint(Failpoint::kStepPulled);
       if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
@@ -1309,7 +1311,7 @@ void Cluster::CheckAlways() {
     for (const auto& process : processes_) {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
-      result_.pulled_ahead += static_cast<int64_t>(worker.ahead.size());
+      for (const EntryId step : worker.ahead) pulled_ahead_.emplace(process.get(), worker.session, step);
       const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
       result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
@@ -1436,6 +1438,7 @@ SimResult Cluster::Run() {
       if (ps->exit_code != 0) Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
     }
   }
+  result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
   for (const auto& process : processes_) {  // cores hold connections, and those their nodes
@@ -1487,7 +1490,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.resize = config.checkpoints && random.Chance(0.25);
   config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);
-  if (random.Chance(0.3)) config.pipeline_depth = 1 + static_cast<int>(random.Below(2));
+  if (random.Chance(0.3)) config.pipeline_depth = 2 + static_cast<int>(random.Below(2));
   if (random.Chance(0.3)) {
     config.row_cache_bytes = 200 + static_cast<int64_t>(random.Below(4'000));
     config.row_cache_staleness = static_cast<int>(random.Below(5));

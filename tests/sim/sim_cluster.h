@@ -4,8 +4,8 @@
 //   X1   no ps applies an id twice                             X2   at rest: each finished entry applied once at each participant, no other id anywhere,
 //   X5   at most one attempt of an id can be applied                and every variable holds exactly the sum of what finished
 //   X7   what ps, streams and redo log remember is bounded     X8   a step that failed or was cancelled is in no ps once the next call has raised
-//   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen), or with a pipeline_depth of n: when the n-th
-//        step before it in its session began; rows that may be kept for s steps: when the s-th did. What its own worker wrote to a row it sees
+//   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen), or with a pipeline_depth of d: when the
+//        (d - 1)-th step before it in its session began; rows that may be kept for s steps: when the s-th did. What its own worker wrote to a row it sees
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
 //   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
@@ -58,7 +58,7 @@ struct SimConfig {
   bool failing_steps = false;                     // step functions fail now and then
   bool changing_steps = false;                    // a re-run fails, or touches other ps: may end the job
   absl::Duration fault_time = absl::Seconds(30);  // then they stop
-  int pipeline_depth = 0;                         // of workers
+  int pipeline_depth = 1;                         // of workers
   std::optional<int> may_miss;                    // so many steps of its own worker; else as the depth allows
   int64_t row_cache_bytes = 0;                    // of workers; with them steps read rows, too
   int row_cache_staleness = 0;
@@ -81,7 +81,7 @@ struct SimResult {
   int64_t waits = 0;                 // how often a ps said that a commit waits for memory
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
   int64_t rows_reused = 0;           // that a step read and an earlier one had pulled
-  int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, as far as seen
+  int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, each counted once, as far as seen
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t rewinds = 0;

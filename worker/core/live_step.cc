@@ -86,13 +86,13 @@ void WorkerCore::StartStep(QueuedStep next) {
       if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(result));
     });
   });
-  session_->live.emplace(std::move(dispatch), transaction);
+  session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
 }
 
 // Read-only steps are left out: what an evaluation reads is as new as can be.
 void WorkerCore::PullAhead() {
   if (!session_->live) return;
-  const size_t steps = std::min(session_->queue.size(), static_cast<size_t>(options_.pulls.pipeline_depth));
+  const size_t steps = std::min(session_->queue.size(), static_cast<size_t>(options_.pulls.pipeline_depth - 1));
   for (size_t i = 0; i < steps; ++i) {
     QueuedStep& step = session_->queue[i];
     if (step.dispatch.ordinal && step.ahead == nullptr) PullAhead(step);
@@ -103,12 +103,13 @@ void WorkerCore::PullAhead(QueuedStep& step) {
   step.pulled = read_sets_.PredictAhead(step.dispatch.function, session_->layout->version());
   if (step.pulled.empty()) return;
   step.ahead = OpenTransaction(step.dispatch);
-  outbox_.Add([transaction = step.ahead, expected = step.pulled] { transaction->Prefetch(expected); });
+  outbox_.Add([transaction = step.ahead, expected = step.pulled] { transaction->Prefetch(expected, /*ahead=*/true); });
 }
 
+// Nobody else holds the transaction for long: with it goes whatever it would have sent again. Its values are released without the core's lock.
 void WorkerCore::DropAhead(QueuedStep& step) {
-  if (step.ahead == nullptr) return;
-  outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] { dropped->Cancel(); });
+  if (step.ahead != nullptr) outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] {});
+  step.missed.clear();
 }
 
 void WorkerCore::DropAhead() {
@@ -136,11 +137,19 @@ void WorkerCore::DropRowsOf(const std::vector<StagedWrite>& writes) {
 }
 
 // A value that replaces another may have been made from it: who then reads the older one and assigns in turn would lose what was made. Adds and gradients are
-// not lost so.
-void WorkerCore::DropAheadOf(const std::set<std::string>& assigned) {
+// not lost so, unless the step that has missed them assigns (CheckAssigned).
+void WorkerCore::AgeAhead(const LiveStep& ended) {
+  const std::set<std::string> assigned = Assigned(ended.record.writes);
   for (QueuedStep& step : session_->queue) {
-    const bool stale = std::any_of(step.pulled.begin(), step.pulled.end(), [&](const std::string& variable) { return assigned.count(variable) > 0; });
-    if (stale) DropAhead(step);
+    if (step.ahead == nullptr) continue;
+    const auto pulled = [&](const std::string& variable) { return std::count(step.pulled.begin(), step.pulled.end(), variable) > 0; };
+    if (std::any_of(assigned.begin(), assigned.end(), pulled)) {
+      DropAhead(step);
+      continue;
+    }
+    for (const StagedWrite& write : ended.record.writes) {
+      if (pulled(write.variable)) step.missed.insert(write.variable);
+    }
   }
 }
 
@@ -188,9 +197,23 @@ void WorkerCore::FunctionFailed(absl::Status status) {
 void WorkerCore::FunctionSucceeded(Nest value) {
   if (absl::Status refused = CheckValue(value, options_.max_value_bytes); !refused.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(refused));
   LiveStep& live = *session_->live;
-  read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole), Assigned(live.record.writes));
+  const std::set<std::string> assigned = Assigned(live.record.writes);
+  read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole), assigned);
+  if (absl::Status too_old = CheckAssigned(assigned); !too_old.ok()) return ReportLive(StepOutcome::kSystem, std::move(too_old));
   live.value = std::move(value);
   CommitIfSlotsExist();
+}
+
+// A function that assigns a variable for the first time may have read it too early: what this worker has added since would be lost. Nothing has been sent yet,
+// and from now on the variable is pulled when the step begins.
+absl::Status WorkerCore::CheckAssigned(const std::set<std::string>& assigned) const {
+  for (const std::string& variable : session_->live->missed) {
+    if (assigned.count(variable) == 0) continue;
+    return absl::AbortedError(absl::StrCat("\"", session_->live->dispatch.function, "\" assigned variable \"", variable,
+                                           "\" for the first time, and its value was pulled before an earlier step of the same worker wrote to it "
+                                           "(--pipeline_depth): the step is run again"));
+  }
+  return absl::OkStatus();
 }
 
 // ---- 3 -----------------------------------------------------------------------------------------------------------------------------------------------
@@ -316,7 +339,7 @@ void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
   for (const auto& [ps, commit] : live.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
-  DropAheadOf(Assigned(live.record.writes));
+  if (!live.commits.empty()) AgeAhead(live);
   session_->live.reset();
   ++reported_;
   Send(std::move(report));

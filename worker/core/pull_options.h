@@ -11,11 +11,14 @@
 namespace divvy {
 
 struct PullOptions {
-  // While a training step runs, what up to so many training steps that wait behind it will read whole (as far as it is known from their last runs) is pulled
-  // already. Such a step may miss what up to so many steps before it on this worker write, as it may always miss what steps of other workers write; never what
-  // one of them has assigned, and never what had finished before the step was scheduled. 0: a step's pulls leave when it begins. A coordinator leaves two
-  // steps waiting at a worker, so more than 2 is as good as 2.
-  int pipeline_depth = 0;
+  // So many steps of this worker overlap, at least 1. 1: a step's pulls leave when it begins, and it sees all that the steps before it here have written. d:
+  // while a training step runs, what up to d - 1 training steps that wait behind it will read whole (as far as it is known from their last runs) is pulled
+  // already. Such a step may miss what the d - 1 steps before it on this worker add (gradients, adds, the scatters but scatter_update), as it may always miss
+  // what steps of other workers write; never what one of them has assigned. What had finished before the step was scheduled it sees; but steps that are run
+  // again after the loss of a parameter server run beside each other, and see no more of each other than steps of several workers do. A step that assigns,
+  // for the first time, what its function only read before, and that was pulled too early for it, is run again. A coordinator leaves two steps waiting at a
+  // worker, so more than 3 is as good as 3.
+  int pipeline_depth = 1;
 
   // Memory for rows that training steps have pulled by id: a row is used again by the step that pulled it, and by up to row_cache_staleness steps of this
   // worker after it, without asking the parameter server. What others write to it meanwhile, the program's own writes included, is missed so long; never what a
@@ -26,7 +29,7 @@ struct PullOptions {
   // What is wrong with them, each naming its flag.
   std::vector<std::string> Problems() const {
     std::vector<std::string> problems;
-    if (pipeline_depth < 0) problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth, ", wanted at least 0"));
+    if (pipeline_depth < 1) problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth, ", wanted at least 1, which is one step after another"));
     if (row_cache_bytes < 0) problems.push_back(absl::StrCat("--row_cache_bytes is ", row_cache_bytes, ", wanted at least 0"));
     if (row_cache_staleness < 0) problems.push_back(absl::StrCat("--row_cache_staleness is ", row_cache_staleness, ", wanted at least 0"));
     if (row_cache_staleness > 0 && row_cache_bytes == 0) {

@@ -13,8 +13,8 @@
 
 namespace divvy {
 
-// The variables each step function read whole, and those it assigned, in its last good run, for one version of the layout: under another it is learnt anew. A
-// prediction costs memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
+// The variables that each step function read whole in its last good run, and all that it has ever assigned, for one version of the layout: under another it is
+// learnt anew. A prediction costs memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
 class ReadSets {
  public:
   // In name order; empty where nothing is known.
@@ -33,9 +33,11 @@ class ReadSets {
     return variables;
   }
 
-  // What was not read or assigned this time is dropped.
+  // What was not read this time is dropped. What was assigned once is not: a function may assign now and then.
   void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole, std::set<std::string> assigned = {}) {
-    by_function_[std::string(function)] = {layout_version, std::move(read_whole), std::move(assigned)};
+    Learnt& learnt = by_function_[std::string(function)];
+    if (learnt.layout_version == layout_version) assigned.merge(learnt.assigned);
+    learnt = {layout_version, std::move(read_whole), std::move(assigned)};
   }
 
  private:

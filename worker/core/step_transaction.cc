@@ -107,11 +107,17 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   if (!read.ids) record_.read_whole.insert(read.variable);
   if (CoversVariable(waiter.own[index])) {
     --waiter.missing;
-  } else if (!read.ids) {
+  } else if (!read.ids || PulledAhead(read.variable)) {
     WantWhole(read.variable, Place{waiter_id, index}, fetch);
   } else {
     WantRows({waiter_id, index}, fetch);
   }
+}
+
+// Where rows are kept, the rule of the cache goes before: of a row a step misses nothing that its own worker wrote.
+bool WorkerTransaction::PulledAhead(const std::string& variable) const {
+  const auto whole = whole_.find(variable);
+  return whole != whole_.end() && whole->second.ahead && rows_ == nullptr;
 }
 
 // Each id that is missing once, in the order of their first places.
@@ -188,8 +194,7 @@ void WorkerTransaction::WantWhole(const std::string& variable, std::optional<Pla
   }
   if (!place) return;
   if (entry->second.value) {
-    waiters_[place->waiter].base[place->index] = *entry->second.value;
-    --waiters_[place->waiter].missing;
+    DeliverWhole(*place, *entry->second.value);
   } else {
     entry->second.wanted_by.push_back(*place);
   }
@@ -234,12 +239,14 @@ bool WorkerTransaction::cancelled() const {
 
 // ---- what the core calls -----------------------------------------------------------------------------------------------------------------------------
 
-void WorkerTransaction::Prefetch(const std::vector<std::string>& variables) {
+void WorkerTransaction::Prefetch(const std::vector<std::string>& variables, bool ahead) {
   CoreLock lock(mu_, outbox_);
   if (phase_ != Phase::kOpen) return;
   Fetch fetch;
   for (const std::string& variable : variables) {
-    if (options_.layout->Find(variable) != nullptr) WantWhole(variable, std::nullopt, fetch);
+    if (options_.layout->Find(variable) == nullptr) continue;
+    WantWhole(variable, std::nullopt, fetch);
+    whole_[variable].ahead |= ahead;
   }
   Begin(std::move(fetch));
 }
@@ -355,7 +362,7 @@ void WorkerTransaction::Complete(uint64_t id) {
     }
     Whole& whole = whole_[fetch.reads[i].variable];
     whole.value = (*values)[i];
-    for (const Place place : std::exchange(whole.wanted_by, {})) Deliver(place, *whole.value);
+    for (const Place place : std::exchange(whole.wanted_by, {})) DeliverWhole(place, *whole.value);
   }
 }
 
@@ -373,6 +380,16 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
     whole_.erase(fetch.reads[i].variable);
   }
   for (const uint64_t waiter : waiters) Answer(waiter, status);
+}
+
+// A read by id finds its rows in the whole value as in one that the step itself had assigned.
+void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
+  const auto waiter = waiters_.find(place.waiter);
+  if (waiter == waiters_.end()) return;  // answered with an error
+  const VariableRead& read = waiter->second.reads[place.index];
+  std::vector<StagedWrite>& own = waiter->second.own[place.index];
+  if (read.ids) own.insert(own.begin(), StagedWrite{read.variable, WriteOp::kAssign, value, std::nullopt, std::nullopt});
+  Deliver(place, value);
 }
 
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {

@@ -74,8 +74,9 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status Stage(std::vector<StagedWrite> writes) override;
   bool cancelled() const override;
 
-  // Begins to pull these variables whole; unknown ones are left out.
-  void Prefetch(const std::vector<std::string>& variables);
+  // Begins to pull these variables whole; unknown ones are left out. `ahead`: before the step begins. Then what is read by id of one of them is taken from it
+  // as well, where no rows are kept, so that the step sees one value of it, however old.
+  void Prefetch(const std::vector<std::string>& variables, bool ahead = false);
   // The step is over: what it did. Every later call is refused, every Pull under way is answered FailedPrecondition.
   StepRecord Finish();
   // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after Finish. Not under the core's lock: completions run.
@@ -105,6 +106,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   struct Whole {  // a variable that is read whole
     std::optional<Tensor> value;
     std::vector<Place> wanted_by;
+    bool ahead = false;
   };
   struct Fetch {  // one message to each ps concerned
     std::vector<VariableRead> reads;
@@ -124,6 +126,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  bool PulledAhead(const std::string& variable) const DIVVY_REQUIRES(mu_);
   static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps);
   static Tensor Filled(Gaps gaps, const Tensor& rows);
   void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
@@ -136,6 +139,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   void RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) DIVVY_REQUIRES(mu_);
   void Complete(uint64_t fetch) DIVVY_REQUIRES(mu_);
   void FailFetch(uint64_t fetch, const absl::Status& status) DIVVY_REQUIRES(mu_);
+  void DeliverWhole(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
   void Deliver(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
   void FinishWaiter(uint64_t waiter) DIVVY_REQUIRES(mu_);
   void Answer(uint64_t waiter, absl::StatusOr<std::vector<Tensor>> result) DIVVY_REQUIRES(mu_);

@@ -78,6 +78,18 @@ TEST(ReadSetsTest, AnotherLayoutIsLearntAnew) {
   EXPECT_TRUE(sets.Predict("train", 2).empty());
 }
 
+TEST(ReadSetsTest, WhatWasAssignedOnceIsNotPredictedAheadUnderThatLayoutByAnyFunction) {
+  ReadSets sets;
+  sets.Learn("train", 1, {"a", "b"}, {"a"});
+  sets.Learn("train", 1, {"a", "b"});
+  sets.Learn("other", 1, {"a"});
+  EXPECT_EQ(sets.PredictAhead("train", 1), std::vector<std::string>({"b"}));
+  EXPECT_TRUE(sets.PredictAhead("other", 1).empty());
+  EXPECT_EQ(sets.Predict("train", 1), std::vector<std::string>({"a", "b"}));
+  sets.Learn("train", 2, {"a"});
+  EXPECT_EQ(sets.PredictAhead("train", 2), std::vector<std::string>({"a"}));
+}
+
 // ---- AfterWrites -------------------------------------------------------------------------------------------------------------------------------------
 
 TEST(AfterWritesTest, TheBaseItselfIsNeverChanged) {

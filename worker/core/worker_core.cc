@@ -239,9 +239,9 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
 // Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or meet those of the next attempt as duplicates.
 void WorkerCore::EndSession() {
   if (session_ == nullptr) return;
+  DropAhead();
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live) outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
-  for (QueuedStep& step : session->queue) DropAhead(step);
   outbox_.Add([rows = session->rows] {});  // what it keeps goes without the lock
   for (const ResourceId iterator : session->resources) outbox_.Add([this, iterator] { inputs_.Close(iterator); });
   const auto node = session->connection ? connections_.extract(*session->connection) : decltype(connections_)::node_type();
@@ -353,7 +353,7 @@ void WorkerCore::Handle(LayoutUpdate message) {
 }
 
 void WorkerCore::Handle(Dispatch message) {
-  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}});
+  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}, {}});
 }
 
 void WorkerCore::Handle(CancelSteps message) {

@@ -136,9 +136,11 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::optional<absl::Status> answer;  // OK, or a refusal
   };
   struct LiveStep {
-    LiveStep(Dispatch dispatch, std::shared_ptr<WorkerTransaction> transaction) : dispatch(std::move(dispatch)), transaction(std::move(transaction)) {}
+    LiveStep(Dispatch dispatch, std::shared_ptr<WorkerTransaction> transaction, std::set<std::string> missed)
+        : dispatch(std::move(dispatch)), transaction(std::move(transaction)), missed(std::move(missed)) {}
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
+    std::set<std::string> missed;  // variables that were pulled ahead, and written to by steps of this session after that
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
     bool cancelled = false;
     Nest value;
@@ -151,6 +153,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> ahead;  // its transaction, where its first pull has left; else null
     std::vector<std::string> pulled;           // by that
+    std::set<std::string> missed;              // of these: written to since by steps of this session
   };
   struct Session {
     explicit Session(SessionId id) : stream(id) {}
@@ -219,11 +222,12 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void DropAhead() DIVVY_REQUIRES(mu_);
   void ForgetReads() DIVVY_REQUIRES(mu_);
   void DropRowsOf(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
-  void DropAheadOf(const std::set<std::string>& assigned) DIVVY_REQUIRES(mu_);
+  void AgeAhead(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
+  absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);
   std::vector<std::pair<std::string, Optimizer>> MissingSlots() const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
   void BeginCommit() DIVVY_REQUIRES(mu_);

@@ -192,11 +192,11 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   WorkerOptions options;
   options.index = -1;
   options.replicas = 0;
-  options.pulls = {-1, -1, -1};
+  options.pulls = {0, -1, -1};
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is -1",
+  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is 0",
                               "--row_cache_bytes is -1", "--row_cache_staleness is -1"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
   }
@@ -497,6 +497,9 @@ class PipelineTest : public WorkerCoreTest {
     }
   }
   size_t pulls() { return ps_[0].pulls().size() - known_; }
+  // By ps 0.
+  void RefusePulls(size_t next) { ps_[0].RefusePulls(std::vector<absl::Status>(next, MakeError(Reason::kNotReady, "loading"))); }
+  static StagedWrite AddToW() { return {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt}; }
   std::vector<EntryId> ahead() const { return core_->Inspect().ahead; }
   static std::vector<EntryId> Ids(std::vector<uint64_t> values) { return {values.begin(), values.end()}; }
 
@@ -504,8 +507,8 @@ class PipelineTest : public WorkerCoreTest {
   size_t known_ = 0;  // pulls of ps 0, before it began
 };
 
-TEST_F(PipelineTest, WithDepthZeroAPullLeavesWhenItsStepBegins) {
-  StartWithDepth(0);
+TEST_F(PipelineTest, WithDepthOneAPullLeavesWhenItsStepBegins) {
+  StartWithDepth(1);
   Dispatch(2, "train");
   Dispatch(3, "train");
   RunAwake(9);
@@ -514,7 +517,7 @@ TEST_F(PipelineTest, WithDepthZeroAPullLeavesWhenItsStepBegins) {
 }
 
 TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsItsOnlyOne) {
-  StartWithDepth(1);
+  StartWithDepth(2);
   Dispatch(2, "train");
   Dispatch(3, "train");
   Dispatch(4, "train");
@@ -529,8 +532,8 @@ TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsIts
   EXPECT_EQ(pulls(), 3u);
 }
 
-TEST_F(PipelineTest, WithDepthTwoTwoStepsArePulledAhead) {
-  StartWithDepth(2);
+TEST_F(PipelineTest, WithDepthThreeTwoStepsArePulledAhead) {
+  StartWithDepth(3);
   for (const uint64_t id : {2, 3, 4, 5}) Dispatch(id, "train");
   Run();
   EXPECT_EQ(ahead(), Ids({3, 4}));
@@ -540,8 +543,8 @@ TEST_F(PipelineTest, WithDepthTwoTwoStepsArePulledAhead) {
 }
 
 TEST_F(PipelineTest, StalenessCountsTheCommitsOfTheWorkersOwnStepsThatAPullHasMissed) {
-  next_write_ = {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt};
-  StartWithDepth(1);
+  next_write_ = AddToW();
+  StartWithDepth(2);
   Dispatch(2, "train");
   Dispatch(3, "train");
   RunAwake(25);
@@ -551,7 +554,7 @@ TEST_F(PipelineTest, StalenessCountsTheCommitsOfTheWorkersOwnStepsThatAPullHasMi
 }
 
 TEST_F(PipelineTest, AReadOnlyStepIsNotPulledAheadAndSeesWhatWasWrittenBeforeIt) {
-  StartWithDepth(2);
+  StartWithDepth(3);
   divvy::Dispatch look = Step(2, "look");
   look.ordinal.reset();
   end_->Tell(look);
@@ -569,7 +572,7 @@ TEST_F(PipelineTest, AReadOnlyStepIsNotPulledAheadAndSeesWhatWasWrittenBeforeIt)
 }
 
 TEST_F(PipelineTest, WhatAStepAssignsIsNeverMissedByTheNext) {
-  StartWithDepth(2);
+  StartWithDepth(3);
   next_write_ = Assign("w", {5, 6, 7, 8});  // for the first time
   Dispatch(2, "train");
   Dispatch(3, "train");
@@ -585,8 +588,116 @@ TEST_F(PipelineTest, WhatAStepAssignsIsNeverMissedByTheNext) {
   EXPECT_EQ(Reports()[3].staleness, 0u);
 }
 
+TEST_F(PipelineTest, AVariableThatWasAssignedOnceIsPulledWhenItsStepBegins) {
+  StartWithDepth(2);
+  next_write_ = Assign("w", {5, 6, 7, 8});
+  Dispatch(2, "train");
+  RunAwake(11);
+  next_write_ = AddToW();
+  Dispatch(3, "train");
+  RunAwake(11);  // a run that did not assign
+  Dispatch(4, "train");
+  Dispatch(5, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({}));
+  end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "new", 1, 1, {0}))});
+  RunAwake(22);
+  Dispatch(6, "train");
+  Dispatch(7, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({7})) << "under another layout it is learnt anew";
+}
+
+TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedAWriteOfItsOwnWorkerIsRunAgain) {
+  StartWithDepth(2);
+  next_write_ = AddToW();
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3}));
+  next_write_ = Assign("w", {5, 6, 7, 8});
+  RunAwake(21);
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[2].outcome, StepOutcome::kSystem);
+  EXPECT_TRUE(absl::StrContains(Reports()[2].error.message(), "assigned variable \"w\" for the first time")) << Reports()[2].error;
+  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(2)})) << "the add; step 1 wrote to ps 1 alone";
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
+  end_->Tell(Step(3, "train", /*attempt=*/2));
+  RunAwake(11);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kOk);
+  EXPECT_EQ(Reports()[3].value.tensor()->data_as<float>()[0], 7) << "pulled anew";
+}
+
+TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedNothingStands) {
+  StartWithDepth(2);
+  Dispatch(2, "train");  // writes to b
+  Dispatch(3, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3}));
+  next_write_ = Assign("w", {5, 6, 7, 8});
+  RunAwake(21);
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[2].outcome, StepOutcome::kOk);
+}
+
+TEST_F(PipelineTest, WhatIsAssignedIsPulledAtTheStartAndTheRestAhead) {
+  next_write_ = AddToW();
+  StartWithDepth(2);
+  ps_[1].Set({VariableId(2), 0, 0}, Matrix(1, 1, {1}));
+  runner_.Define("both", [](const StepCall&) {
+    return std::vector<Move>{Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}, {"b", std::nullopt}}}, Stage{Assign("w", {5, 6, 7, 8})},
+                             Return{[](const script::Reads& reads) {
+                               return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[0][1])});
+                             }}};
+  });
+  Dispatch(2, "both");
+  RunAwake(11);
+  Dispatch(3, "both");
+  Dispatch(4, "both");
+  Run();
+  EXPECT_EQ(ahead(), Ids({4}));
+  ASSERT_EQ(ps_[1].pulls().back().parts.size(), 1u);
+  EXPECT_EQ(ps_[1].pulls().back().parts[0].shard.variable, VariableId(2));
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {9, 9}));  // while step 3 computes
+  ps_[1].Set({VariableId(2), 0, 0}, Matrix(1, 1, {9}));
+  RunAwake(21);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[3].value[0].tensor()->data_as<float>()[0], 5) << "w as step 3 has assigned it";
+  EXPECT_EQ(Reports()[3].value[1].tensor()->data_as<float>()[0], 1) << "b as it was when step 3 began";
+}
+
+TEST_F(PipelineTest, AReadByIdOfAVariableThatWasPulledAheadSeesTheSameValue) {
+  StartWithDepth(2);
+  bool by_id = false;
+  runner_.Define("ids", [&](const StepCall&) {
+    const VariableRead rows{"w", Tensor::Vector<int64_t>({3, 0, 3})};
+    std::vector<Move> moves = {Take{absl::Seconds(10)}};
+    if (by_id) moves.push_back(Stage{{"w", WriteOp::kScatterAdd, Matrix(1, 1, {100}), Tensor::Vector<int64_t>({0}), std::nullopt}});
+    moves.push_back(by_id ? Read{{rows}} : Read{{{"w", std::nullopt}}});
+    moves.push_back(Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }});
+    return moves;
+  });
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {1, 2}));
+  ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {3, 4}));
+  for (const uint64_t id : {2, 3, 4}) Dispatch(id, "ids");
+  RunAwake(11);
+  EXPECT_EQ(ahead(), Ids({4}));
+  const size_t before = pulls();
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
+  by_id = true;
+  RunAwake(22);
+  ASSERT_EQ(Reports().size(), 4u);
+  const Tensor rows = *Reports()[3].value.tensor();
+  EXPECT_EQ(rows.shape(), (Shape{3, 1}));
+  EXPECT_EQ(rows.data_as<float>()[0], 4);
+  EXPECT_EQ(rows.data_as<float>()[1], 101) << "the old value, and what the step itself has added";
+  EXPECT_EQ(rows.data_as<float>()[2], 4);
+  EXPECT_EQ(pulls(), before);
+}
+
 TEST_F(PipelineTest, ACancelledStepsPullIsForgottenAndTheNextInLineTakesItsPlace) {
-  StartWithDepth(1);
+  StartWithDepth(2);
   ps_[0].Hold();
   Dispatch(2, "train");
   Dispatch(3, "train");
@@ -601,7 +712,7 @@ TEST_F(PipelineTest, ACancelledStepsPullIsForgottenAndTheNextInLineTakesItsPlace
 }
 
 TEST_F(PipelineTest, AChangeOfTheLayoutMakesTheStepPullAnew) {
-  StartWithDepth(1);
+  StartWithDepth(2);
   Dispatch(2, "train");
   Dispatch(3, "train");
   Run();
@@ -614,25 +725,29 @@ TEST_F(PipelineTest, AChangeOfTheLayoutMakesTheStepPullAnew) {
   EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 7);
 }
 
-TEST_F(PipelineTest, ANewSessionPullsAnewAndALateReplyOfTheOldOneIsNothing) {
-  StartWithDepth(1);
-  ps_[0].Hold();
+TEST_F(PipelineTest, ANewSessionPullsAnewAndAnEarlyPullOfTheOldOneIsNotSentAgain) {
+  StartWithDepth(2);
   Dispatch(2, "train");
-  Dispatch(3, "train");
   Run();
+  RefusePulls(1000);
+  Dispatch(3, "train");
+  RunAwake(4);
   EXPECT_EQ(ahead(), Ids({3}));
+  EXPECT_GT(pulls(), 2u) << "it is sent again and again";
   Attach(2);
   EXPECT_EQ(ahead(), Ids({}));
+  const size_t before = pulls();
+  RunAwake(12);  // the step of the old session ends
+  EXPECT_EQ(pulls(), before);
+  RefusePulls(0);
   ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
-  ps_[0].Release();
-  Run(absl::Seconds(12));  // the step of the old session ends
   Dispatch(3, "train");
   RunAwake(12);
   EXPECT_EQ(OnlyReport().value.tensor()->data_as<float>()[0], 7);
 }
 
 TEST_F(PipelineTest, ASilenceOfTheCoordinatorMakesTheStepPullAnew) {
-  StartWithDepth(1);
+  StartWithDepth(2);
   Dispatch(2, "train");
   Dispatch(3, "train");
   Run(absl::Seconds(20));  // nothing is begun meanwhile
@@ -644,17 +759,32 @@ TEST_F(PipelineTest, ASilenceOfTheCoordinatorMakesTheStepPullAnew) {
   EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 7);
 }
 
-TEST_F(PipelineTest, AHeldWorkerMayPullAheadAndAShutdownDropsIt) {
-  StartWithDepth(1);
+TEST_F(PipelineTest, AHeldWorkerMayPullAhead) {
+  StartWithDepth(2);
   end_->Tell(Hold{1});
   Dispatch(2, "train");
   Dispatch(3, "train");
   RunAwake(11);
   EXPECT_EQ(core_->Inspect().step, StepState::kHeld);
   EXPECT_EQ(ahead(), Ids({3}));
-  EXPECT_TRUE(Shutdown(0).ok());
+}
+
+TEST_F(PipelineTest, AShutdownThatWaitsForACommitSendsNoEarlyPullAgain) {
+  StartWithDepth(2);
+  Dispatch(2, "train");
   Run();
-  EXPECT_EQ(ahead(), Ids({}));
+  RefusePulls(1000);
+  ps_[1].Hold();  // b, which step 2 writes, is there
+  Dispatch(3, "train");
+  RunAwake(11);
+  EXPECT_EQ(core_->Inspect().step, StepState::kCommitting);
+  EXPECT_EQ(ahead(), Ids({3}));
+  EXPECT_GT(pulls(), 2u) << "it is sent again and again";
+  EXPECT_TRUE(Shutdown(0).ok());
+  const size_t before = pulls();
+  Run(absl::Seconds(9));
+  EXPECT_TRUE(exits_.empty());
+  EXPECT_EQ(pulls(), before);
 }
 
 // ---- rows that are kept ------------------------------------------------------------------------------------------------------------------------------

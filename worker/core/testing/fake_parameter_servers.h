@@ -26,10 +26,10 @@ class FakePs : public ParameterClient {
  public:
   explicit FakePs(Executor& executor) : executor_(executor) {}
 
-  // The next requests of the kind get these answers; those after them are obeyed.
+  // The next requests of the kind get these answers; those after them are obeyed. Of pulls: no other answers than these.
   void RefusePulls(std::vector<absl::Status> answers) {
     MutexLock lock(mu_);
-    pull_answers_.insert(pull_answers_.end(), answers.begin(), answers.end());
+    pull_answers_.assign(answers.begin(), answers.end());
   }
   void RefuseCommits(std::vector<absl::Status> answers) {
     MutexLock lock(mu_);
