@@ -27,8 +27,9 @@ enum class Rule {
   kAdoptOnlyWhole,           // what the servers hold is adopted only if no entry is half applied
   kCheckpointAfterAdopting,  // what was adopted is saved at once, and until it is a lost server ends the job
   kSyncBeforeComplete,       // a job is called complete only when every server has answered after its last step
+  kForgetWhatItWrites,       // a worker that keeps rows forgets those that its step writes, before they are sent
 };
-inline constexpr int kNumRules = 12;
+inline constexpr int kNumRules = 13;
 
 #ifdef DIVVY_BREAKABLE
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "base/breakable.h"
 #include "gtest/gtest.h"
 #include "tests/sim/sim_cluster.h"
@@ -83,12 +85,21 @@ SimConfig WithALossAtTheEnd(uint64_t seed) {
   return config;
 }
 
-// The first of 60 seeds that shows the broken rule; 0: none did.
-uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough) {
+// Workers that keep rows, whose steps read them.
+SimConfig WithRows(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.changing_steps = false;
+  config.row_cache_bytes = 100'000;
+  config.row_cache_staleness = 4;
+  return config;
+}
+
+// The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
+uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
-    if (const SimResult result = RunSimulation(config(seed)); !result.violation.ok()) {
+    if (const SimResult result = RunSimulation(config(seed)); !result.violation.ok() && absl::StartsWith(result.violation.message(), invariant)) {
       found = seed;
       std::cout << "seed " << seed << ": " << result.violation << "\n";
     }
@@ -115,9 +126,9 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd}) {
+    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows}) {
       const SimResult result = RunSimulation(config(seed));
-      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions and ends: " << result.violation;
+      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends and kept rows: " << result.violation;
     }
   }
 }
@@ -138,6 +149,7 @@ TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) { EX
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }
+TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
 
 }  // namespace
 }  // namespace divvy::sim

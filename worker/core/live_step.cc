@@ -124,7 +124,7 @@ void WorkerCore::ForgetReads() {
 // The worker's next steps are to see what this one writes. Of a variable that steps assign no rows are kept: what another worker or the program has assigned
 // would be undone by a step that reads a row from before and assigns in turn.
 void WorkerCore::DropRowsOf(const std::vector<StagedWrite>& writes) {
-  if (session_->rows == nullptr) return;
+  if (session_->rows == nullptr || !RuleHolds(Rule::kForgetWhatItWrites)) return;
   for (const StagedWrite& write : writes) {
     const VariableId variable = session_->layout->Find(write.variable)->id;
     if (Assigns(write)) {
