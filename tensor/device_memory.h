@@ -27,6 +27,12 @@ struct Download {
   std::shared_ptr<const DeviceMark> written = nullptr;  // when the last computation that writes to `from` was told; null: now
 };
 
+// What was found wrong on a device so far: by whom it was looked for does not matter.
+struct DeviceFailures {
+  int64_t count = 0;
+  absl::Status last;
+};
+
 // Thread-safe. A device computes what it is told in the order of the calls, later; copies run beside it. What is computed with memory that a call returned
 // waits for that copy by itself. REQUIRES (all): bytes > 0.
 class DeviceMemory {
@@ -46,6 +52,9 @@ class DeviceMemory {
   // computation before it has found wrong with its data (InvalidArgument), or the device's (Internal); nothing may then be said of the values.
   virtual absl::Status Bring(absl::Span<const Download> values) = 0;
   virtual std::shared_ptr<const DeviceMark> Mark(Device device) = 0;
+  // Waits for all that the device was told. What goes wrong is told to one who waits, and the device forgets it; so whoever must know whether all of a piece of
+  // work was done well compares the counts before and after it.
+  virtual DeviceFailures FindFailures(Device device) = 0;
 
   // Memory of the CPU that is copied from and to devices without a detour. Null: no more is to be had; take other memory.
   virtual void* AllocateHost(int64_t bytes) = 0;

@@ -98,14 +98,29 @@ void GpuBackend::Free(Device device, void* data) {
 
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
-  return found.error == nullptr ? StatusOf(found.fault) : WentWrong(found.device, found.error);
+  return found.error == nullptr ? Counted(found.device, StatusOf(found.fault)) : WentWrong(found.device, found.error);
 }
 
 absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
   const std::string which = absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")");
-  if (error != cuda::kOutOfMemory) return absl::InternalError(absl::StrCat(which, ": ", error));
-  return absl::ResourceExhaustedError(
-      absl::StrCat(which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process"));
+  if (error != cuda::kOutOfMemory) return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
+  return Counted(device, absl::ResourceExhaustedError(absl::StrCat(
+                             which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process")));
+}
+absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const {
+  if (failure.ok()) return failure;
+  MutexLock lock(mu_);
+  ++failures_[device].count;
+  failures_[device].last = failure;
+  return failure;
+}
+
+// With a value of the device's come its failures: any will do.
+DeviceFailures GpuBackend::FindFailures(Device device) {
+  cuda::Fault value;
+  Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
+  MutexLock lock(mu_);
+  return failures_[device.index];
 }
 
 std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) { return transfers_.Mark(device.index); }

@@ -23,7 +23,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
  public:
   // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
   explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {})
-      : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()), transfers_(math, transfers) {}
+      : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()), failures_(math.num_devices()), transfers_(math, transfers) {}
 
   // Beyond the limit too it is ResourceExhausted.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
@@ -32,6 +32,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   absl::StatusOr<void*> CopyAcross(Device device, const Download& from) override;
   absl::Status Bring(absl::Span<const Download> values) override;
   std::shared_ptr<const DeviceMark> Mark(Device device) override;
+  DeviceFailures FindFailures(Device device) override;
   void* AllocateHost(int64_t bytes) override;
   void FreeHost(void* data) override;
 
@@ -79,8 +80,9 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
     int64_t bytes = 0;
     std::map<void*, int64_t> blocks;
   };
-  // ResourceExhausted, or Internal with the device's own words.
+  // ResourceExhausted, or Internal with the device's own words. Counted.
   absl::Status WentWrong(int device, absl::string_view error) const;
+  absl::Status Counted(int device, const absl::Status& failure) const;
   absl::Status Reserve(Device device, int64_t bytes);
   // So much of a device's memory, which `get` gives.
   template <typename Get>
@@ -88,8 +90,9 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
 
   cuda::DeviceMath& math_;
   const int64_t limit_bytes_;
-  Mutex mu_;
+  mutable Mutex mu_;
   std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
+  mutable std::vector<DeviceFailures> failures_ DIVVY_GUARDED_BY(mu_);
   cuda::Transfers transfers_;
 };
 

@@ -482,6 +482,19 @@ TEST_F(GpuBackendTest, WhatGoesWrongIsToldOnceByWhoeverWaitsNext) {
   EXPECT_EQ(gradients.GlobalNorm().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(GpuBackendTest, AFailureIsCountedWhoeverItWasToldTo) {
+  const Tensor x = *Values(DType::kFloat32, Shape{3, 2}).To(kGpu);
+  EXPECT_EQ(gpu_.FindFailures(kGpu).count, 0);
+  Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{1, 2}, kGpu);
+  ASSERT_TRUE(gpu_.GatherRows(x, *Tensor::Vector<int64_t>({7}).To(kGpu), y).ok());
+  EXPECT_FALSE(x.To(Device{}).ok());  // another's value
+  EXPECT_TRUE(y.To(Device{}).ok());
+  EXPECT_EQ(gpu_.FindFailures(kGpu).count, 1);
+  EXPECT_EQ(gpu_.FindFailures(kGpu).last, absl::InvalidArgumentError("Gather: id 7 at 0 is outside [0, 3)"));
+  math_.Note(0, "a launch failed");
+  EXPECT_EQ(gpu_.FindFailures(kGpu).count, 2);
+}
+
 TEST_F(GpuBackendTest, WhatADeviceCannotIsSaidWithItsName) {
   const Tensor x = Tensor::Vector<float>({1, 2, 3});
   const absl::Status nowhere = x.To({Device::Kind::kGpu, 4}).status();

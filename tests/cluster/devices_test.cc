@@ -279,6 +279,29 @@ TEST_F(DevicesTest, WritesAndResultsComeFromTheDevices) {
 
 // ---- what goes wrong -----------------------------------------------------------------------------------------------------------------------------------
 
+// Replica `bad` has a label that is no class, and nothing of it comes back but in a sum on another GPU.
+absl::Status BadLabelReplica(ReplicaContext& replica, int64_t bad) {
+  GradientTape tape(replica);
+  const int64_t label = replica.replica_id_in_sync_group() == bad ? 77 : 0;
+  const Var scores = MatMul(Var(*Tensor::Copy<float>({1, 5}, {1, 0, 0, 0, 0})), tape.Read("hidden")) + tape.Read("hidden_bias");
+  return replica.ApplyGradients(tape.Gradient(ReduceMean(SoftmaxCrossEntropy(scores, Var(Tensor::Vector<int64_t>({label}))))));
+}
+absl::Status BadLabelStep(WorkerContext& worker, int64_t bad) { return worker.strategy().Run(BadLabelReplica, bad).status(); }
+const Step kBadLabel("devices_test/bad_label", BadLabelStep);
+
+TEST_F(DevicesTest, AStepOfWhichAnyGpuFoundSomethingWrongLeavesNoTrace) {
+  const auto cluster = Start(On::kGpus, 1, 0);
+  const std::vector<float> before = Read(*cluster, "hidden");
+  for (const int64_t bad : {0, 1, 3}) {
+    const absl::Status failed = Run(*cluster, kBadLabel, bad);
+    EXPECT_EQ(failed.code(), absl::StatusCode::kInvalidArgument) << failed;
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("label 77 of example 0 is outside [0, 8)"));
+    EXPECT_EQ(Read(*cluster, "hidden"), before) << bad;
+  }
+  EXPECT_TRUE(Run(*cluster, kBadLabel, int64_t{-1}).ok());
+  EXPECT_NE(Read(*cluster, "hidden"), before);
+}
+
 absl::Status HoardReplica(ReplicaContext& replica, int64_t elements) {
   return Tensor::Uninitialized(DType::kFloat32, Shape{elements}, replica.device()).status();
 }

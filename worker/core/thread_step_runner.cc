@@ -12,6 +12,7 @@
 #include "cluster/error.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
+#include "tensor/device_memory.h"
 
 namespace divvy {
 namespace {
@@ -186,24 +187,40 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
-// What a step before it, which was cancelled or did not wait for its last computations, has left to be told: it is not this one's.
-void ForgetFaults(const std::vector<Device>& devices) {
-  for (const Device device : devices) {
-    if (device.kind == Device::Kind::kCpu) continue;
-    const absl::StatusOr<Tensor> any = Tensor::Uninitialized(DType::kFloat32, Shape{1}, device);
-    if (any.ok()) any->To(Device{}).IgnoreError();
+// What goes wrong on a step's GPUs from the beginning of the step on. A step is not done well because its function says so: what a GPU finds wrong it tells
+// later, perhaps to another step that computes there, and what one replica's GPU has computed may have been summed on another's. And what a step before it has
+// left to be told is not this one's.
+class GpuWatch {
+ public:
+  explicit GpuWatch(const std::vector<Device>& devices) {
+    for (const Device device : devices) {
+      if (device.kind == Device::Kind::kGpu && failures_before_.count(device.index) == 0) failures_before_[device.index] = Find(device).count;
+    }
   }
-}
+  absl::Status Check() const {
+    for (const auto& [index, before] : failures_before_) {
+      const DeviceFailures now = Find({Device::Kind::kGpu, index});
+      if (now.count != before) return now.last;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static DeviceFailures Find(Device device) { return GpuMemoryIfAny()->FindFailures(device); }
+  std::map<int, int64_t> failures_before_;
+};
 
 absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
-  ForgetFaults(step.options.replica_devices);
+  const GpuWatch gpus(step.options.replica_devices);
   ThreadStepEnvironment environment(step, locals);
   const TraceRange range(registered->name.c_str());
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
   RETURN_IF_ERROR(environment.lost_input());
   RETURN_IF_ERROR(result);
-  return internal::MoveTo(*result, Device{});
+  ASSIGN_OR_RETURN(Nest value, internal::MoveTo(*result, Device{}));
+  RETURN_IF_ERROR(gpus.Check());
+  return value;
 }
 
 }  // namespace
