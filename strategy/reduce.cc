@@ -514,9 +514,11 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
 
 // All at once: copies to the CPU run beside each other.
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
-  std::vector<Tensor> tensors;  // a leaf's tensor, or its rows
+  std::vector<Tensor> tensors;  // a leaf's tensor, or its rows, and to the CPU its ids
+  const bool with_ids = device == Device{};
   const auto collect = [&](const Nest& leaf) -> absl::StatusOr<Nest> {
     if (IsSlices(leaf)) tensors.push_back(leaf.indexed_slices()->rows);
+    if (IsSlices(leaf) && with_ids) tensors.push_back(leaf.indexed_slices()->ids);
     if (leaf.kind() == Nest::Kind::kTensor) tensors.push_back(*leaf.tensor());
     return leaf;
   };
@@ -528,6 +530,7 @@ absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
     if (!IsSlices(leaf)) return leaf;
     IndexedSlices slices = *leaf.indexed_slices();
     slices.rows = moved[next++];
+    if (with_ids) slices.ids = moved[next++];
     return Nest(std::move(slices));
   });
 }

@@ -43,7 +43,7 @@ absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, i
 // [num_rows, ...], rows with the same id added up.
 absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices);
 
-// Every tensor in it moved.
+// Every tensor in it moved; ids of IndexedSlices to the CPU only, where lookups and parameter servers read them.
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device);
 
 }  // namespace divvy::internal

@@ -156,21 +156,22 @@ std::string ReplicaContext::GradientOf(absl::string_view call) {
 }
 
 // What AllReduce gave for `value`, with its derivative.
-Var ReplicaContext::Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, const Var& value) {
+Var ReplicaContext::Recorded(ReduceOp op, const CommunicationOptions& options, const absl::StatusOr<Nest>& reduced, const Var& value) {
   const std::string gradient_call = GradientOf(absl::StrCat("AllReduce ", ReduceOpName(op)));
   if (!reduced.ok()) return internal::FailedVar(reduced.status());
-  return internal::Result(*reduced->tensor(), {value},
-                          [this, op, gradient_call](const Tensor& gradient) { return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient), {})); });
+  return internal::Result(*reduced->tensor(), {value}, [this, op, options, gradient_call](const Tensor& gradient) {
+    return OneGradient(MeetToReduce(gradient_call, op, Nest(gradient), options));
+  });
 }
 
 Var ReplicaContext::AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options) {
-  return Recorded(op, AllReduceNest(op, ToNest(value.Value()), options), value);
+  return Recorded(op, options, AllReduceNest(op, ToNest(value.Value()), options), value);
 }
 
 std::vector<Var> ReplicaContext::AllReduce(ReduceOp op, const std::vector<Var>& values, const CommunicationOptions& options) {
   const absl::StatusOr<Nest> reduced = AllReduceNest(op, ToNest(values), options);
   std::vector<Var> recorded;
-  for (size_t i = 0; i < values.size(); ++i) recorded.push_back(Recorded(op, reduced.ok() ? (*reduced)[i] : reduced, values[i]));
+  for (size_t i = 0; i < values.size(); ++i) recorded.push_back(Recorded(op, options, reduced.ok() ? (*reduced)[i] : reduced, values[i]));
   return recorded;
 }
 

@@ -192,7 +192,7 @@ class ReplicaContext : public VariableReader {
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
   absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value, const CommunicationOptions& options);
   absl::StatusOr<Nest> AllGatherNest(Nest value, int axis);
-  Var Recorded(ReduceOp op, const absl::StatusOr<Nest>& reduced, const Var& value);
+  Var Recorded(ReduceOp op, const CommunicationOptions& options, const absl::StatusOr<Nest>& reduced, const Var& value);
   absl::Status Apply(absl::StatusOr<Gradients> gradients, const std::optional<Optimizer>& optimizer, ReduceOp op);
   std::string GradientOf(absl::string_view call);  // of the next differentiable collective
 

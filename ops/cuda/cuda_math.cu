@@ -228,12 +228,14 @@ class CudaMath : public KernelMath {
   void* AllocatePinned(size_t bytes) override {
     void* data = nullptr;
     Use(0);
+    MutexLock lock(together_);
     if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return data;
     cudaGetLastError();  // it is told by the null
     return nullptr;
   }
   void FreePinned(void* data) override {
     Use(0);  // a thread that has no device yet would make a context on CUDA's first
+    MutexLock lock(together_);
     Note(0, cudaFreeHost(data));
   }
   bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override {
@@ -241,7 +243,10 @@ class CudaMath : public KernelMath {
     if (nccl == nullptr || options().deterministic) return false;
     std::vector<Nccl::Rank> ranks;
     for (int i = 0; i < count; ++i) ranks.push_back({CudaIndex(devices[i]), devices_[devices[i]]->stream, from[i], to[i]});
-    return nccl->AllReduce(ranks, element, n);
+    MutexLock lock(together_);
+    const Nccl::Outcome outcome = nccl->AllReduce(ranks, element, n);
+    for (int i = 0; i < count && outcome == Nccl::Outcome::kBroken; ++i) Note(devices[i], "NCCL has failed in the middle of a collective");
+    return outcome != Nccl::Outcome::kCannot;
   }
   void BeginRange(const char* name) override { nvtxRangePushA(name); }
   void EndRange() override { nvtxRangePop(); }
@@ -308,6 +313,8 @@ class CudaMath : public KernelMath {
   }
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;
+  // A collective's kernels wait for each other: what waits for devices must not come between two of them, or it waits for a kernel that it keeps from starting.
+  Mutex together_;
 };
 
 }  // namespace

@@ -192,6 +192,9 @@ absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
 }  // namespace
 
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
+  if (options.memory_bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--gpu_memory_bytes is ", options.memory_bytes, ", wanted at least 0 (0: no limit)"));
+  }
   if (options.choice.kind == GpuChoice::Kind::kNone) return Gpus();
   const std::string wanted = ToString(options);
   InUse& in_use = TheGpus();

@@ -46,7 +46,7 @@ struct Gpus {
 // DIVVY_CUDA_LIBRARY names, else libdivvy_cuda.so in the folder of libdivvy.so or of the executable, else where the system's loader finds it. Thread-safe;
 // blocks for as long as CUDA takes to start. To be asked again with the same options; kNone never changes anything.
 // FailedPrecondition: there is no library, it cannot be loaded, is of another version or finds no device, though GPUs are asked for; or the process uses GPUs
-// already, by other options. InvalidArgument: a listed device does not exist (names those that do). Each says what to do.
+// already, by other options. InvalidArgument: a listed device does not exist (names those that do), or a limit below 0. Each says what to do.
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
 
 // Where the replicas of each of a process' workers compute: each on a GPU of its own, or all on the CPU. Several workers, which only an embedded cluster has,

@@ -136,6 +136,10 @@ TEST_F(OpenGpusTest, WithoutALibraryAutoSaysNothing) {
   });
 }
 
+TEST_F(OpenGpusTest, RefusesALimitBelowNothing) {
+  EXPECT_EQ(Open("none", -1).status(), absl::InvalidArgumentError("--gpu_memory_bytes is -1, wanted at least 0 (0: no limit)"));
+}
+
 TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
   EXPECT_IN_PROCESS("2", [] {
     ASSERT_TRUE(Open("all", 1024).ok());

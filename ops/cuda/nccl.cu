@@ -38,13 +38,13 @@ std::unique_ptr<Nccl> Nccl::Load() {
   void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);  // for as long as the process lives
   Interface nccl;
   if (library == nullptr || !Find(library, "ncclCommInitAll", nccl.init_all) || !Find(library, "ncclAllReduce", nccl.all_reduce) ||
-      !Find(library, "ncclGroupStart", nccl.group_start) || !Find(library, "ncclGroupEnd", nccl.group_end)) {
+      !Find(library, "ncclGroupStart", nccl.group_start) || !Find(library, "ncclGroupEnd", nccl.group_end) || !Find(library, "ncclCommAbort", nccl.abort)) {
     return nullptr;
   }
   return std::unique_ptr<Nccl>(new Nccl(nccl));
 }
 
-const std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
+std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
   std::vector<int> devices;
   for (const Rank& rank : ranks) devices.push_back(rank.device);
   const auto found = comms_.find(devices);
@@ -52,28 +52,28 @@ const std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
   std::vector<Comm>& comms = comms_[devices];
   comms.resize(devices.size());
   if (nccl_.init_all(comms.data(), static_cast<int>(comms.size()), devices.data()) != kSuccess) comms.clear();
+  cudaGetLastError();  // else this thread's next launch would be blamed for what NCCL has tried
   return comms;
 }
 
-bool Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n) {
+Nccl::Outcome Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n) {
   const int type = TypeOf(element);
-  if (type < 0) return false;
+  if (type < 0) return Outcome::kCannot;
   MutexLock lock(mu_);
-  const std::vector<Comm>& comms = CommsOf(ranks);
-  if (comms.empty() || nccl_.group_start() != kSuccess) return false;
+  std::vector<Comm>& comms = CommsOf(ranks);
+  if (comms.empty() || nccl_.group_start() != kSuccess) return Outcome::kCannot;
   bool done = true;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Rank& rank = ranks[i];
     cudaSetDevice(rank.device);
     done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), type, kSum, comms[i], rank.stream) == kSuccess;
   }
-  done = nccl_.group_end() == kSuccess && done;
-  if (!done) {
-    std::vector<int> devices;
-    for (const Rank& rank : ranks) devices.push_back(rank.device);
-    comms_[devices].clear();
-  }
-  return done;
+  if (nccl_.group_end() == kSuccess && done) return Outcome::kQueued;
+  // A device whose peers were not queued would wait for them for ever.
+  for (const Comm comm : comms) nccl_.abort(comm);
+  comms.clear();
+  cudaGetLastError();
+  return Outcome::kBroken;
 }
 
 }  // namespace divvy::cuda

@@ -27,8 +27,13 @@ class Nccl {
     const void* from;
     void* to;
   };
-  // The elementwise sum of all, to each. False: it cannot be done with these devices or elements, and is not tried again with such devices.
-  bool AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
+  enum class Outcome {
+    kQueued,
+    kCannot,  // with these devices or elements; nothing was queued, and it is not tried again with such devices
+    kBroken,  // some of it was queued and will not be done: what the devices hold is worth nothing
+  };
+  // The elementwise sum of all, to each.
+  Outcome AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
 
  private:
   // NCCL's C interface, as its versions 2 have it.
@@ -38,9 +43,10 @@ class Nccl {
     int (*all_reduce)(const void* from, void* to, size_t n, int type, int op, Comm comm, cudaStream_t stream);
     int (*group_start)();
     int (*group_end)();
+    int (*abort)(Comm comm);
   };
   explicit Nccl(const Interface& nccl) : nccl_(nccl) {}
-  const std::vector<Comm>& CommsOf(const std::vector<Rank>& ranks) DIVVY_REQUIRES(mu_);
+  std::vector<Comm>& CommsOf(const std::vector<Rank>& ranks) DIVVY_REQUIRES(mu_);
 
   const Interface nccl_;
   Mutex mu_;                                                                   // calls of a group are one thread's

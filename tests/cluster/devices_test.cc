@@ -277,6 +277,22 @@ TEST_F(DevicesTest, WritesAndResultsComeFromTheDevices) {
   EXPECT_THAT(std::vector<float>(table.begin() + 8, table.begin() + 12), ElementsAre(1, 10, 2, 10));
 }
 
+// Rows whose ids lie on a GPU, as those of a batch do.
+absl::StatusOr<Nest> SlicesStep(WorkerContext& worker) {
+  const Device gpu = worker.strategy().extended().worker_devices()[1];
+  ASSIGN_OR_RETURN(const Tensor ids, Tensor::Vector<int64_t>({4, 2}).To(gpu));
+  ASSIGN_OR_RETURN(const Tensor rows, Tensor::Vector<float>({1, 2}).To(gpu));
+  return Nest(IndexedSlices{ids, rows, 20});
+}
+const Step kSlices("devices_test/slices", SlicesStep);
+
+TEST_F(DevicesTest, RowsComeBackWithTheirIds) {
+  const auto slices = Run(*Start(On::kGpus, 2, 0), kSlices);
+  ASSERT_TRUE(slices.ok()) << slices.status();
+  EXPECT_THAT(*slices->indexed_slices()->ids.values<int64_t>(), ElementsAre(4, 2));
+  EXPECT_THAT(*slices->indexed_slices()->rows.values<float>(), ElementsAre(1, 2));
+}
+
 // ---- what goes wrong -----------------------------------------------------------------------------------------------------------------------------------
 
 // Replica `bad` has a label that is no class, and nothing of it comes back but in a sum on another GPU.
