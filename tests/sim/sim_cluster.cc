@@ -709,7 +709,7 @@ void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
   if (zombie && !lose) chief_->store->TakeAway();
   for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
-  if (lose) ids_of_the_past_ = 0;
+  if (lose) ids_of_the_past_ = 0, tags_.clear();  // epochs are counted anew as well, where the servers are new too
   chief_down_ = true;
   if (!zombie) {
     core_->Abandon();
