@@ -87,6 +87,16 @@ class CudaCeilings : public DeviceCeilings {
     Wait();
   }
 
+  // Tensors come from the device's own pool, which is one for the process.
+  int64_t TakePeakBytes() override {
+    cudaMemPool_t pool;
+    uint64_t bytes = 0, none = 0;
+    Check(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
+    Check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &bytes), "cudaMemPoolGetAttribute");
+    Check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
+    return static_cast<int64_t>(bytes);
+  }
+
  private:
   void Wait() { Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 

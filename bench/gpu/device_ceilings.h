@@ -31,6 +31,8 @@ class DeviceCeilings {
   virtual void CopyIn(int64_t bytes, int times) = 0;
   // From the device to the device.
   virtual void CopyWithin(int64_t bytes, int times) = 0;
+  // The most memory of the device that tensors of this process have held at once since the last call. What this class itself holds is not counted.
+  virtual int64_t TakePeakBytes() = 0;
 };
 
 }  // namespace divvy::bench

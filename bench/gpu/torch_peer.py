@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""torch_peer.py: the workloads of bench/gpu/gpu.cc in PyTorch (eager), each a line of JSON with the same `what`: examples a second of training steps whose
-batches come from the host's memory, and the device memory that the largest of them takes. Adam for dense parameters, row-wise Adagrad is Adagrad here."""
+"""torch_peer.py: the workloads of bench/gpu/train.cc in PyTorch (eager), each a line of JSON with the same `what`: examples a second of training steps whose
+batches come from the host's memory, and the most device memory that each holds. Adam for dense parameters, row-wise Adagrad is Adagrad here."""
 import json
 import time
 
@@ -81,11 +81,11 @@ def measure(work):
 
 
 def main():
-    for work in [lambda: MlpWork(64), lambda: MlpWork(1024), lambda: DlrmWork(512), lambda: DlrmWork(4096)]:
+    for make in [lambda: MlpWork(64), lambda: MlpWork(1024), lambda: DlrmWork(512), lambda: DlrmWork(4096)]:
         torch.cuda.reset_peak_memory_stats()
-        made = work()
-        measure(made)
-    print(json.dumps({"what": "device memory, " + made.name, "rate": torch.cuda.max_memory_allocated() / 1e6, "unit": "MB"}), flush=True)
+        work = make()
+        measure(work)
+        print(json.dumps({"what": "device memory, " + work.name, "rate": torch.cuda.max_memory_allocated() / 1e6, "unit": "MB"}), flush=True)
 
 
 if __name__ == "__main__":

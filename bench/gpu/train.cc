@@ -31,6 +31,14 @@ void Report(const Comparison& comparison) {
   absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu_train", comparison, unit) : Print(comparison, unit);
 }
 
+void ReportMemory(const std::string& name, int64_t bytes) {
+  const char* const format = absl::GetFlag(FLAGS_format) == "json"
+                                 ? "{\"bench\": \"gpu_train\", \"what\": \"device memory, %s\", \"unit\": \"MB\", \"rate\": %.1f}\n"
+                                 : "  device memory, %s: %.1f MB at most\n";
+  std::printf(format, name.c_str(), static_cast<double>(bytes) / 1e6);
+  std::fflush(stdout);
+}
+
 template <typename T, typename Draw>
 Tensor Filled(const Shape& shape, Draw draw) {
   std::vector<T> values(shape.num_elements());
@@ -123,6 +131,7 @@ absl::Status Measure(Coordinator& coordinator, DeviceCeilings& ceilings, const W
   const Comparison comparison = Compare(figure, ceiling, static_cast<double>(work.batch * kBatchesOfPass), absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
   Report(comparison);
+  ReportMemory(work.name, ceilings.TakePeakBytes());
   return absl::OkStatus();
 }
 
