@@ -161,7 +161,9 @@ Totals RunAll(SimConfig config, int seeds, Job job = Job::kEnds) {
     config.seed = static_cast<uint64_t>(seed);
     const SimResult result = RunSimulation(config);
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
-    if (job == Job::kEnds) EXPECT_FALSE(result.job_lost) << "seed " << seed;
+    if (job == Job::kEnds) {
+      EXPECT_FALSE(result.job_lost) << "seed " << seed;
+    }
     totals.coordinators += result.coordinators, totals.drained += result.drained, totals.refused += result.refused, totals.finished += result.finished_steps;
     totals.rewinds += result.rewinds, totals.restores += result.restores, totals.resizes += result.resizes, totals.adoptions += result.adoptions;
   }
