@@ -129,7 +129,7 @@ std::string GradientDifference(const std::string& input, const Gradients& gradie
   const auto* slices = std::get_if<IndexedSlices>(&found->second);
   if (slices == nullptr) return Difference(what, Here(std::get<Tensor>(found->second)), wanted, kOperation);
   const absl::StatusOr<Tensor> ids = TensorFrom(wanted.at("ids"));  // of TensorFlow's own integer type
-  const absl::StatusOr<Tensor> wide = ids.ok() ? Cast(*ids, DType::kInt64).Value() : ids;
+  const absl::StatusOr<Tensor> wide = ids.ok() ? Here(Cast(*ids, DType::kInt64).Value()) : ids;
   if (!wide.ok()) return wide.status().ToString();
   if (!BitwiseEqual(*wide, slices->ids)) return absl::StrCat(what, " has other ids, or in another order");
   return Difference(absl::StrCat(what, ", rows"), Here(slices->rows), wanted.at("rows"), kOperation);
