@@ -50,6 +50,10 @@ class CountTest(unittest.TestCase):
     def test_disabled_cases_do_not_count_and_skipped_ones_neither_pass_nor_fail(self):
         self.assertEqual(self.check([self.result("//t:a", NOT_RUN)], 1, []).skipped, 1)
 
+    def test_a_target_that_is_not_for_this_configuration_counts_as_nothing(self):
+        incompatible = self.target("//t:gpu")[:1] + [{"id": {"targetCompleted": {"label": "//t:gpu"}}, "aborted": {"reason": "SKIPPED"}}]
+        self.check(incompatible + [self.result("//t:a", CLEAN)], 2, [])
+
     def test_a_crash_is_one_failed_case(self):
         self.check([self.result("//t:a", CRASHED, "FAILED")], 0, ["//t:a t/crash_test"], 3)
 
