@@ -709,7 +709,7 @@ void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
   if (zombie && !lose) chief_->store->TakeAway();
   for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
-  if (lose) ids_of_the_past_ = 0, tags_.clear();  // epochs are counted anew as well, where the servers are new too
+  if (lose) ids_of_the_past_ = 0;
   chief_down_ = true;
   if (!zombie) {
     core_->Abandon();
@@ -789,6 +789,7 @@ void Cluster::OnRestored(int64_t steps) {
   Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
   if (!from) {
     if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
+    tags_[core_->job()].clear();  // where the store was lost and the servers are new, ids and epochs are counted anew
     return Next();
   }
   ++result_.restores;
