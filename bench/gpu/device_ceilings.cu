@@ -3,7 +3,6 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -69,24 +68,6 @@ class CudaCeilings : public DeviceCeilings {
     Wait();
   }
 
-  void CopyIn(int64_t bytes, int times) override {
-    void* const to = b_.AtLeast(bytes);
-    if (bytes > pinned_bytes_) {
-      if (pinned_ != nullptr) Check(cudaFreeHost(pinned_), "cudaFreeHost");
-      Check(cudaMallocHost(&pinned_, static_cast<size_t>(bytes)), "cudaMallocHost");
-      pinned_bytes_ = bytes;
-    }
-    for (int i = 0; i < times; ++i) Check(cudaMemcpyAsync(to, pinned_, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-    Wait();
-  }
-
-  void CopyWithin(int64_t bytes, int times) override {
-    void* const from = a_.AtLeast(bytes);
-    void* const to = b_.AtLeast(bytes);
-    for (int i = 0; i < times; ++i) Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
-    Wait();
-  }
-
   // Tensors come from the device's own pool, which is one for the process.
   int64_t TakePeakBytes() override {
     cudaMemPool_t pool;
@@ -118,11 +99,20 @@ class CudaCeilings : public DeviceCeilings {
   cudaStream_t stream_ = nullptr;
   cublasHandle_t blas_ = nullptr;
   DeviceBuffer a_, b_, c_;
-  void* pinned_ = nullptr;
-  int64_t pinned_bytes_ = 0;
 };
 
 }  // namespace
+
+std::vector<Product> PerceptronProducts(int64_t batch, const std::vector<int64_t>& widths) {
+  std::vector<Product> products;
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const int64_t in = widths[i], out = widths[i + 1];
+    products.push_back({batch, out, in});
+    products.push_back({in, out, batch, /*a_transposed=*/true});
+    if (i > 0) products.push_back({batch, in, out, false, /*b_transposed=*/true});
+  }
+  return products;
+}
 
 std::unique_ptr<DeviceCeilings> DeviceCeilings::Open(std::string& why) {
   int count = 0;

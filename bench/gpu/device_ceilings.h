@@ -17,6 +17,9 @@ struct Product {
   bool a_transposed = false, b_transposed = false;
 };
 
+// Those of a step of a perceptron with layers of these widths, from the inputs on: forward, and the gradients of its kernels and of all inputs but the first's.
+std::vector<Product> PerceptronProducts(int64_t batch, const std::vector<int64_t>& widths);
+
 // The first device. One thread at a time. Every method waits until the device is done; a call that CUDA refuses ends the process with CUDA's words.
 class DeviceCeilings {
  public:
@@ -27,10 +30,6 @@ class DeviceCeilings {
   virtual std::string name() const = 0;
   // By cuBLAS, one after another, `times` times all of them. The operands are random numbers that lie on the device.
   virtual void Multiply(Precision precision, const std::vector<Product>& products, int times) = 0;
-  // From pinned memory to the device.
-  virtual void CopyIn(int64_t bytes, int times) = 0;
-  // From the device to the device.
-  virtual void CopyWithin(int64_t bytes, int times) = 0;
   // The most memory of the device that tensors of this process have held at once since the last call. What this class itself holds is not counted.
   virtual int64_t TakePeakBytes() = 0;
 };

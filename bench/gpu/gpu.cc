@@ -105,18 +105,6 @@ struct Perceptron {
   }
 };
 
-// The products of one step.
-std::vector<Product> ProductsOf(int64_t batch) {
-  std::vector<Product> products;
-  for (size_t i = 0; i + 1 < kWidths.size(); ++i) {
-    const int64_t in = kWidths[i], out = kWidths[i + 1];
-    products.push_back({batch, out, in});
-    products.push_back({in, out, batch, /*a_transposed=*/true});
-    if (i > 0) products.push_back({batch, in, out, false, /*b_transposed=*/true});
-  }
-  return products;
-}
-
 Tensor ZeroLabels(int64_t batch) { return OrDie(Tensor::Vector<int64_t>(std::vector<int64_t>(batch)).To(kGpu)); }
 
 void MeasurePerceptron(DeviceCeilings& ceilings, int64_t batch, int times) {
@@ -127,7 +115,7 @@ void MeasurePerceptron(DeviceCeilings& ceilings, int64_t batch, int times) {
                            for (int i = 0; i < times; ++i) last = perceptron.Step(x, labels);
                            WaitFor(last);
                          }};
-  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings.Multiply(Precision::kFloat32, ProductsOf(batch), times); }};
+  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings.Multiply(Precision::kFloat32, PerceptronProducts(batch, kWidths), times); }};
   Report(Compare(figure, ceiling, static_cast<double>(batch * times), absl::GetFlag(FLAGS_rounds)), {"examples/s"});
 }
 

@@ -93,15 +93,6 @@ const DataSource kClicks("bench/clicks", Clicks);
 
 // ---- what is measured --------------------------------------------------------------------------------------------------------------------------------
 
-// The products of a perceptron's step.
-void AddProducts(int64_t batch, const std::vector<int64_t>& widths, std::vector<Product>& products) {
-  for (size_t i = 0; i + 1 < widths.size(); ++i) {
-    products.push_back({batch, widths[i + 1], widths[i]});
-    products.push_back({widths[i], widths[i + 1], batch, /*a_transposed=*/true});
-    if (i > 0) products.push_back({batch, widths[i], widths[i + 1], false, /*b_transposed=*/true});
-  }
-}
-
 struct Work {
   std::string name;
   const Model& model;
@@ -111,15 +102,12 @@ struct Work {
 };
 
 Work MlpWork(int64_t batch) {
-  Work work{absl::StrCat("mlp 784-512-10, batch ", batch), kMlpModel, kImages(batch), batch, {}};
-  AddProducts(batch, {784, 512, 10}, work.products);
-  return work;
+  return {absl::StrCat("mlp 784-512-10, batch ", batch), kMlpModel, kImages(batch), batch, PerceptronProducts(batch, {784, 512, 10})};
 }
 
 Work DlrmWork(int64_t batch) {
-  Work work{absl::StrCat("dlrm, batch ", batch), kDlrmModel, kClicks(batch), batch, {}};
-  AddProducts(batch, {kCounts, 64, kWidth}, work.products);
-  AddProducts(batch, {kWidth + kPairs, 64, 1}, work.products);
+  Work work{absl::StrCat("dlrm, batch ", batch), kDlrmModel, kClicks(batch), batch, PerceptronProducts(batch, {kCounts, 64, kWidth})};
+  for (const Product& product : PerceptronProducts(batch, {kWidth + kPairs, 64, 1})) work.products.push_back(product);
   return work;
 }
 
