@@ -116,7 +116,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   options.pulls = setup_.pulls;
   options.seed = EntropySeed();
   WorkerTask& worker = workers_[index];
-  worker.inputs = std::make_unique<DataInputOpener>(executor_);
+  worker.inputs = std::make_unique<DataInputOpener>(executor_, replica_devices_[index]);
   ThreadStepRunnerOptions runner;
   runner.worker_index = index;
   runner.replica_devices = replica_devices_[index];

@@ -43,6 +43,8 @@ class WatchedInputs : public InputOpener {
     inputs_.Close(iterator);
     open_.insert(iterator);
   }
+  void ReadAhead(const InputLease& positions) override { inputs_.ReadAhead(positions); }
+  void ForgetAhead(const InputLease& positions) override { inputs_.ForgetAhead(positions); }
   bool MayRead(ResourceId iterator) const { return open_.count(iterator) > 0; }
   absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator) { return inputs_.Read(iterator, std::nullopt, 1); }
 

@@ -1,13 +1,16 @@
 #include "worker/core/data_input_opener.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/trace_range.h"
 #include "cluster/error.h"
 #include "data/dataset.h"
 #include "data/guarded.h"
+#include "strategy/step.h"
 #include "strategy/strategy.h"
 
 namespace divvy {
@@ -47,21 +50,29 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
 
 }  // namespace
 
-// One iterator of this worker. An iterator has one reader at a time, and no lock is held while it reads.
-class DataInputOpener::Cursor {
+// One iterator of this worker. An iterator has one reader at a time, a step or what reads ahead for one, and no lock is held while it reads.
+//
+// Positions that are wanted ahead are read by a task of their own, as long as they are what the iterator gives next: this is looked at whenever somebody has
+// read, and whenever some are wanted.
+class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
  public:
-  explicit Cursor(ResourceId id) : id_(id) {}
+  using Elements = absl::StatusOr<std::vector<Nest>>;
+
+  Cursor(ResourceId id, Executor& executor, std::shared_ptr<const std::vector<Device>> devices) : id_(id), executor_(executor), devices_(std::move(devices)) {}
 
   void SetOpened(absl::StatusOr<Opened> opened) {
-    MutexLock lock(mu_);
-    if (opened.ok()) {
-      iterator_ = std::move(opened->iterator);
-      fetch_to_device_ = opened->fetch_to_device;
-    } else {
-      error_ = opened.status();
+    {
+      MutexLock lock(mu_);
+      if (opened.ok()) {
+        iterator_ = std::move(opened->iterator);
+        fetch_to_device_ = opened->fetch_to_device;
+      } else {
+        error_ = opened.status();
+      }
+      opened_ = true;
+      changed_.NotifyAll();
     }
-    opened_ = true;
-    changed_.NotifyAll();
+    ReadOnIfWanted();
   }
 
   bool fetches_to_device() {
@@ -70,34 +81,85 @@ class DataInputOpener::Cursor {
   }
 
   void Close() {
-    MutexLock lock(mu_);
-    closed_ = true;
-    changed_.NotifyAll();
+    const std::map<int64_t, Ahead> forgotten = [this] {
+      MutexLock lock(mu_);
+      closed_ = true;
+      changed_.NotifyAll();
+      return std::exchange(ahead_, {});
+    }();
   }
 
-  absl::StatusOr<std::vector<Nest>> Read(std::optional<int64_t> first, int64_t count) {
-    RETURN_IF_ERROR(Acquire());
-    absl::StatusOr<std::vector<Nest>> elements =
-        internal::Guarded<absl::StatusOr<std::vector<Nest>>>("reading data", [&] { return ReadAcquired(first, count); });
-    if (!elements.ok()) position_.reset();
-    MutexLock lock(mu_);
-    busy_ = false;
-    changed_.NotifyAll();
+  Elements Read(std::optional<int64_t> first, int64_t count) {
+    std::optional<Elements> ahead;
+    RETURN_IF_ERROR(Acquire(first, count, ahead));
+    if (ahead) return *std::move(ahead);
+    Elements elements = ReadAcquired(first, count);
+    Release();
+    ReadOnIfWanted();
     return elements;
   }
 
- private:
-  absl::Status Acquire() {
+  void Want(const InputLease& positions) {
+    {
+      MutexLock lock(mu_);
+      ahead_[positions.first].count = std::min(positions.count, static_cast<int64_t>(devices_->size()));
+    }
+    ReadOnIfWanted();
+  }
+
+  void Forget(int64_t first) {
+    std::map<int64_t, Ahead>::node_type forgotten;  // goes without the lock
     MutexLock lock(mu_);
-    changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return closed_ || (opened_ && !busy_); });
+    forgotten = ahead_.extract(first);
+  }
+
+  void ForgetWhatHasBegun() {
+    std::vector<std::map<int64_t, Ahead>::node_type> forgotten;  // go without the lock
+    MutexLock lock(mu_);
+    for (auto next = ahead_.begin(); next != ahead_.end();) {
+      const auto one = next++;
+      if (one->second.begun) forgotten.push_back(ahead_.extract(one));
+    }
+  }
+
+ private:
+  // Of positions that are wanted before their step.
+  struct Ahead {
+    int64_t count = 0;
+    bool begun = false;
+    std::optional<Elements> elements;
+  };
+
+  // Waits for the iterator, or for what is wanted where it is read ahead: that is then in `ahead`, and the iterator is not acquired.
+  absl::Status Acquire(std::optional<int64_t> first, int64_t count, std::optional<Elements>& ahead) {
+    MutexLock lock(mu_);
+    const auto is_here = [&]() DIVVY_REQUIRES(mu_) {
+      const auto found = first ? ahead_.find(*first) : ahead_.end();
+      return found != ahead_.end() && found->second.elements && found->second.count == count;
+    };
+    changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return closed_ || (opened_ && (!busy_ || is_here())); });
     if (closed_) return Gone(id_);
     RETURN_IF_ERROR(error_);
-    busy_ = true;
+    if (is_here()) ahead = std::move(ahead_.find(*first)->second.elements);
+    if (first) ahead_.erase(*first);
+    if (!ahead) busy_ = true;
     return absl::OkStatus();
   }
 
+  void Release() {
+    MutexLock lock(mu_);
+    busy_ = false;
+    changed_.NotifyAll();
+  }
+
   // REQUIRES: acquired.
-  absl::StatusOr<std::vector<Nest>> ReadAcquired(std::optional<int64_t> first, int64_t count) {
+  Elements ReadAcquired(std::optional<int64_t> first, int64_t count) {
+    Elements elements = internal::Guarded<Elements>("reading data", [&] { return ReadOn(first, count); });
+    if (!elements.ok()) position_.reset();
+    return elements;
+  }
+
+  Elements ReadOn(std::optional<int64_t> first, int64_t count) {
     if (first && first != position_) RETURN_IF_ERROR(iterator_->Seek(*first));
     if (first) position_ = first;
     std::vector<Nest> elements;
@@ -110,18 +172,86 @@ class DataInputOpener::Cursor {
     return elements;
   }
 
+  // Those that are wanted and come next, where the iterator is free.
+  Ahead* NextWanted() DIVVY_REQUIRES(mu_) {
+    if (!opened_ || closed_ || busy_ || !error_.ok() || !fetch_to_device_ || !position_) return nullptr;
+    const auto next = ahead_.find(*position_);
+    return next == ahead_.end() || next->second.begun ? nullptr : &next->second;
+  }
+
+  void ReadOnIfWanted() {
+    {
+      MutexLock lock(mu_);
+      if (NextWanted() == nullptr) return;
+    }
+    executor_.PostBlocking("read ahead", [self = shared_from_this()] { self->ReadAllAhead(); });
+  }
+
+  // Ends where what comes next is not wanted, or the iterator is somebody else's, who will look for what is wanted then.
+  void ReadAllAhead() {
+    for (;;) {
+      int64_t first = 0, count = 0;
+      {
+        MutexLock lock(mu_);
+        Ahead* const next = NextWanted();
+        if (next == nullptr) return;
+        next->begun = busy_ = true;
+        first = *position_;
+        count = next->count;
+      }
+      Elements elements = ReadAcquired(first, count);
+      if (elements.ok()) BringToDevices(*elements);
+      Keep(first, std::move(elements));
+    }
+  }
+
+  // Where there is no room now there may be when the step begins, which brings the rest.
+  void BringToDevices(std::vector<Nest>& elements) const {
+    const TraceRange range("batch ahead");
+    for (size_t id = 0; id < elements.size(); ++id) {
+      absl::StatusOr<Nest> there = BatchOn(elements[id], (*devices_)[id]);
+      if (!there.ok()) return;
+      elements[id] = *std::move(there);
+    }
+  }
+
+  // What is not wanted any more goes.
+  void Keep(int64_t first, Elements elements) {
+    MutexLock lock(mu_);
+    const auto wanted = ahead_.find(first);
+    if (wanted != ahead_.end() && wanted->second.begun) wanted->second.elements.emplace(std::exchange(elements, std::vector<Nest>()));
+    busy_ = false;
+    changed_.NotifyAll();
+  }
+
   const ResourceId id_;
+  Executor& executor_;
+  const std::shared_ptr<const std::vector<Device>> devices_;
   Mutex mu_;
   CondVar changed_;
   bool opened_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false, busy_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Status error_ DIVVY_GUARDED_BY(mu_);
   bool fetch_to_device_ DIVVY_GUARDED_BY(mu_) = true;
-  std::unique_ptr<DatasetIterator> iterator_;  // its reader's, while busy_
-  std::optional<int64_t> position_ = 0;        // of iterator_, where known; its reader's
+  std::map<int64_t, Ahead> ahead_ DIVVY_GUARDED_BY(mu_);  // by first position
+  std::unique_ptr<DatasetIterator> iterator_;             // its reader's, while busy_
+  std::optional<int64_t> position_ = 0;                   // of iterator_, where known; its reader's while busy_, else guarded by mu_
 };
 
+namespace {
+
+std::shared_ptr<const std::vector<Device>> IfAnyIsGpu(std::vector<Device> devices) {
+  const bool any = std::any_of(devices.begin(), devices.end(), [](Device device) { return device.kind == Device::Kind::kGpu; });
+  if (!any) devices.clear();
+  return std::make_shared<const std::vector<Device>>(std::move(devices));
+}
+
+}  // namespace
+
+DataInputOpener::DataInputOpener(Executor& executor, std::vector<Device> replica_devices)
+    : executor_(executor), devices_(IfAnyIsGpu(std::move(replica_devices))) {}
+
 void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) {
-  const auto cursor = std::make_shared<Cursor>(resource.iterator);
+  const auto cursor = std::make_shared<Cursor>(resource.iterator, executor_, devices_);
   {
     MutexLock lock(mu_);
     cursors_[resource.iterator] = cursor;
@@ -167,6 +297,25 @@ absl::StatusOr<std::vector<Nest>> DataInputOpener::Read(ResourceId iterator, std
   const std::shared_ptr<Cursor> cursor = Find(iterator);
   if (cursor == nullptr) return Gone(iterator);
   return cursor->Read(first, count);
+}
+
+void DataInputOpener::ReadAhead(const InputLease& positions) {
+  const std::shared_ptr<Cursor> cursor = devices_->empty() ? nullptr : Find(positions.iterator);
+  if (cursor != nullptr) cursor->Want(positions);
+}
+
+void DataInputOpener::ForgetAhead(const InputLease& positions) {
+  const std::shared_ptr<Cursor> cursor = devices_->empty() ? nullptr : Find(positions.iterator);
+  if (cursor != nullptr) cursor->Forget(positions.first);
+}
+
+void DataInputOpener::ForgetAhead() {
+  std::map<ResourceId, std::shared_ptr<Cursor>> cursors;
+  {
+    MutexLock lock(mu_);
+    cursors = cursors_;
+  }
+  for (const auto& [id, cursor] : cursors) cursor->ForgetWhatHasBegun();
 }
 
 bool DataInputOpener::FetchesToDevice(ResourceId iterator) {

@@ -87,6 +87,7 @@ void WorkerCore::StartStep(QueuedStep next) {
     });
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
+  session_->live->reads_ahead = next.reads_ahead;
 }
 
 // Read-only steps are left out: what an evaluation reads is as new as can be.
@@ -95,7 +96,9 @@ void WorkerCore::PullAhead() {
   const size_t steps = std::min(session_->queue.size(), static_cast<size_t>(options_.pulls.pipeline_depth - 1));
   for (size_t i = 0; i < steps; ++i) {
     QueuedStep& step = session_->queue[i];
-    if (step.dispatch.ordinal && step.ahead == nullptr) PullAhead(step);
+    if (!step.dispatch.ordinal) continue;
+    if (!step.reads_ahead) ReadAhead(step);
+    if (step.ahead == nullptr) PullAhead(step);
   }
 }
 
@@ -104,6 +107,20 @@ void WorkerCore::PullAhead(QueuedStep& step) {
   if (step.pulled.empty()) return;
   step.ahead = OpenTransaction(step.dispatch);
   outbox_.Add([transaction = step.ahead, expected = step.pulled] { transaction->Prefetch(expected, /*ahead=*/true); });
+}
+
+// Its positions are its own whatever happens to variables: only its end, or a cancel, takes back what is said here.
+void WorkerCore::ReadAhead(QueuedStep& step) {
+  step.reads_ahead = true;
+  outbox_.Add([this, inputs = step.dispatch.inputs] {
+    for (const InputLease& positions : inputs) inputs_.ReadAhead(positions);
+  });
+}
+
+void WorkerCore::ForgetData(const Dispatch& dispatch) {
+  outbox_.Add([this, inputs = dispatch.inputs] {
+    for (const InputLease& positions : inputs) inputs_.ForgetAhead(positions);
+  });
 }
 
 // Nobody else holds the transaction for long: with it goes whatever it would have sent again. Its values are released without the core's lock.
@@ -340,6 +357,7 @@ void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
   if (!live.commits.empty()) AgeAhead(live);
+  if (live.reads_ahead) ForgetData(live.dispatch);
   session_->live.reset();
   ++reported_;
   Send(std::move(report));

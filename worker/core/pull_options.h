@@ -18,6 +18,9 @@ struct PullOptions {
   // again after the loss of a parameter server run beside each other, and see no more of each other than steps of several workers do. A step that assigns,
   // for the first time, what its function only read before, and that was pulled too early for it, is run again. A coordinator leaves two steps waiting at a
   // worker, so more than 3 is as good as 3.
+  //
+  // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read and copied there meanwhile, too: each step gets the elements
+  // that it would get anyway.
   int pipeline_depth = 1;
 
   // Memory for rows that training steps have pulled by id: a row is used again by the step that pulled it, and by up to row_cache_staleness steps of this

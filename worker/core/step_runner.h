@@ -86,6 +86,12 @@ class InputOpener {
 
   // Forgets the iterator; unknown ones: nothing happens. Steps that use it fail with Reason::kInputAborted. It may be opened anew.
   virtual void Close(ResourceId iterator) = 0;
+
+  // A step that waits for those before it will take these positions: where that saves time they are read as soon as no step before it wants the iterator. Which
+  // elements a step gets is the same with it and without. Unknown iterators: nothing happens.
+  virtual void ReadAhead(const InputLease& positions) = 0;
+  // It will not, or has: what was read ahead and not taken is forgotten.
+  virtual void ForgetAhead(const InputLease& positions) = 0;
 };
 
 }  // namespace divvy

@@ -149,12 +149,32 @@ class StepInput {
 
 // ---- the environment ---------------------------------------------------------------------------------------------------------------------------------
 
+// How many failures of each GPU this worker's steps have been told of. Thread-safe.
+class FailuresTold {
+ public:
+  // A step of an older session may end in between: it has not been told less.
+  void Set(int gpu, int64_t count) {
+    MutexLock lock(mu_);
+    int64_t& told = counts_[gpu];
+    told = std::max(told, count);
+  }
+  std::map<int, int64_t> counts() const {
+    MutexLock lock(mu_);
+    return counts_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  std::map<int, int64_t> counts_ DIVVY_GUARDED_BY(mu_);
+};
+
 struct RunningStep {
   const ThreadStepRunnerOptions& options;
   Executor& executor;
   DataInputOpener& inputs;
   StepCall call;
   std::shared_ptr<StepTransaction> transaction;
+  FailuresTold& failures;
   int64_t number = 0;  // what step() says
 };
 
@@ -187,40 +207,55 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
-// What goes wrong on a step's GPUs from the beginning of the step on. A step is not done well because its function says so: what a GPU finds wrong it tells
-// later, perhaps to another step that computes there, and what one replica's GPU has computed may have been summed on another's. And what a step before it has
-// left to be told is not this one's.
+// What goes wrong on a step's GPUs from the end of the step before it on. A step is not done well because its function says so: what a GPU finds wrong it tells
+// later, perhaps to another step that computes there, and what one replica's GPU has computed may have been summed on another's. What the step before had left
+// to be told is not this one's; what has been told to a GPU since then, as this one's batch, is.
 class GpuWatch {
  public:
-  explicit GpuWatch(const std::vector<Device>& devices) {
+  GpuWatch(const std::vector<Device>& devices, FailuresTold& told) : told_(told) {
+    const std::map<int, int64_t> known = told_.counts();
     for (const Device device : devices) {
-      if (device.kind == Device::Kind::kGpu && failures_before_.count(device.index) == 0) failures_before_[device.index] = Find(device).count;
+      if (device.kind != Device::Kind::kGpu) continue;
+      const auto before = known.find(device.index);
+      before_[device.index] = before != known.end() ? before->second : Find(device).count;  // of none before
     }
   }
-  absl::Status Check() const {
-    for (const auto& [index, before] : failures_before_) {
-      const DeviceFailures now = Find({Device::Kind::kGpu, index});
-      if (now.count != before) return now.last;
+  // The step is over, however it ended. Waits for its GPUs.
+  absl::Status End() {
+    absl::Status found;
+    for (const auto& [index, before] : before_) {
+      DeviceFailures now = Find({Device::Kind::kGpu, index});
+      told_.Set(index, now.count);
+      if (now.count != before) found.Update(now.last);
     }
-    return absl::OkStatus();
+    return found;
   }
 
  private:
   static DeviceFailures Find(Device device) { return GpuMemoryIfAny()->FindFailures(device); }
-  std::map<int, int64_t> failures_before_;
+  FailuresTold& told_;
+  std::map<int, int64_t> before_;
 };
 
-absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
+absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
-  const GpuWatch gpus(step.options.replica_devices);
   ThreadStepEnvironment environment(step, locals);
   const TraceRange range(registered->name.c_str());
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
   RETURN_IF_ERROR(environment.lost_input());
   RETURN_IF_ERROR(result);
-  ASSIGN_OR_RETURN(Nest value, internal::MoveTo(*result, Device{}));
-  RETURN_IF_ERROR(gpus.Check());
-  return value;
+  return internal::MoveTo(*result, Device{});
+}
+
+// The batches that were brought ahead while a GPU failed may be what failed.
+absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
+  GpuWatch gpus(step.options.replica_devices, step.failures);
+  absl::StatusOr<Nest> result = RunFunction(step, locals);
+  const absl::Status found = gpus.End();
+  if (!found.ok()) step.inputs.ForgetAhead();
+  RETURN_IF_ERROR(result);
+  RETURN_IF_ERROR(found);
+  return result;
 }
 
 }  // namespace
@@ -234,6 +269,7 @@ struct ThreadStepRunner::Kept {
   Mutex mu;
   std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);  // of steps that have ended; as many as have ever run at once
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
+  FailuresTold failures;
 
   std::shared_ptr<LocalObjects> TakeLocals() {
     MutexLock lock(mu);
@@ -265,7 +301,7 @@ void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> tra
                                   transaction = std::move(transaction), done = std::move(done), number] {
     absl::StatusOr<Nest> result;
     {
-      const RunningStep step{*options, executor, inputs, call, transaction, number};
+      const RunningStep step{*options, executor, inputs, call, transaction, kept->failures, number};
       std::shared_ptr<LocalObjects> locals = kept->TakeLocals();
       result = CallFunction(step, locals);
       kept->GiveBack(std::move(locals));

@@ -275,6 +275,9 @@ void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply>
   shutdown_since_ = clock_.Elapsed();
   if (session_ != nullptr) {
     DropAhead();
+    for (const QueuedStep& step : session_->queue) {
+      if (step.reads_ahead) ForgetData(step.dispatch);
+    }
     session_->queue.clear();
   }
   EndIfDrained();
@@ -353,7 +356,7 @@ void WorkerCore::Handle(LayoutUpdate message) {
 }
 
 void WorkerCore::Handle(Dispatch message) {
-  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}, {}});
+  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}, {}, false});
 }
 
 void WorkerCore::Handle(CancelSteps message) {
@@ -366,6 +369,7 @@ void WorkerCore::Handle(CancelSteps message) {
       continue;
     }
     DropAhead(step);
+    if (step.reads_ahead) ForgetData(dispatch);
     Report report{dispatch.step, dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0};
     ++reported_;
     Send(std::move(report));

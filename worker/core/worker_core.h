@@ -141,6 +141,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
     std::set<std::string> missed;  // variables that were pulled ahead, and written to by steps of this session after that
+    bool reads_ahead = false;      // its data was asked for before it began
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
     bool cancelled = false;
     Nest value;
@@ -154,6 +155,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::shared_ptr<WorkerTransaction> ahead;  // its transaction, where its first pull has left; else null
     std::vector<std::string> pulled;           // by that
     std::set<std::string> missed;              // of these: written to since by steps of this session
+    bool reads_ahead = false;                  // its data has been asked for
   };
   struct Session {
     explicit Session(SessionId id) : stream(id) {}
@@ -218,6 +220,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::shared_ptr<WorkerTransaction> OpenTransaction(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
   void PullAhead() DIVVY_REQUIRES(mu_);
   void PullAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
+  void ReadAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
+  void ForgetData(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
   void DropAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void DropAhead() DIVVY_REQUIRES(mu_);
   void ForgetReads() DIVVY_REQUIRES(mu_);

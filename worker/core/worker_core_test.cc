@@ -532,6 +532,59 @@ TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsIts
   EXPECT_EQ(pulls(), 3u);
 }
 
+// Steps that train on leased data, one position each.
+class DataAheadTest : public PipelineTest {
+ protected:
+  void Dispatch(uint64_t id, std::string function = "train") {
+    divvy::Dispatch dispatch = Step(id, std::move(function));
+    dispatch.inputs = {{ResourceId(8), static_cast<int64_t>(id), 1}};
+    if (dispatch.function == "look") dispatch.ordinal.reset();
+    end_->Tell(dispatch);
+  }
+  using Positions = std::vector<int64_t>;
+};
+
+TEST_F(DataAheadTest, TheDataOfTheNextStepIsAskedForWhileTheOneBeforeComputesUntilItIsTaken) {
+  StartWithDepth(2);
+  for (const uint64_t id : {2, 3, 4}) Dispatch(id);
+  EXPECT_EQ(inputs_.ahead(), Positions({3}));
+  RunAwake(11);
+  EXPECT_EQ(inputs_.ahead(), Positions({3, 4})) << "step 3 runs, and may not have taken it yet";
+  RunAwake(22);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(inputs_.ahead(), Positions({}));
+}
+
+TEST_F(DataAheadTest, WithDepthOneAndForReadOnlyStepsDataIsReadWhenTheStepBegins) {
+  StartWithDepth(1);
+  Dispatch(2);
+  Dispatch(3);
+  EXPECT_EQ(inputs_.ahead(), Positions({}));
+  StartWithDepth(3);
+  Dispatch(2);
+  Dispatch(3, "look");
+  EXPECT_EQ(inputs_.ahead(), Positions({}));
+}
+
+TEST_F(DataAheadTest, TheDataOfAStepThatIsCancelledIsForgotten) {
+  StartWithDepth(3);
+  for (const uint64_t id : {2, 3, 4}) Dispatch(id);
+  EXPECT_EQ(inputs_.ahead(), Positions({3, 4}));
+  end_->Tell(CancelSteps{{EntryId(3)}});
+  EXPECT_EQ(inputs_.ahead(), Positions({4}));
+  EXPECT_TRUE(Shutdown(0).ok());
+  EXPECT_EQ(inputs_.ahead(), Positions({}));
+}
+
+TEST_F(DataAheadTest, WhateverDropsPullsAheadTheDataStaysTheSteps) {
+  StartWithDepth(2);
+  Dispatch(2);
+  Dispatch(3);
+  end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "new", 1, 1, {0}))});
+  EXPECT_EQ(ahead(), Ids({})) << "pulls are dropped";
+  EXPECT_EQ(inputs_.ahead(), Positions({3}));
+}
+
 TEST_F(PipelineTest, WithDepthThreeTwoStepsArePulledAhead) {
   StartWithDepth(3);
   for (const uint64_t id : {2, 3, 4, 5}) Dispatch(id, "train");

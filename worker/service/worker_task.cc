@@ -29,7 +29,7 @@ WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> rep
       executor_(std::max(2, NumCores())),
       service_(core_, executor_),
       dialer_(executor_, options.task.tls),
-      inputs_(executor_) {}
+      inputs_(executor_, replica_devices_) {}
 
 WorkerTask::~WorkerTask() {
   if (const auto core = core_.Get()) core->Abandon();

@@ -128,6 +128,21 @@ void ScriptedInputOpener::Close(ResourceId iterator) {
   open_.erase(iterator);
 }
 
+void ScriptedInputOpener::ReadAhead(const InputLease& positions) {
+  MutexLock lock(mu_);
+  ahead_.insert(positions.first);
+}
+
+void ScriptedInputOpener::ForgetAhead(const InputLease& positions) {
+  MutexLock lock(mu_);
+  ahead_.erase(positions.first);
+}
+
+std::vector<int64_t> ScriptedInputOpener::ahead() const {
+  MutexLock lock(mu_);
+  return {ahead_.begin(), ahead_.end()};
+}
+
 std::map<ResourceId, MakeResource> ScriptedInputOpener::open() const {
   MutexLock lock(mu_);
   return open_;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -97,14 +98,18 @@ class ScriptedInputOpener : public InputOpener {
   // A source that is not defined is NotFound.
   void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
   void Close(ResourceId iterator) override;
+  void ReadAhead(const InputLease& positions) override;
+  void ForgetAhead(const InputLease& positions) override;
 
   std::map<ResourceId, MakeResource> open() const;  // those opened and not closed
+  std::vector<int64_t> ahead() const;               // the first positions to be read ahead, of all iterators
 
  private:
   Executor& executor_;
   mutable Mutex mu_;
   std::map<std::string, Source> sources_ DIVVY_GUARDED_BY(mu_);
   std::map<ResourceId, MakeResource> open_ DIVVY_GUARDED_BY(mu_);
+  std::set<int64_t> ahead_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy
