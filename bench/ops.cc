@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "bench/rounds.h"
 #include "ops/blas_threads.h"
+#include "ops/fused.h"
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/variable_reader.h"
@@ -133,6 +134,31 @@ void Elementwise() {
   Streams("LayerNorm", {x, row, row}, [](const std::vector<Var>& v) { return LayerNorm(v[0], v[1], v[2]); });
 }
 
+using Layer = Var (*)(const Var& product, const Var& bias);
+Var ReluOfSum(const Var& x, const Var& bias) { return Relu(x + bias); }
+Var AddThenRelu(const Var& x, const Var& bias) { return internal::AddThen(internal::UnaryOp::kRelu, x, bias); }
+
+// One pass over memory beside two; then what is left of that in a perceptron of 784, 512 and 10.
+void Fused() {
+  constexpr int64_t kBatch = 64;
+  const std::vector<Tensor> sums = {RandomTensor({kRows, kWidth}), RandomTensor({kWidth})};
+  const std::vector<Tensor> perceptron = {RandomTensor({784, 512}), RandomTensor({512}), RandomTensor({512, 10}), RandomTensor({10})};
+  const auto sum = [](Layer layer) -> Function { return [=](const std::vector<Var>& v) { return layer(v[0], v[1]); }; };
+  const auto step = [images = RandomTensor({kBatch, 784}), labels = RandomIds(kBatch, 10)](Layer layer) -> Function {
+    return [=](const std::vector<Var>& v) { return SoftmaxCrossEntropy(MatMul(layer(MatMul(images, v[0]), v[1]), v[2]) + v[3], labels); };
+  };
+  const auto compare = [](const std::string& name, const std::vector<Tensor>& leaves, const Function& one, const Function& two, double units,
+                          const Unit& unit) {
+    for (bool back : {false, true}) {
+      const Contender fused{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(one, leaves, back); }};
+      const Contender parted{"as two operations", [&] { RunOnce(two, leaves, back); }};
+      Report(Compare(fused, parted, units, 5 * kRounds), unit);
+    }
+  };
+  compare("A sum and Relu in one", sums, sum(AddThenRelu), sum(ReluOfSum), kRows * kWidth, {"M elements/s", 1e6});
+  compare("A perceptron with that", perceptron, step(AddThenRelu), step(ReluOfSum), kBatch, {"examples/s", 1});
+}
+
 void Reductions() {
   const Tensor x = RandomTensor({kRows, kWidth});
   Streams("ReduceMean", {x}, [](const std::vector<Var>& v) { return ReduceMean(v[0]); });
@@ -170,6 +196,7 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   divvy::SetBlasThreads(1);
   divvy::bench::Elementwise();
+  divvy::bench::Fused();
   divvy::bench::Reductions();
   divvy::bench::Movements();
   divvy::bench::Products();

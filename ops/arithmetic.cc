@@ -1,6 +1,7 @@
 // Elementwise operations, with one operand and with two.
 #include <algorithm>
 
+#include "ops/fused.h"
 #include "ops/operation.h"
 
 namespace divvy {
@@ -132,6 +133,33 @@ absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var&
   });
 }
 
+// What the derivative of a sum and a function after it needs.
+struct AddThenRecord {
+  const Backend* backend;
+  UnaryOp op;
+  bool for_a, for_b;
+  Shape a_shape, b_shape;
+  Tensor y;
+
+  absl::StatusOr<GradientList> operator()(const Tensor& gradient) const {
+    ASSIGN_OR_RETURN(Tensor of_sum, internal::NewLike(gradient));
+    backend->UnaryGradient(op, y, gradient, of_sum);
+    return BinaryRecord{backend, BinaryOp::kAdd, for_a, for_b, a_shape, b_shape, {}, {}, {}}(of_sum);
+  }
+};
+
+// What does not fit does not fit the sum, so that is what errors name.
+absl::StatusOr<Var> TryAddThen(UnaryOp op, const Var& a, const Var& b) {
+  constexpr absl::string_view kOperation = "operator+";
+  ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(kOperation, {a, b}));
+  ASSIGN_OR_RETURN(auto operands, Operands(kOperation, *backend, a, b));
+  auto& [x, z] = operands;
+  ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(kOperation, x.shape(), z.shape()));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(x, shape));
+  backend->AddThen(op, x, z, y);
+  return internal::Result(y, {a, b}, AddThenRecord{backend, op, internal::NeedsGradient(a), internal::NeedsGradient(b), x.shape(), z.shape(), y});
+}
+
 Var Unary(absl::string_view operation, UnaryOp op, const Var& x) { return internal::OrFailed(TryUnary(operation, op, x)); }
 
 }  // namespace
@@ -151,5 +179,7 @@ Var Sigmoid(const Var& x) { return Unary("Sigmoid", UnaryOp::kSigmoid, x); }
 Var Tanh(const Var& x) { return Unary("Tanh", UnaryOp::kTanh, x); }
 Var Gelu(const Var& x) { return Unary("Gelu", UnaryOp::kGelu, x); }
 Var Softplus(const Var& x) { return Unary("Softplus", UnaryOp::kSoftplus, x); }
+
+Var internal::AddThen(UnaryOp op, const Var& a, const Var& b) { return OrFailed(TryAddThen(op, a, b)); }
 
 }  // namespace divvy

@@ -32,6 +32,9 @@ class Backend {
   virtual void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const = 0;
   // a and b are broadcast to y's shape.
   virtual void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const = 0;
+  // y = op(a + b), a and b broadcast to y's shape, in one pass. Rounded once: what a narrow dtype's sum is on the way is a float32.
+  // REQUIRES: KeptForGradient(op) is kOutput, so that nobody needs the sum.
+  virtual void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const = 0;
   // y = scale * x, broadcast to y's shape.
   virtual void Broadcast(const Tensor& x, double scale, Tensor& y) const = 0;
   // y = scale * (x summed over what y's shape would be stretched by to become x's). y's shape may have 1s where x has more.

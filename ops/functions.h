@@ -151,6 +151,15 @@ DIVVY_FUNCTION2(IsGreaterEqual, v >= w ? T(1) : T(0));
 DIVVY_FUNCTION2(IsLess, v >= w ? T(0) : T(1));
 DIVVY_FUNCTION2(IsEqual, v == w ? T(1) : T(0));
 
+// function(v + w).
+template <typename Function>
+struct AfterSum {
+  template <typename T>
+  DIVVY_HOST_DEVICE T operator()(T v, T w) const {
+    return Function()(v + w);
+  }
+};
+
 #undef DIVVY_FUNCTION1
 #undef DIVVY_FUNCTION2
 
@@ -168,6 +177,19 @@ void WithUnary(UnaryOp op, Use&& use) {
     case UnaryOp::kTanh: return use(HyperbolicTangent());
     case UnaryOp::kGelu: return use(GeluUnit());
     case UnaryOp::kSoftplus: return use(SoftplusUnit());
+  }
+}
+
+// REQUIRES: KeptForGradient(op) is kOutput.
+template <typename Use>
+void WithUnaryOfOutput(UnaryOp op, Use&& use) {
+  switch (op) {
+    case UnaryOp::kExp: return use(Exponential());
+    case UnaryOp::kSqrt: return use(SquareRoot());
+    case UnaryOp::kRelu: return use(Rectified());
+    case UnaryOp::kSigmoid: return use(Sigmoidal());
+    case UnaryOp::kTanh: return use(HyperbolicTangent());
+    default: return;
   }
 }
 

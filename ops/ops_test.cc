@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/blas_threads.h"
+#include "ops/fused.h"
 #include "ops/gradient_tape.h"
 #include "ops/recording.h"
 #include "ops/testing/gradient_check.h"
@@ -135,6 +136,29 @@ std::vector<GradientCase> UnaryCases() {
               "ReduceMeanOfAll", [](const Var& x) { return ReduceMean(x); }, -1, 1)};
 }
 
+struct Chain {
+  std::string name;
+  internal::UnaryOp op;
+  Var (*function)(const Var&);
+};
+const Chain kChains[] = {{"Exp", internal::UnaryOp::kExp, Exp},
+                         {"Sqrt", internal::UnaryOp::kSqrt, Sqrt},
+                         {"Relu", internal::UnaryOp::kRelu, Relu},
+                         {"Sigmoid", internal::UnaryOp::kSigmoid, Sigmoid},
+                         {"Tanh", internal::UnaryOp::kTanh, Tanh}};
+
+std::vector<GradientCase> ChainCases() {
+  std::vector<GradientCase> cases;
+  for (const Chain& chain : kChains) {
+    const double low = chain.op == internal::UnaryOp::kSqrt ? 0.1 : -1.5;
+    const auto add_then = [op = chain.op](Vars v) { return internal::AddThen(op, v[0], v[1]); };
+    cases.push_back({"AddThen" + chain.name + "WithARow", {Sample({4, 3}, low), Sample({3}, 0.1, 0.5)}, add_then});
+    cases.push_back({"AddThen" + chain.name + "StretchingBoth", {Sample({2, 1, 3}, low), Sample({4, 1}, 0.1, 0.5)}, add_then});
+    cases.push_back({"AddThen" + chain.name + "OfOneWithItself", {Sample({5}, low)}, [op = chain.op](Vars v) { return internal::AddThen(op, v[0], v[0]); }});
+  }
+  return cases;
+}
+
 std::vector<GradientCase> MatMulCases() {
   constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
   return {{"MatMul", {Sample({2, 3}), Sample({3, 4})}, [](Vars v) { return MatMul(v[0], v[1]); }},
@@ -234,6 +258,7 @@ std::vector<GradientCase> OtherCases() {
 std::string NameOf(const ::testing::TestParamInfo<GradientCase>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(OfTwo, EveryOperation, ::testing::ValuesIn(BinaryCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(OfOne, EveryOperation, ::testing::ValuesIn(UnaryCases()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Chain, EveryOperation, ::testing::ValuesIn(ChainCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Product, EveryOperation, ::testing::ValuesIn(MatMulCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Images, EveryOperation, ::testing::ValuesIn(ImageCases()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Rows, EveryOperation, ::testing::ValuesIn(RowCases()), NameOf);
@@ -265,6 +290,42 @@ TEST(ArithmeticTest, AScalarOfCppTakesTheOtherDType) {
 
 TEST(ArithmeticTest, NothingTimesSomethingIsNothing) {
   EXPECT_THAT(ValuesOf<float>(Var(Zeros(DType::kFloat32, {0, 3})) * Var(Zeros(DType::kFloat32, {3}))), IsEmpty());
+}
+
+// The value, and the gradients of "a" and "b", or of one of them; all on the CPU.
+std::vector<Tensor> ValueAndGradients(const Tensor& a, const Tensor& b, bool watch_a, const std::function<Var(const Var&, const Var&)>& function) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var y = function(watch_a ? tape.Watch("a", a) : Var(a), tape.Watch("b", b));
+  const absl::StatusOr<Gradients> gradients = tape.Gradient(ReduceSum(Square(y)));
+  EXPECT_TRUE(gradients.ok()) << gradients.status();
+  std::vector<Tensor> all{*y.Value()->To(Device{})};
+  if (!gradients.ok()) return all;
+  for (const auto& [name, gradient] : gradients->entries()) all.push_back(*std::get<Tensor>(gradient).To(Device{}));
+  return all;
+}
+
+TEST(AddThenTest, HasTheBitsOfTheSumAndOfTheFunctionAfterIt) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const Tensor a = *Cast(There(Sample({37, 19}, -3, 3)), dtype).Value(), row = *Cast(There(Sample({19}, -2, 2)), dtype).Value();
+    for (const Chain& chain : kChains) {
+      for (const bool watch_a : {true, false}) {
+        SCOPED_TRACE(chain.name);
+        const auto one = ValueAndGradients(a, row, watch_a, [&](const Var& v, const Var& w) { return internal::AddThen(chain.op, v, w); });
+        const auto two = ValueAndGradients(a, row, watch_a, [&](const Var& v, const Var& w) { return chain.function(v + w); });
+        ASSERT_EQ(one.size(), watch_a ? 3u : 2u);
+        for (size_t i = 0; i < one.size(); ++i) {
+          EXPECT_EQ(one[i].shape(), two[i].shape());
+          EXPECT_EQ(std::memcmp(one[i].data(), two[i].data(), static_cast<size_t>(one[i].size_bytes())), 0) << (i == 0 ? "value" : "gradient");
+        }
+      }
+    }
+  }
+}
+
+TEST(AddThenTest, TakesAScalarAndWhatIsEmpty) {
+  EXPECT_THAT(ValuesOf<double>(internal::AddThen(internal::UnaryOp::kRelu, Doubles({2}, {-3, 1}), 2.0f)), ElementsAre(0, 3));
+  EXPECT_THAT(ValuesOf<float>(internal::AddThen(internal::UnaryOp::kTanh, Zeros(DType::kFloat32, {0, 3}), Zeros(DType::kFloat32, {3}))), IsEmpty());
 }
 
 TEST(MaximumTest, GivesTheGradientOfEqualsToTheFirst) {
@@ -720,6 +781,11 @@ std::vector<ErrorCase> ErrorCases() {
           {"Maximum", [] { return Maximum(F({2}), F({3})); }, with("Maximum", shapes)},
           {"MixedDTypes", [] { return F({2}) + Var(Zeros(DType::kFloat64, {2})); }, {"operator+", "float32 [2]", "float64 [2]", "Cast"}},
           {"Integers", [] { return I({2}) + 1.0f; }, {"operator+", "int64 [2]"}},
+          {"AddThen", [] { return internal::AddThen(internal::UnaryOp::kRelu, F({2}), F({3})); }, with("operator+", shapes)},
+          {"AddThenDTypes",
+           [] { return internal::AddThen(internal::UnaryOp::kRelu, F({2}), Zeros(DType::kFloat64, {2})); },
+           {"operator+", "float32 [2]", "float64 [2]", "Cast"}},
+          {"AddThenIntegers", [] { return internal::AddThen(internal::UnaryOp::kRelu, I({2}), I({2})); }, {"operator+", "int64 [2]"}},
           {"Negative", [] { return -I({2}); }, {"operator-", "int64 [2]"}},
           {"Exp", [] { return Exp(I({2})); }, {"Exp", "int64 [2]"}},
           {"Log", [] { return Log(I({2})); }, {"Log", "int64 [2]"}},
@@ -1006,6 +1072,7 @@ TEST(VarTest, AnErrorTravelsWithItsFirstReason) {
                            Gather(F({1}), failed),
                            SegmentSum(failed, Tensor()),
                            DotInteraction(failed),
+                           internal::AddThen(internal::UnaryOp::kRelu, F({1}), failed),
                            Dropout(failed, 0.5f)}) {
     EXPECT_EQ(failed.status(), other.status());
   }

@@ -1,21 +1,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/fused.h"
 #include "ops/recording.h"
 #include "train/model.h"
 
 namespace divvy {
 namespace {
 
-Var Activate(const Var& x, Activation activation) {
+// activation(x + bias), in one pass where the derivative does not need the sum.
+Var Activate(const Var& x, const Var& bias, Activation activation) {
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return Relu(x);
-    case Activation::kSigmoid: return Sigmoid(x);
-    case Activation::kTanh: return Tanh(x);
-    case Activation::kGelu: return Gelu(x);
+    case Activation::kRelu: return internal::AddThen(internal::UnaryOp::kRelu, x, bias);
+    case Activation::kSigmoid: return internal::AddThen(internal::UnaryOp::kSigmoid, x, bias);
+    case Activation::kTanh: return internal::AddThen(internal::UnaryOp::kTanh, x, bias);
+    case Activation::kGelu: return Gelu(x + bias);
+    case Activation::kNone: break;
   }
-  return x;
+  return x + bias;
 }
 
 // An error that arose in a layer says in which.
@@ -37,7 +39,7 @@ Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activ
 
 Var Dense::operator()(GradientTape& tape, const Var& x) const {
   const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
-  return In(name_, x, Activate(MatMul(x, kernel) + bias, activation_));
+  return In(name_, x, Activate(MatMul(x, kernel), bias, activation_));
 }
 
 Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths) {
@@ -66,7 +68,7 @@ Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kern
 
 Var Conv::operator()(GradientTape& tape, const Var& x) const {
   const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
-  return In(name_, x, Activate(Conv2D(x, kernel, stride_, Padding::kSame) + bias, activation_));
+  return In(name_, x, Activate(Conv2D(x, kernel, stride_, Padding::kSame), bias, activation_));
 }
 
 Embedding::Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer, Initializer initializer) : name_(std::move(name)) {

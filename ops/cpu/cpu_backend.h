@@ -14,6 +14,7 @@ class CpuBackend : public Backend {
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
   void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
+  void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
   void SumTo(const Tensor& x, double scale, Tensor& y) const override;
   void MaxTo(const Tensor& x, Tensor& y) const override;

@@ -5,8 +5,8 @@
 
 #include "base/random.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/loops.h"
 #include "ops/functions.h"
+#include "ops/loops.h"
 
 namespace divvy::internal {
 namespace {
@@ -124,6 +124,13 @@ void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gra
 
 void CpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
   OnFloating(a.dtype(), [&](auto t) { WithBinary(op, [&](auto function) { BinaryLoops<decltype(t)>(a, b, y, function); }); });
+}
+
+void CpuBackend::AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  OnFloating(a.dtype(), [&](auto t) {
+    using T = decltype(t);
+    WithUnaryOfOutput(op, [&](auto function) { BinaryLoops<T>(a, b, y, AfterSum<decltype(function)>()); });
+  });
 }
 
 void CpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {

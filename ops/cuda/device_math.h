@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 5;
+constexpr int kDeviceMathVersion = 6;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -110,6 +110,7 @@ class DeviceMath {
   virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;
   virtual void UnaryGradient(int device, internal::UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) = 0;
   virtual void Binary(int device, internal::BinaryOp op, const Array& a, const Array& b, const Array& y) = 0;
+  virtual void AddThen(int device, internal::UnaryOp op, const Array& a, const Array& b, const Array& y) = 0;
   virtual void Broadcast(int device, const Array& x, double scale, const Array& y) = 0;
   virtual void SumTo(int device, const Array& x, double scale, const Array& y) = 0;
   virtual void MaxTo(int device, const Array& x, const Array& y) = 0;

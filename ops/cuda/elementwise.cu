@@ -91,6 +91,14 @@ void KernelMath::Binary(int device, BinaryOp op, const Array& a, const Array& b,
   WithFloating(y.element, [&](auto t) { internal::WithBinary(op, [&](auto function) { MapBroadcast<decltype(t)>(stream, a, b, y, function); }); });
 }
 
+void KernelMath::AddThen(int device, UnaryOp op, const Array& a, const Array& b, const Array& y) {
+  const Stream stream = Use(device);
+  WithFloating(y.element, [&](auto t) {
+    using T = decltype(t);
+    internal::WithUnaryOfOutput(op, [&](auto function) { MapBroadcast<T>(stream, a, b, y, internal::AfterSum<decltype(function)>()); });
+  });
+}
+
 void KernelMath::Broadcast(int device, const Array& x, double scale, const Array& y) {
   const Stream stream = Use(device);
   WithFloating(y.element, [&](auto t) {

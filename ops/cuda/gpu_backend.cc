@@ -162,6 +162,10 @@ void GpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y
   if (!IsEmpty(y)) math_.Binary(y.device().index, op, ArrayOf(a), ArrayOf(b), ArrayOf(y));
 }
 
+void GpuBackend::AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
+  if (!IsEmpty(y)) math_.AddThen(y.device().index, op, ArrayOf(a), ArrayOf(b), ArrayOf(y));
+}
+
 void GpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {
   if (!IsEmpty(y)) math_.Broadcast(y.device().index, ArrayOf(x), scale, ArrayOf(y));
 }

@@ -14,6 +14,7 @@
 #include "ops/backends.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
+#include "ops/fused.h"
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/testing/map_reader.h"
@@ -146,6 +147,37 @@ TEST_F(GpuBackendTest, FunctionsOfTwoElementsAreBroadcast) {
       Compare("broadcast", {b}, dtype, shape, [&](const Backend& backend, const auto& in, Tensor& y) { backend.Broadcast(in[0], 0.75, y); });
     }
   }
+}
+
+TEST_F(GpuBackendTest, FunctionsAfterASumAreBroadcast) {
+  for (int i = 0; i < kTimes; ++i) {
+    for (const UnaryOp op : {UnaryOp::kExp, UnaryOp::kSqrt, UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh}) {
+      const DType dtype = kTypes[i % 4];
+      const Shape shape = AnyShape(1, 4);
+      const double low = op == UnaryOp::kSqrt ? 0.5 : -2;
+      const Tensor a = Values(dtype, random_.Chance(0.5) ? shape : Stretchable(shape), low), b = Values(dtype, Stretchable(shape), low);
+      Compare("add then", {a, b}, dtype, shape, [&](const Backend& backend, const auto& in, Tensor& y) { backend.AddThen(op, in[0], in[1], y); });
+    }
+  }
+}
+
+// 16 + 1/32 has more digits than bfloat16; its exponential is 3% more than that of 16, and bfloat16 tells 0.4% apart.
+TEST_F(GpuBackendTest, TheSumOfNarrowNumbersIsNotRoundedBeforeTheFunctionAfterIt) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const double large = dtype == DType::kFloat16 ? 8 : 16, small = dtype == DType::kFloat16 ? 0x1p-8 : 0x1p-5;
+    const Tensor a = Cast(Tensor::Vector<double>({large}), dtype), b = Cast(Tensor::Vector<double>({small}), dtype);
+    const absl::StatusOr<Tensor> y =
+        Computed({a, b}, dtype, Shape{1}, [](const Backend& backend, const auto& in, Tensor& y) { backend.AddThen(UnaryOp::kExp, in[0], in[1], y); });
+    EXPECT_TRUE(BitwiseEqual(*y, Cast(Tensor::Vector<double>({std::exp(large + small)}), dtype))) << DTypeName(dtype);
+    EXPECT_FALSE(BitwiseEqual(*y, Cast(Tensor::Vector<double>({std::exp(large)}), dtype))) << DTypeName(dtype);
+  }
+}
+
+TEST_F(GpuBackendTest, ASumAndTheFunctionAfterItAreOneKernel) {
+  const Tensor x = *Values(DType::kFloat32, Shape{4, 3}).To(kGpu), row = *Values(DType::kFloat32, Shape{3}).To(kGpu);
+  math_.log.clear();
+  EXPECT_EQ(AddThen(UnaryOp::kSigmoid, x, row).status(), absl::OkStatus());
+  EXPECT_EQ(std::count(math_.log.begin(), math_.log.end(), "0 kernels"), 1);
 }
 
 TEST_F(GpuBackendTest, SumsAndMaximaOverAnyAxes) {

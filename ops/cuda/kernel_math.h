@@ -24,6 +24,7 @@ class KernelMath : public DeviceMath {
   void Unary(int device, UnaryOp op, const Array& x, const Array& y) override;
   void UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) override;
   void Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) override;
+  void AddThen(int device, UnaryOp op, const Array& a, const Array& b, const Array& y) override;
   void Broadcast(int device, const Array& x, double scale, const Array& y) override;
   void Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) override;
   void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) override;
