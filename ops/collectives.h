@@ -14,9 +14,9 @@ namespace divvy::internal {
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  // For each GPU a new tensor with the elementwise sum of what all have, added in an order that is not told. Empty: there is no library for it on this machine,
-  // or it does not take these, or sums must be deterministic; then add them one after the other. REQUIRES: two or more, each on another GPU; of one dtype and
-  // shape, not empty.
+  // For each GPU a new tensor with the elementwise sum of what all have, added in an order that is not told. Empty, and nothing is done: there
+  // is no library for it on this machine, or it does not take these, or sums must be deterministic; then add them one after the other. REQUIRES: two or more,
+  // each on another GPU; of one dtype and shape, not empty.
   virtual absl::StatusOr<std::vector<Tensor>> AllReduce(absl::Span<const Tensor> values) const = 0;
 };
 

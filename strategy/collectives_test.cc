@@ -10,9 +10,11 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "gmock/gmock.h"
@@ -976,6 +978,45 @@ TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
     EXPECT_EQ(asked, implementation == CommunicationOptions::Implementation::kAuto);
     math.all_reduces = math.keep_log = false;
     math.log.clear();
+  }
+}
+
+// What the devices are told while they reduce three small tensors of two replicas.
+std::vector<std::string> LogOfThreeSums(ReduceOp op, bool with_library) {
+  cuda::HostMath& math = HostDevices::Math();
+  const Nest::List mine = {Floats({1, 2}), Floats({3}), Floats({4, 5, 6})};
+  const std::vector<Nest> values = {Of(0, Nest(mine)), Of(1, Nest(mine))};
+  math.all_reduces = with_library;
+  math.keep_log = true;
+  EXPECT_EQ(internal::AllReduceNests(op, values).status(), absl::OkStatus());
+  math.all_reduces = math.keep_log = false;
+  return std::exchange(math.log, {});
+}
+int64_t CountEnding(const std::vector<std::string>& log, absl::string_view end) {
+  return std::count_if(log.begin(), log.end(), [=](const std::string& line) { return absl::EndsWith(line, end); });
+}
+
+TEST(DeviceSumsTest, WhatIsPackedIsPackedOnceWithAndWithoutALibraryThatSumsIt) {
+  const auto alone = LogOfThreeSums(ReduceOp::kSum, false), by_library = LogOfThreeSums(ReduceOp::kSum, true);
+  EXPECT_EQ(CountEnding(alone, "kernels"), 2 * 3 + 1);          // copies to the packs, one addition
+  EXPECT_EQ(CountEnding(alone, "allocate 24"), 2 + 1 + 1 + 1);  // the packs, one of them beside the other, the sum, and the other's copy of it
+  EXPECT_EQ(CountEnding(alone, "all-reduce 6"), 0);
+  EXPECT_EQ(CountEnding(by_library, "kernels"), 2 * 3);
+  EXPECT_EQ(CountEnding(by_library, "allocate 24"), 2 + 2);
+  EXPECT_EQ(CountEnding(by_library, "all-reduce 6"), 2);
+}
+
+// Two replicas' tensors of one dtype, but a replica's second lies beside the other replica's first.
+TEST(DeviceSumsTest, EachSumLiesWhereItsOwnTermLay) {
+  std::vector<Nest> values;
+  for (int i = 0; i < 2; ++i) values.push_back(Nest(Nest::List{Of(i, Floats({1.0f + i})), Of(1 - i, Floats({3.0f + i}))}));
+  const auto sums = internal::AllReduceNests(ReduceOp::kSum, values);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ((*sums)[i][0].tensor()->device(), (Device{kKind, i}));
+    EXPECT_EQ((*sums)[i][1].tensor()->device(), (Device{kKind, 1 - i}));
+    EXPECT_EQ(Values((*sums)[i][0].tensor()), std::vector<float>{3});
+    EXPECT_EQ(Values((*sums)[i][1].tensor()), std::vector<float>{7});
   }
 }
 

@@ -25,6 +25,12 @@ absl::StatusOr<Tensor> Quotient(const Tensor& sum, size_t divisor) {
   return quotient;
 }
 
+std::vector<int> GpusOf(absl::Span<const Tensor> values) {
+  std::vector<int> gpus;
+  for (const Tensor& value : values) gpus.push_back(value.device().index);
+  return gpus;
+}
+
 }  // namespace
 
 DeviceSums::DeviceSums(ReduceOp op, const CommunicationOptions& options)
@@ -42,19 +48,20 @@ size_t DeviceSums::Add(std::vector<Tensor> values) {
   return values_.size() - 1;
 }
 
-// In the order in which they came, a pack of each dtype at a time.
+// In the order in which they came, a pack of each dtype and of each set of GPUs at a time.
 std::vector<DeviceSums::Pack> DeviceSums::MakePacks() const {
   std::vector<Pack> packs;
-  std::map<DType, size_t> open;
+  std::map<std::pair<DType, std::vector<int>>, size_t> open;
   for (size_t number = 0; number < values_.size(); ++number) {
     const Tensor& value = values_[number][0];
-    const auto found = open.find(value.dtype());
+    const std::pair<DType, std::vector<int>> kind(value.dtype(), GpusOf(values_[number]));
+    const auto found = open.find(kind);
     const bool fits = found != open.end() && packs[found->second].elements * DTypeSize(value.dtype()) + value.size_bytes() <= bytes_per_pack_;
     if (!fits) {
-      open[value.dtype()] = packs.size();
+      open[kind] = packs.size();
       packs.emplace_back();
     }
-    Pack& pack = packs[open[value.dtype()]];
+    Pack& pack = packs[open[kind]];
     pack.numbers.push_back(number);
     pack.elements += value.shape().num_elements();
   }
@@ -68,53 +75,52 @@ absl::StatusOr<Tensor> DeviceSums::Packed(const Pack& pack, size_t replica) cons
   ASSIGN_OR_RETURN(Tensor packed, Tensor::Uninitialized(first.dtype(), {pack.elements}, first.device()));
   char* to = packed.fresh_data<char>();
   for (const size_t number : pack.numbers) {
-    ASSIGN_OR_RETURN(const Tensor value, values_[number][replica].To(first.device()));
+    const Tensor& value = values_[number][replica];
     backend->CopyBlocks(first.device(), value.data(), 0, to, 0, value.size_bytes(), 1);
     to += value.size_bytes();
   }
   return packed;
 }
 
+absl::Status DeviceSums::Fill(Pack& pack) const {
+  for (size_t replica = 0; replica < values_[pack.numbers[0]].size(); ++replica) {
+    ASSIGN_OR_RETURN(Tensor mine, Packed(pack, replica));
+    pack.terms.push_back(std::move(mine));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tensor> DeviceSums::SumOf(const Pack& pack, Device device) const {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(device));
-  const size_t num_replicas = values_[pack.numbers[0]].size();
   std::vector<Tensor> terms;  // all on their way before the first is waited for
-  for (size_t replica = 0; replica < num_replicas; ++replica) {
-    ASSIGN_OR_RETURN(const Tensor packed, Packed(pack, replica));
-    ASSIGN_OR_RETURN(Tensor there, packed.To(device));
+  for (const Tensor& term : pack.terms) {
+    ASSIGN_OR_RETURN(Tensor there, term.To(device));
     terms.push_back(std::move(there));
   }
   Tensor sum = terms[0];
-  for (size_t replica = 1; replica < num_replicas; ++replica) {
+  for (size_t replica = 1; replica < terms.size(); ++replica) {
     ASSIGN_OR_RETURN(Tensor next, Tensor::Uninitialized(sum.dtype(), sum.shape(), device));
     backend->Binary(BinaryOp::kAdd, sum, terms[replica], next);
     sum = std::move(next);
   }
-  return op_ == ReduceOp::kMean && num_replicas > 1 ? Quotient(sum, num_replicas) : sum;
+  return op_ == ReduceOp::kMean && terms.size() > 1 ? Quotient(sum, terms.size()) : sum;
 }
 
 // The `turn`-th pack, on the GPU whose turn it is.
 absl::Status DeviceSums::SumPack(size_t turn, Pack& pack) const {
-  const std::vector<Tensor>& replicas = values_[pack.numbers[0]];
-  ASSIGN_OR_RETURN(pack.sum, SumOf(pack, replicas[turn % replicas.size()].device()));
+  ASSIGN_OR_RETURN(pack.sum, SumOf(pack, pack.terms[turn % pack.terms.size()].device()));
   pack.sum.MarkWritten();  // it may travel while others are summed
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Tensor>> DeviceSums::AllReduced(const Pack& pack) const {
-  if (collectives_ == nullptr) return std::vector<Tensor>();
-  std::vector<Tensor> packed;
-  std::set<int> gpus;
-  for (size_t replica = 0; replica < values_[pack.numbers[0]].size(); ++replica) {
-    ASSIGN_OR_RETURN(Tensor mine, Packed(pack, replica));
-    gpus.insert(mine.device().index);
-    packed.push_back(std::move(mine));
-  }
-  if (gpus.size() < packed.size() || packed.size() < 2) return std::vector<Tensor>();
-  ASSIGN_OR_RETURN(std::vector<Tensor> sums, collectives_->AllReduce(packed));
+  const std::vector<int> gpus = GpusOf(pack.terms);
+  const bool each_has_its_own = std::set<int>(gpus.begin(), gpus.end()).size() == gpus.size();
+  if (collectives_ == nullptr || gpus.size() < 2 || !each_has_its_own) return std::vector<Tensor>();
+  ASSIGN_OR_RETURN(std::vector<Tensor> sums, collectives_->AllReduce(pack.terms));
   for (Tensor& sum : sums) {
     if (op_ == ReduceOp::kMean) {
-      ASSIGN_OR_RETURN(sum, Quotient(sum, packed.size()));
+      ASSIGN_OR_RETURN(sum, Quotient(sum, sums.size()));
     }
   }
   return sums;
@@ -135,7 +141,9 @@ absl::StatusOr<std::vector<Tensor>> DeviceSums::OnCpu() && {
   std::vector<Pack> packs = MakePacks();
   std::vector<Tensor> sums, by_number(values_.size());
   for (size_t i = 0; i < packs.size(); ++i) {
+    RETURN_IF_ERROR(Fill(packs[i]));
     RETURN_IF_ERROR(SumPack(i, packs[i]));
+    packs[i].terms.clear();
     sums.push_back(packs[i].sum);
   }
   ASSIGN_OR_RETURN(sums, ToHost(sums));
@@ -147,8 +155,10 @@ absl::StatusOr<std::vector<std::vector<Tensor>>> DeviceSums::OnEachGpu() && {
   std::vector<Pack> packs = MakePacks();
   std::vector<std::vector<Tensor>> of_replica(values_.empty() ? 0 : values_[0].size(), std::vector<Tensor>(values_.size()));
   for (size_t i = 0; i < packs.size(); ++i) {
+    RETURN_IF_ERROR(Fill(packs[i]));
     ASSIGN_OR_RETURN(std::vector<Tensor> sums, AllReduced(packs[i]));
     if (sums.empty()) RETURN_IF_ERROR(SumPack(i, packs[i]));
+    packs[i].terms.clear();
     for (size_t replica = 0; replica < of_replica.size(); ++replica) {
       ASSIGN_OR_RETURN(const Tensor there, sums.empty() ? packs[i].sum.To(values_[packs[i].numbers[0]][replica].device()) : sums[replica]);
       RETURN_IF_ERROR(Unpack(packs[i], there, of_replica[replica]));

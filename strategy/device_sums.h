@@ -15,9 +15,10 @@ namespace divvy::internal {
 
 class Collectives;
 
-// Tensors are collected first and summed together: small ones of a dtype travel in one piece. Each is summed on one of the GPUs, which take turns, one
-// replica's after the other's: so results have the bits that the CPU would give, and the same in each run. But what each GPU needs is summed by the library
-// that their maker has for it (Collectives) where the machine has one, unless CommunicationOptions asks for kRing. Not thread-safe.
+// Tensors are collected first and summed together: small ones of a dtype that lie on the same GPUs are packed, once, and travel in one piece. Each pack is
+// summed on one of the GPUs, which take turns, one replica's after the other's: so its results have the bits that the CPU would give, and the same in each run.
+// But what OnEachGpu gives is summed by the library that the GPUs' maker has for it (Collectives) where the machine has one, each replica has a GPU of its own
+// and CommunicationOptions do not ask for kRing: in an order that it chooses, so the bits may be others. Not thread-safe.
 class DeviceSums {
  public:
   explicit DeviceSums(ReduceOp op, const CommunicationOptions& options = {});
@@ -37,11 +38,13 @@ class DeviceSums {
   struct Pack {
     std::vector<size_t> numbers;
     int64_t elements = 0;
-    Tensor sum;  // [elements]
+    std::vector<Tensor> terms;  // by replica, [elements], where the replica's values lie; only while they are summed
+    Tensor sum;                 // [elements]
   };
-  absl::Status SumPack(size_t turn, Pack& pack) const;
   std::vector<Pack> MakePacks() const;
+  absl::Status Fill(Pack& pack) const;
   absl::StatusOr<Tensor> Packed(const Pack& pack, size_t replica) const;
+  absl::Status SumPack(size_t turn, Pack& pack) const;
   absl::StatusOr<Tensor> SumOf(const Pack& pack, Device device) const;
   absl::StatusOr<std::vector<Tensor>> AllReduced(const Pack& pack) const;  // empty: no library does it
   absl::Status Unpack(const Pack& pack, const Tensor& sum, std::vector<Tensor>& by_number) const;

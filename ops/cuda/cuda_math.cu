@@ -238,13 +238,18 @@ class CudaMath : public KernelMath {
     MutexLock lock(together_);
     Note(0, cudaFreeHost(data));
   }
+  bool CanAllReduce(const int* devices, int count, Element element) override {
+    if (NcclIfAny() == nullptr || options().deterministic) return false;
+    std::vector<int> chosen;
+    for (int i = 0; i < count; ++i) chosen.push_back(CudaIndex(devices[i]));
+    MutexLock lock(together_);
+    return NcclIfAny()->CanAllReduce(chosen, element);
+  }
   bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override {
-    static Nccl* const nccl = Nccl::Load().release();
-    if (nccl == nullptr || options().deterministic) return false;
     std::vector<Nccl::Rank> ranks;
     for (int i = 0; i < count; ++i) ranks.push_back({CudaIndex(devices[i]), devices_[devices[i]]->stream, from[i], to[i]});
     MutexLock lock(together_);
-    const Nccl::Outcome outcome = nccl->AllReduce(ranks, element, n);
+    const Nccl::Outcome outcome = NcclIfAny()->AllReduce(ranks, element, n);
     for (int i = 0; i < count && outcome == Nccl::Outcome::kBroken; ++i) Note(devices[i], "NCCL has failed in the middle of a collective");
     return outcome != Nccl::Outcome::kCannot;
   }
@@ -275,6 +280,10 @@ class CudaMath : public KernelMath {
   }
 
  private:
+  static Nccl* NcclIfAny() {
+    static Nccl* const nccl = Nccl::Load().release();
+    return nccl;
+  }
   // The queue's stream; its device is the calling thread's from here on.
   cudaStream_t StreamOf(int device, Queue queue) {
     Use(device);

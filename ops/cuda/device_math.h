@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 6;
+constexpr int kDeviceMathVersion = 7;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -98,8 +98,11 @@ class DeviceMath {
   virtual void FreePinned(void* data) = 0;
 
   // ---- several devices ----
-  // to[i] on devices[i] becomes the elementwise sum of all from[...], added in any order. False, and nothing is done: the library cannot, or DeviceOptions asks
-  // for one order. REQUIRES: two devices or more, each once.
+  // Whether AllReduce takes such elements from these devices: not where the library cannot, or where DeviceOptions asks for one order. May block when it is
+  // first asked about these devices.
+  virtual bool CanAllReduce(const int* devices, int count, Element element) = 0;
+  // to[i] on devices[i] becomes the elementwise sum of all from[...], added in any order. False, and nothing is done: it could not after all. REQUIRES: two
+  // devices or more, each once; CanAllReduce.
   virtual bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) = 0;
 
   // ---- for profilers ----

@@ -134,17 +134,19 @@ void GpuBackend::FreeHost(void* data) { transfers_.host_memory().Return(data); }
 absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tensor> values) const {
   std::vector<Tensor> sums;
   std::vector<int> devices;
+  for (const Tensor& value : values) devices.push_back(value.device().index);
+  const int count = static_cast<int>(devices.size());
+  const cuda::Array first = ArrayOf(values[0]);
+  if (!math_.CanAllReduce(devices.data(), count, first.element)) return sums;  // before it takes memory for them
   std::vector<const void*> from;
   std::vector<void*> to;
   for (const Tensor& value : values) {
     ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(value.dtype(), value.shape(), value.device()));
-    devices.push_back(value.device().index);
     from.push_back(value.data());
     to.push_back(sum.fresh_data<void>());
     sums.push_back(std::move(sum));
   }
-  const int64_t n = values[0].shape().num_elements();
-  if (!math_.AllReduce(devices.data(), static_cast<int>(devices.size()), from.data(), to.data(), ArrayOf(values[0]).element, n)) sums.clear();
+  if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size())) sums.clear();
   return sums;
 }
 

@@ -44,9 +44,7 @@ std::unique_ptr<Nccl> Nccl::Load() {
   return std::unique_ptr<Nccl>(new Nccl(nccl));
 }
 
-std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
-  std::vector<int> devices;
-  for (const Rank& rank : ranks) devices.push_back(rank.device);
+std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<int>& devices) {
   const auto found = comms_.find(devices);
   if (found != comms_.end()) return found->second;
   std::vector<Comm>& comms = comms_[devices];
@@ -56,17 +54,23 @@ std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<Rank>& ranks) {
   return comms;
 }
 
-Nccl::Outcome Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n) {
-  const int type = TypeOf(element);
-  if (type < 0) return Outcome::kCannot;
+bool Nccl::CanAllReduce(const std::vector<int>& devices, Element element) {
+  if (TypeOf(element) < 0) return false;
   MutexLock lock(mu_);
-  std::vector<Comm>& comms = CommsOf(ranks);
+  return !CommsOf(devices).empty();
+}
+
+Nccl::Outcome Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n) {
+  std::vector<int> devices;
+  for (const Rank& rank : ranks) devices.push_back(rank.device);
+  MutexLock lock(mu_);
+  std::vector<Comm>& comms = CommsOf(devices);
   if (comms.empty() || nccl_.group_start() != kSuccess) return Outcome::kCannot;
   bool done = true;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Rank& rank = ranks[i];
     cudaSetDevice(rank.device);
-    done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), type, kSum, comms[i], rank.stream) == kSuccess;
+    done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), TypeOf(element), kSum, comms[i], rank.stream) == kSuccess;
   }
   if (nccl_.group_end() == kSuccess && done) return Outcome::kQueued;
   // A device whose peers were not queued would wait for them for ever.

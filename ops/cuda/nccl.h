@@ -29,10 +29,12 @@ class Nccl {
   };
   enum class Outcome {
     kQueued,
-    kCannot,  // with these devices or elements; nothing was queued, and it is not tried again with such devices
+    kCannot,  // nothing was queued
     kBroken,  // some of it was queued and will not be done: what the devices hold is worth nothing
   };
-  // The elementwise sum of all, to each.
+  // Whether these devices can, with these elements. What is true of devices is found out once: they are made ready for each other, which waits for them.
+  bool CanAllReduce(const std::vector<int>& devices, Element element);
+  // The elementwise sum of all, to each. REQUIRES: CanAllReduce.
   Outcome AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
 
  private:
@@ -46,7 +48,7 @@ class Nccl {
     int (*abort)(Comm comm);
   };
   explicit Nccl(const Interface& nccl) : nccl_(nccl) {}
-  std::vector<Comm>& CommsOf(const std::vector<Rank>& ranks) DIVVY_REQUIRES(mu_);
+  std::vector<Comm>& CommsOf(const std::vector<int>& devices) DIVVY_REQUIRES(mu_);
 
   const Interface nccl_;
   Mutex mu_;                                                                   // calls of a group are one thread's

@@ -221,7 +221,7 @@ void HostMath::FreePinned(void* data) {
 
 // Each device waits until all have come here.
 bool HostMath::AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) {
-  if (!all_reduces || element != Element::kFloat32) return false;
+  if (!CanAllReduce(devices, count, element)) return false;
   const std::vector<const void*> terms(from, from + count);
   std::vector<Event> come;
   for (int i = 0; i < count; ++i) come.push_back(queues_.Record(devices[i], Queue::kCompute));

@@ -40,6 +40,7 @@ class HostMath : public KernelMath {
   void Release(Event event) override { queues_.Release(event); }
   void* AllocatePinned(size_t bytes) override;
   void FreePinned(void* data) override;
+  bool CanAllReduce(const int*, int, Element element) override { return all_reduces && element == Element::kFloat32; }
   bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override;
   void BeginRange(const char* name) override;
   void EndRange() override;
