@@ -25,7 +25,8 @@ absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
 struct CommunicationOptions {
   // Small tensors on GPUs travel together, so many bytes at most; 0: a number that suits them. Negative: InvalidArgument from the collective.
   int64_t bytes_per_pack = 0;
-  // A replica that has waited so long for the others gets DeadlineExceeded, which names those that have not come.
+  // When a replica has waited so long for the others, the call fails on all of them with DeadlineExceeded, which names it and those that have not come: on
+  // those that wait at once, on those that come late when they come. Their next calls meet again.
   absl::Duration timeout = absl::InfiniteDuration();
   enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
 };

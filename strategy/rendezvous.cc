@@ -1,5 +1,7 @@
 #include "strategy/rendezvous.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,54 +9,59 @@
 #include "data/guarded.h"
 
 namespace divvy::internal {
+namespace {
 
-Rendezvous::Rendezvous(int num_replicas) : num_replicas_(num_replicas), round_(NewRound(num_replicas)) {}
+constexpr int64_t kLeft = std::numeric_limits<int64_t>::max();
 
-std::shared_ptr<Rendezvous::Round> Rendezvous::NewRound(int num_replicas) {
-  auto round = std::make_shared<Round>();
-  round->arrivals.resize(num_replicas);
+}  // namespace
+
+Rendezvous::Rendezvous(int num_replicas) : num_replicas_(num_replicas), met_(num_replicas) {}
+
+absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
+  std::shared_ptr<Round> round;
+  {
+    MutexLock lock(mu_);
+    round = NextOf(replica);
+    if (round->done) return round->outcome;  // given up before this replica came
+    round->arrivals[replica] = std::move(arrival);
+    if (++round->arrived < num_replicas_) return Await(*round, replica);
+  }
+  absl::Status outcome = CarryOut(*round);  // nobody else touches the round: all others wait
+  MutexLock lock(mu_);
+  return End(*round, std::move(outcome));
+}
+
+std::shared_ptr<Rendezvous::Round> Rendezvous::NextOf(int replica) {
+  std::shared_ptr<Round>& next = rounds_[met_[replica]++];
+  if (next == nullptr) next = std::make_shared<Round>(num_replicas_);
+  const std::shared_ptr<Round> round = next;
+  ForgetPassed();
   return round;
 }
 
-absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
-  mu_.Lock();
-  const std::shared_ptr<Round> round = round_;
-  round->arrivals[replica] = std::move(arrival);
-  if (++round->arrived == num_replicas_) {
-    round_ = NewRound(num_replicas_);
-    mu_.Unlock();
-    absl::Status outcome = CarryOut(*round);  // nobody else touches the round: all others wait
-    MutexLock lock(mu_);
-    round->outcome = outcome;
-    round->done = true;
-    changed_.NotifyAll();
-    return outcome;
-  }
-  absl::Status outcome = Await(*round, replica);
-  mu_.Unlock();
-  return outcome;
+void Rendezvous::ForgetPassed() { rounds_.erase(rounds_.begin(), rounds_.lower_bound(*std::min_element(met_.begin(), met_.end()))); }
+
+absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
+  round.outcome = std::move(outcome);
+  round.done = true;
+  changed_.NotifyAll();
+  return round.outcome;
 }
 
-// A replica that gives up takes its arrival back: its payload ends with Meet, and it may come to this round again.
 absl::Status Rendezvous::Await(Round& round, int replica) {
-  absl::Status deserted;
-  const auto has_ended = [&] {
-    deserted = round.done ? absl::OkStatus() : Deserted(round, replica);
-    return round.done || !deserted.ok();
-  };
-  const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, has_ended);
-  if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, has_ended);  // it is being carried out
+  const auto is_over = [&] { return round.done || !left_.empty(); };
+  const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
+  if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);  // it is being carried out
   if (round.done) return round.outcome;
-  const absl::Status why = deserted.ok() ? Late(round, replica) : deserted;
-  round.arrivals[replica].reset();
-  --round.arrived;
-  return why;
+  return End(round, left_.empty() ? GivenUp(round, replica) : Deserted(round, replica));
 }
 
 void Rendezvous::Leave(int replica, absl::Status status) {
   MutexLock lock(mu_);
   if (first_error_.ok()) first_error_ = status;
   left_.push_back({replica, std::move(status)});
+  met_[replica] = kLeft;
+  ForgetPassed();
   changed_.NotifyAll();
 }
 
@@ -66,21 +73,21 @@ absl::Status Rendezvous::WaitForAll() {
 
 // The first that left is the cause: others may have left because they waited for it in vain.
 absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
-  if (left_.empty()) return absl::OkStatus();
   const Left& first = left_.front();
   if (!first.status.ok()) return first.status;
   return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", first.replica,
                                                     " has returned without it; all replicas must make the same collective calls"));
 }
 
-absl::Status Rendezvous::Late(const Round& round, int replica) const {
+absl::Status Rendezvous::GivenUp(const Round& round, int replica) const {
   std::vector<int> missing;
   for (int other = 0; other < num_replicas_; ++other) {
     if (!round.arrivals[other]) missing.push_back(other);
   }
   const Arrival& mine = *round.arrivals[replica];
-  return absl::DeadlineExceededError(absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ", mine.call, " for replica ",
-                                                  absl::StrJoin(missing, ", "), "; raise the timeout if they are only slow"));
+  return absl::DeadlineExceededError(absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ", mine.call,
+                                                  " (collective call ", met_[replica], " of this Run) for replica ", absl::StrJoin(missing, ", "),
+                                                  ", and given it up for all; raise the timeout if they are only slow"));
 }
 
 absl::Status Rendezvous::Disagreement(const Round& round) const {

@@ -1,13 +1,15 @@
 // Where the replicas of one Run meet.
 //
-// The n-th meeting of each replica is the n-th of all others. A replica that arrives waits until all have arrived; the last one carries the meeting out while
-// the others wait. Never hangs on a replica that has gone: who waits for it gets an error (TensorFlow hangs). A replica that cannot take part (its value is
-// an error) comes all the same and says why, so that the counts stay equal and its error is everybody's.
+// Meetings are numbered: the n-th of each replica is the n-th of all others, whatever became of those before. A replica that arrives waits until all have
+// arrived; the last one carries the meeting out while the others wait. Never hangs on a replica that has gone: who waits for it gets an error (TensorFlow
+// hangs). A meeting that one replica has given up after its timeout is over for all: whoever waits in it or comes to it later is told so, and does not meet
+// the others' next one. A replica that cannot take part (its value is an error) comes all the same and says why, so that its error is everybody's.
 #ifndef DIVVY_STRATEGY_RENDEZVOUS_H_
 #define DIVVY_STRATEGY_RENDEZVOUS_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,10 +40,10 @@ class Rendezvous {
     absl::Duration timeout = absl::InfiniteDuration();  // how long this replica waits for the others
   };
 
-  // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned, to all alike.
-  // An arrival's error, to all. InvalidArgument, to all: the replicas do not agree; names two of them. FailedPrecondition: another replica has returned, it
-  // will never come. The other's error: it has failed. DeadlineExceeded, to this replica alone: others
-  // have not come in time; names them. After an error the replica may meet again.
+  // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned. All errors are told to all alike: an arrival's
+  // error; InvalidArgument: the replicas do not agree, two are named; FailedPrecondition: another replica has returned, it will never come; that one's error:
+  // it has failed; DeadlineExceeded: one replica has waited for its timeout, and others had not come: names it, its call and them. After an error the replica
+  // may meet again, in its next meeting.
   absl::Status Meet(int replica, Arrival arrival);
 
   // The replica has ended with `status` and will meet nobody any more. Once for each replica.
@@ -51,7 +53,9 @@ class Rendezvous {
   absl::Status WaitForAll();
 
  private:
+  // A meeting. Once it is done nobody touches its arrivals: their payloads end with Meet.
   struct Round {
+    explicit Round(int num_replicas) : arrivals(num_replicas) {}
     std::vector<std::optional<Arrival>> arrivals;
     int arrived = 0;
     bool done = false;
@@ -63,19 +67,21 @@ class Rendezvous {
     absl::Status status;
   };
 
-  // Why a replica that is in this round would wait in vain; OK if it would not.
-  absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
+  std::shared_ptr<Round> NextOf(int replica) DIVVY_REQUIRES(mu_);
+  void ForgetPassed() DIVVY_REQUIRES(mu_);
+  absl::Status End(Round& round, absl::Status outcome) DIVVY_REQUIRES(mu_);
   absl::Status Await(Round& round, int replica) DIVVY_REQUIRES(mu_);
-  absl::Status Late(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
+  absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
+  absl::Status GivenUp(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status Disagreement(const Round& round) const;
   absl::Status CarryOut(Round& round) const;
-  static std::shared_ptr<Round> NewRound(int num_replicas);
 
   const int num_replicas_;
   Mutex mu_;
   CondVar changed_;
-  std::shared_ptr<Round> round_ DIVVY_GUARDED_BY(mu_);  // the one being gathered
-  std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);        // in the order of time
+  std::vector<int64_t> met_ DIVVY_GUARDED_BY(mu_);                          // how many meetings each has come to; kLeft: it comes to none any more
+  std::map<int64_t, std::shared_ptr<Round>> rounds_ DIVVY_GUARDED_BY(mu_);  // by number, those to which a replica may come yet
+  std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);                            // in the order of time
   absl::Status first_error_ DIVVY_GUARDED_BY(mu_);
 };
 

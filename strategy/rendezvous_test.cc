@@ -1,0 +1,83 @@
+// Meetings by number. Most need no second thread: who does not wait gives its meeting up at once.
+#include "strategy/rendezvous.h"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy::internal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kAtOnce = absl::ZeroDuration();
+
+// Brings a number, and takes the sum of all home.
+absl::Status Sum(Rendezvous& rendezvous, int replica, int& number, absl::Duration timeout = absl::InfiniteDuration()) {
+  const auto complete = [](absl::Span<void* const> payloads) {
+    int sum = 0;
+    for (void* const payload : payloads) sum += *static_cast<int*>(payload);
+    for (void* const payload : payloads) *static_cast<int*>(payload) = sum;
+    return absl::OkStatus();
+  };
+  return rendezvous.Meet(replica, {"Sum", &typeid(int), &number, complete, absl::OkStatus(), timeout});
+}
+
+TEST(RendezvousTest, AMeetingThatWasGivenUpIsOverForWhoComesLate) {
+  Rendezvous rendezvous(2);
+  int mine = 1, others = 2;
+  const absl::Status given_up = Sum(rendezvous, 0, mine, kAtOnce);
+  EXPECT_EQ(given_up.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Sum(rendezvous, 1, others), given_up);
+  EXPECT_EQ(mine, 1);
+  EXPECT_EQ(others, 2);
+}
+
+TEST(RendezvousTest, TheErrorNamesTheCallByNumberWhoWaitedAndWhoWasMissing) {
+  Rendezvous rendezvous(3);
+  int number = 0;
+  EXPECT_FALSE(Sum(rendezvous, 1, number, kAtOnce).ok());
+  const absl::Status second = Sum(rendezvous, 1, number, kAtOnce);
+  EXPECT_THAT(second.message(), HasSubstr("replica 1 has waited 0 in Sum (collective call 2 of this Run) for replica 0, 2, and given it up for all"));
+}
+
+// Replica 0 gives up two meetings, replica 1 three, in turns; the fourth of each meet.
+TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNextOfBoth) {
+  Rendezvous rendezvous(2);
+  int first = 10, second = 20;
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(Sum(rendezvous, 0, first, kAtOnce).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Sum(rendezvous, 1, second, kAtOnce).ok());
+  EXPECT_FALSE(Sum(rendezvous, 0, first).ok());  // that which replica 1 has given up
+  std::thread other([&] { EXPECT_EQ(Sum(rendezvous, 1, second), absl::OkStatus()); });
+  EXPECT_EQ(Sum(rendezvous, 0, first), absl::OkStatus());
+  other.join();
+  EXPECT_EQ(first, 30);
+  EXPECT_EQ(second, 30);
+}
+
+// It waits without a limit of its own, and would wait for ever.
+TEST(RendezvousTest, WhoWaitsInAMeetingThatAnotherGivesUpIsToldWithIt) {
+  Rendezvous rendezvous(3);
+  int first = 1, second = 2;
+  absl::Status waiting;
+  std::thread other([&] { waiting = Sum(rendezvous, 0, first); });
+  const absl::Status given_up = Sum(rendezvous, 1, second, kAtOnce);
+  other.join();
+  EXPECT_EQ(given_up.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(waiting, given_up);
+}
+
+TEST(RendezvousTest, AMeetingThatWasGivenUpIsToldEvenWhenWhoGaveItUpHasLeft) {
+  Rendezvous rendezvous(2);
+  int number = 0;
+  const absl::Status given_up = Sum(rendezvous, 0, number, kAtOnce);
+  rendezvous.Leave(0, given_up);
+  EXPECT_EQ(Sum(rendezvous, 1, number), given_up);
+  EXPECT_EQ(Sum(rendezvous, 1, number), given_up);  // of a replica that failed: its error
+  rendezvous.Leave(1, absl::OkStatus());
+  EXPECT_EQ(rendezvous.WaitForAll(), given_up);
+}
+
+}  // namespace
+}  // namespace divvy::internal
