@@ -322,7 +322,11 @@ class CudaMath : public KernelMath {
   }
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;
-  // A collective's kernels wait for each other: what waits for devices must not come between two of them, or it waits for a kernel that it keeps from starting.
+  // A collective's kernels wait for each other: what waits for devices must not come between the launches of two of them, or it waits for a kernel that it
+  // keeps from starting. So this is held while a collective is launched, which waits for nothing, and while CUDA or NCCL wait by themselves: when memory is
+  // pinned or given back, and when devices are made ready for each other. Whoever waits under it waits for whole collectives, which come to an end. It also
+  // puts the collectives of all threads into one order on all devices. That no copy across comes between is the caller's care (Transfers::together, taken
+  // before it).
   Mutex together_;
 };
 

@@ -102,7 +102,7 @@ class DeviceMath {
   // first asked about these devices.
   virtual bool CanAllReduce(const int* devices, int count, Element element) = 0;
   // to[i] on devices[i] becomes the elementwise sum of all from[...], added in any order. False, and nothing is done: it could not after all. REQUIRES: two
-  // devices or more, each once; CanAllReduce.
+  // devices or more, each once; CanAllReduce; until it returns no device is told to wait for another's event (Transfers::together).
   virtual bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) = 0;
 
   // ---- for profilers ----

@@ -146,6 +146,7 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
     to.push_back(sum.fresh_data<void>());
     sums.push_back(std::move(sum));
   }
+  MutexLock lock(transfers_.together());
   if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size())) sums.clear();
   return sums;
 }

@@ -140,6 +140,7 @@ void* Transfers::CopyAcross(int device, const Download& from) {
   Reap(device);
   void* const to = math_.AllocateFor(device, Queue::kAcross, static_cast<size_t>(from.bytes));
   if (to == nullptr) return nullptr;
+  MutexLock lock(together_);
   WaitForValue(device, Queue::kAcross, from.from_device.index, from.written.get());
   math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from, static_cast<size_t>(from.bytes));
   const EventMark copied(math_, device, Queue::kAcross);

@@ -5,6 +5,7 @@
 //   2. What another queue does to a device's memory is waited for before the call returns: by the host, or by kCompute, to which the wait is told. So the order
 //      of calls on kCompute alone says when memory is written and when it may be freed.
 //   3. Pinned memory is used again when the event after its copy has come, not before. The host asks (Reap) whenever it has to do with the device.
+//   4. Devices are told to wait for each other under one lock (together), so that copies across and collectives stand in one order on all of them.
 #ifndef DIVVY_OPS_CUDA_TRANSFERS_H_
 #define DIVVY_OPS_CUDA_TRANSFERS_H_
 
@@ -50,6 +51,12 @@ class Transfers {
 
   PinnedPool& host_memory() { return host_memory_; }
 
+  // To be held while devices are told of a collective (DeviceMath::AllReduce); a copy across holds it while its two devices are told to wait for each other.
+  // The parts of a collective wait for each other: if one device were told of its part, then of a copy's wait, and the other of the copy before its own part,
+  // each would wait for the other for ever, and so would all steps that share them. Whoever holds it only tells, and never waits for a device, for other
+  // threads or for another lock that is held while one waits.
+  Mutex& together() const { return together_; }
+
  private:
   class EventMark;
   // What may be let go when an event has come.
@@ -76,6 +83,7 @@ class Transfers {
   Found AwaitValues(int device, const Fault* fault);
 
   DeviceMath& math_;
+  mutable Mutex together_;
   PinnedPool host_memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

@@ -2,8 +2,10 @@
 #include "ops/cuda/transfers.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/random.h"
@@ -244,6 +246,50 @@ TEST(TransfersTest, TheGradientsOfTheLastLayerComeDownBeforeTheFirstIsPassedBack
   EXPECT_NEAR((*ToHost({of_last}))[0].values<float>()->at(0), 0.76159, 1e-4);
   EXPECT_FALSE(IsComputed(of_first));
   EXPECT_NEAR((*ToHost({of_first, of_last}))[0].values<float>()->at(0), 0.83995, 1e-4);
+}
+
+// Devices that take their time between the parts of a collective, and see whether a copy across comes there.
+class SlowToMeet : public HostMath {
+ public:
+  SlowToMeet() : HostMath(2) {}
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, cuda::Element element, int64_t n) override {
+    is_between_ = true;
+    for (int i = 0; i < 1000 && !was_disturbed_; ++i) std::this_thread::yield();
+    is_between_ = false;
+    return HostMath::AllReduce(devices, count, from, to, element, n);
+  }
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override {
+    ++copies_;
+    if (is_between_) was_disturbed_ = true;
+    HostMath::CopyAcross(device, queue, to, from_device, from, bytes);
+  }
+  bool was_disturbed() const { return was_disturbed_; }
+  int copies() const { return copies_; }
+
+ private:
+  std::atomic<bool> is_between_{false}, was_disturbed_{false};
+  std::atomic<int> copies_{0};
+};
+
+// As two workers of an embedded cluster share GPUs: a copy told there would wait for one part, and the other for the copy.
+TEST(TransfersTest, NoCopyAcrossComesBetweenThePartsOfACollective) {
+  SlowToMeet math;
+  math.keep_log = false;
+  math.all_reduces = true;
+  GpuBackend backend(math);
+  SetGpuMemory(&backend);
+  {
+    const std::vector<Tensor> values = {*Filled(4, 1).To(Gpu(0)), *Filled(4, 2).To(Gpu(1))};
+    std::atomic<bool> done{false};
+    std::thread copies([&] {
+      while (!done) EXPECT_TRUE(values[0].To(Gpu(1)).ok());
+    });
+    for (int i = 0; i < 50 || math.copies() == 0; ++i) EXPECT_EQ(backend.AllReduce(values)->size(), 2);
+    done = true;
+    copies.join();
+  }
+  EXPECT_FALSE(math.was_disturbed());
+  SetGpuMemory(nullptr);
 }
 
 TEST(PinnedPoolTest, KeepsWhatIsReturnedAndPinsNoMoreThanItMay) {
