@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -96,6 +97,7 @@ PerReplica<T> OfEach(std::vector<T> values) {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
 Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
@@ -985,16 +987,22 @@ TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
   }
 }
 
-// What the devices are told while they reduce three small tensors of two replicas.
-std::vector<std::string> LogOfThreeSums(ReduceOp op, bool with_library) {
+// What the devices are told by `call`.
+std::vector<std::string> LogOf(const std::function<absl::Status()>& call) {
   cuda::HostMath& math = HostDevices::Math();
+  math.keep_log = true;
+  EXPECT_EQ(call(), absl::OkStatus());
+  math.keep_log = false;
+  return std::exchange(math.log, {});
+}
+// Three small tensors of two replicas.
+std::vector<std::string> LogOfThreeSums(ReduceOp op, bool with_library) {
   const Nest::List mine = {Floats({1, 2}), Floats({3}), Floats({4, 5, 6})};
   const std::vector<Nest> values = {Of(0, Nest(mine)), Of(1, Nest(mine))};
-  math.all_reduces = with_library;
-  math.keep_log = true;
-  EXPECT_EQ(internal::AllReduceNests(op, values).status(), absl::OkStatus());
-  math.all_reduces = math.keep_log = false;
-  return std::exchange(math.log, {});
+  HostDevices::Math().all_reduces = with_library;
+  const auto log = LogOf([&] { return internal::AllReduceNests(op, values).status(); });
+  HostDevices::Math().all_reduces = false;
+  return log;
 }
 int64_t CountEnding(const std::vector<std::string>& log, absl::string_view end) {
   return std::count_if(log.begin(), log.end(), [=](const std::string& line) { return absl::EndsWith(line, end); });
@@ -1038,6 +1046,131 @@ TEST(DeviceSumsTest, IdsOnAGpuAreReadFromThere) {
   EXPECT_EQ(mine.rows.device(), (Device{kKind, 1}));
   EXPECT_EQ(Values(mine.rows), (std::vector<float>{1, 2, 1, 2}));
   EXPECT_EQ(Values(internal::ToDense(*there[1].indexed_slices())), (std::vector<float>{0, 1, 0, 2}));
+}
+
+// Two tables' gradients of each of three replicas, whose rows' bits show in which order they are added and divided.
+std::vector<Nest> RowsOfTwoTables() {
+  std::vector<Nest> values;
+  for (int i = 0; i < 3; ++i) {
+    values.push_back(Nest{{"items", Nest(Slices({2, i, 2}, {0.1f + i, 0.3f, 0.7f * i}, 4))}, {"users", Nest(Slices({i, 0}, {1.1f, 0.9f * i}, 5))}});
+  }
+  return values;
+}
+std::vector<Nest> OnTheirGpus(std::vector<Nest> values) {
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Of(static_cast<int>(i), values[i]);
+  return values;
+}
+constexpr char kOut[] = " out";  // on any queue
+
+TEST(RowsOnGpusTest, AreJoinedForEachReplicaWithoutADetourByTheCpu) {
+  const std::vector<Nest> here = RowsOfTwoTables(), there = OnTheirGpus(here);
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+    std::vector<Nest> joined;
+    const auto log = LogOf([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(joined, internal::AllReduceNests(op, there));
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(log, Not(Contains(HasSubstr(kOut))));
+    const Nest expected = *internal::ReduceNests(op, here, kNoAxis);
+    ASSERT_EQ(joined.size(), 3);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(joined[i]["items"].indexed_slices()->rows.device(), (Device{kKind, i}));
+      EXPECT_TRUE(BitwiseEqual(*internal::MoveTo(joined[i], Device{}), expected));
+    }
+  }
+}
+
+TEST(RowsOnGpusTest, OfOneResultComeInOneWait) {
+  const std::vector<Nest> here = RowsOfTwoTables(), there = OnTheirGpus(here);
+  Nest joined;
+  const auto log = LogOf([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(joined, internal::ReduceNests(ReduceOp::kMean, there, kNoAxis));
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one of each device
+  EXPECT_TRUE(BitwiseEqual(joined, *internal::ReduceNests(ReduceOp::kMean, here, kNoAxis)));
+}
+
+TEST(RowsOnGpusTest, OfAGradientMeetOnAGpuOfWhichEachTableHasAnother) {
+  const std::vector<Nest> here = RowsOfTwoTables();
+  const Nest joined = *internal::ReduceNests(ReduceOp::kSum, OnTheirGpus(here), kNoAxis, internal::Mixed::kRefuse, internal::RowsMeet::kOnGpus);
+  const Device items = joined["items"].indexed_slices()->rows.device(), users = joined["users"].indexed_slices()->rows.device();
+  EXPECT_EQ(items.kind, kKind);
+  EXPECT_EQ(users.kind, kKind);
+  EXPECT_NE(items, users);
+  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo(joined, Device{}), *internal::ReduceNests(ReduceOp::kSum, here, kNoAxis)));
+}
+
+TEST(RowsOnGpusTest, OfReplicasThatHaveNoneOrLieElsewhereAreJoinedAllTheSame) {
+  std::vector<Nest> here = {Nest(Slices({}, {}, 4)), Nest(Slices({1, 2}, {1, 2}, 4)), Nest(Slices({3}, {5}, 4))};
+  const Nest expected = *internal::ReduceNests(ReduceOp::kMean, here, kNoAxis);
+  std::vector<Nest> there = OnTheirGpus(here);
+  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}), expected));
+  there[2] = here[2];
+  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}), expected));
+  EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(ReduceOp::kMean, there, kNoAxis), expected));
+}
+
+// Only what is left of the rows when those with one id are summed leaves a GPU: three rows of 4 bytes, where the replicas have six.
+TEST(RowsOnGpusTest, OfSeveralReplicasAreSummedByIdBeforeTheyAreStaged) {
+  ReplicaStrategy strategy(2);
+  ASSERT_TRUE(strategy->CreateVariable({"table", {4, 1}, Zeros(), Sgd{1.0}}).ok());
+  const auto apply = [](ReplicaContext& replica) {
+    const int id = replica.replica_id_in_sync_group();
+    Gradients gradients;
+    gradients.Set("table", Of(id, Slices({3, id, 3}, {1, 2, 3.0f + id}, 4)));
+    return replica.ApplyGradients(gradients, ReduceOp::kSum);
+  };
+  const auto log = LogOf([&] { return strategy->Run(apply).status(); });
+  EXPECT_EQ(CountEnding(log, "out: copy 12"), 1);
+  EXPECT_EQ(CountEnding(log, "out: copy 24"), 0);
+  EXPECT_EQ(Values(strategy.store().Value("table")), (std::vector<float>{-2, -2, 0, -9}));
+}
+
+TEST(ReduceOnGpusTest, WhatTheCpuReducesComesInOneWaitForAllLeaves) {
+  const Nest ints{{"a", Tensor::Vector<int32_t>({1, 2})}, {"b", Tensor::Vector<int64_t>({3})}, {"c", Tensor::Vector<uint8_t>({4})}};
+  const Nest floats{{"a", Floats({1, 2})}, {"b", Floats({3})}, {"c", Floats({4})}};
+  for (const auto& [value, axes] : std::vector<std::pair<Nest, Axes>>{{ints, kNoAxis}, {ints, 0}, {floats, 0}}) {
+    Nest sum;
+    const std::vector<Nest> there = OnTheirGpus({value, value});
+    const auto log = LogOf([&, &axes = axes]() -> absl::Status {
+      ASSIGN_OR_RETURN(sum, internal::ReduceNests(ReduceOp::kSum, there, axes));
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(CountEnding(log, "out: record"), 2);  // one of each device
+    EXPECT_TRUE(BitwiseEqual(sum, *internal::ReduceNests(ReduceOp::kSum, {value, value}, axes)));
+  }
+}
+
+TEST(ReduceOnGpusTest, AGatheredTensorComesInOneWait) {
+  const std::vector<Tensor> parts = {Of(0, Floats({1, 2})), Of(1, Floats({3})), Of(2, Floats({4}))};
+  Tensor whole;
+  const auto log = LogOf([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(whole, internal::GatherTensors(parts, 0));
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one of each device
+  EXPECT_EQ(Values(whole), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(ReduceOnGpusTest, WhatReplicasGatherAndItsGradientTakeNoDetourByTheCpu) {
+  ReplicaStrategy strategy(2);
+  const PerReplica<Tensor> parts = OfEach<Tensor>({Floats({1}), Floats({2, 3})});
+  const PerReplica<Tensor> weights = OfEach<Tensor>({Floats({10, 20, 30}), Floats({10, 20, 30})});
+  const auto gather = [](ReplicaContext& replica, const Tensor& mine, const Tensor& weights) -> absl::StatusOr<Tensor> {
+    GradientTape tape(replica);
+    ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(ReduceSum(replica.AllGather(tape.Watch("x", mine), 0) * Var(weights))));
+    return std::get<Tensor>(gradients.entries().at("x"));
+  };
+  std::optional<PerReplica<Tensor>> gradients;
+  const auto log = LogOf([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(gradients, strategy->Run(gather, parts, weights));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(log, Not(Contains(HasSubstr(kOut))));
+  EXPECT_EQ((*gradients)[1].device(), (Device{kKind, 1}));
+  EXPECT_EQ(Values((*gradients)[0]), std::vector<float>{20});
+  EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{40, 60}));
 }
 
 TEST(DeviceSumsTest, WhatReplicasGatherLiesWithEach) {

@@ -1,6 +1,5 @@
 #include "strategy/device_sums.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,7 +14,15 @@ namespace {
 // Below it a copy between GPUs takes as long as its start does.
 constexpr int64_t kBytesPerPack = 4 << 20;
 
-absl::StatusOr<Tensor> Quotient(const Tensor& sum, size_t divisor) {
+std::vector<int> GpusOf(absl::Span<const Tensor> values) {
+  std::vector<int> gpus;
+  for (const Tensor& value : values) gpus.push_back(value.device().index);
+  return gpus;
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> DeviceSums::Quotient(const Tensor& sum, size_t divisor) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(sum.device()));
   ASSIGN_OR_RETURN(const Tensor wide, Tensor::Scalar<double>(static_cast<double>(divisor)).To(sum.device()));
   ASSIGN_OR_RETURN(Tensor narrow, Tensor::Uninitialized(sum.dtype(), {}, sum.device()));
@@ -25,23 +32,12 @@ absl::StatusOr<Tensor> Quotient(const Tensor& sum, size_t divisor) {
   return quotient;
 }
 
-std::vector<int> GpusOf(absl::Span<const Tensor> values) {
-  std::vector<int> gpus;
-  for (const Tensor& value : values) gpus.push_back(value.device().index);
-  return gpus;
-}
-
-}  // namespace
-
 DeviceSums::DeviceSums(ReduceOp op, const CommunicationOptions& options)
     : op_(op),
       bytes_per_pack_(options.bytes_per_pack > 0 ? options.bytes_per_pack : kBytesPerPack),
       collectives_(options.implementation == CommunicationOptions::Implementation::kRing ? nullptr : GpuCollectives()) {}
 
-bool DeviceSums::CanSum(absl::Span<const Tensor> values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](const Tensor& value) { return value.device().kind == Device::Kind::kGpu && value.size_bytes() > 0 && IsFloating(value.dtype()); });
-}
+bool DeviceSums::CanSum(const Tensor& value) { return value.device().kind == Device::Kind::kGpu && value.size_bytes() > 0 && IsFloating(value.dtype()); }
 
 size_t DeviceSums::Add(std::vector<Tensor> values) {
   values_.push_back(std::move(values));

@@ -21,11 +21,14 @@ class Collectives;
 // and CommunicationOptions do not ask for kRing: in an order that it chooses, so the bits may be others. Not thread-safe.
 class DeviceSums {
  public:
+  // Where it lies. Does not wait. REQUIRES: CanSum(sum).
+  static absl::StatusOr<Tensor> Quotient(const Tensor& sum, size_t divisor);
+
   explicit DeviceSums(ReduceOp op, const CommunicationOptions& options = {});
 
-  // Whether these, one of each replica, are summed on GPUs: all lie on one, and their dtype is one that GPUs compute with.
-  static bool CanSum(absl::Span<const Tensor> values);
-  // Returns their number. REQUIRES: CanSum; of one dtype and shape.
+  // Whether it would be summed on a GPU if the other replicas' are: it lies on one, and its dtype is one that GPUs compute with.
+  static bool CanSum(const Tensor& value);
+  // One of each replica. Returns their number. REQUIRES: CanSum of each; of one dtype and shape.
   size_t Add(std::vector<Tensor> values);
   size_t size() const { return values_.size(); }
 

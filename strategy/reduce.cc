@@ -62,6 +62,53 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
   return copy;
 }
 
+// ---- where values lie --------------------------------------------------------------------------------------------------------------------------------
+
+bool IsSlices(const Nest& value) { return value.kind() == Nest::Kind::kIndexedSlices; }
+
+// Those to the CPU all at once: copies run beside each other.
+absl::StatusOr<std::vector<Tensor>> AllOn(Device device, absl::Span<const Tensor> values) {
+  if (device == Device{}) return ToHost(values);
+  std::vector<Tensor> there;
+  for (const Tensor& value : values) {
+    ASSIGN_OR_RETURN(Tensor moved, value.To(device));
+    there.push_back(std::move(moved));
+  }
+  return there;
+}
+
+enum class Part : uint8_t { kDense, kRows, kIds };
+
+absl::StatusOr<Nest> MapTensors(const Nest& value, const std::function<Tensor(const Tensor& tensor, Part part)>& map) {
+  return value.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (leaf.kind() == Nest::Kind::kTensor) return Nest(map(*leaf.tensor(), Part::kDense));
+    if (!IsSlices(leaf)) return leaf;
+    const IndexedSlices slices = *leaf.indexed_slices();
+    return Nest(IndexedSlices{map(slices.ids, Part::kIds), map(slices.rows, Part::kRows), slices.num_rows});
+  });
+}
+
+// Those tensors of all of them that `moves` says.
+absl::StatusOr<std::vector<Nest>> Moved(absl::Span<const Nest> values, Device device, const std::function<bool(const Tensor& tensor, Part part)>& moves) {
+  std::vector<Tensor> tensors;
+  for (const Nest& value : values) {
+    const auto collect = [&](const Tensor& tensor, Part part) {
+      if (moves(tensor, part)) tensors.push_back(tensor);
+      return tensor;
+    };
+    RETURN_IF_ERROR(MapTensors(value, collect).status());
+  }
+  std::vector<Nest> moved(values.begin(), values.end());
+  const auto is_there = [=](const Tensor& tensor) { return tensor.device() == device; };
+  if (std::all_of(tensors.begin(), tensors.end(), is_there)) return moved;
+  ASSIGN_OR_RETURN(tensors, AllOn(device, tensors));
+  size_t next = 0;
+  for (Nest& value : moved) {
+    ASSIGN_OR_RETURN(value, MapTensors(value, [&](const Tensor& tensor, Part part) { return moves(tensor, part) ? tensors[next++] : tensor; }));
+  }
+  return moved;
+}
+
 // ---- what may be reduced -----------------------------------------------------------------------------------------------------------------------------
 
 absl::Status Differ(absl::string_view what, int replica, absl::string_view first, absl::string_view other) {
@@ -177,7 +224,18 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given
 
 // ---- sparse ------------------------------------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values) {
+// Where rows are put one after another: on the GPU whose turn it is, if all that there are lie on GPUs.
+Device WhereRowsMeet(absl::Span<const Tensor> rows, size_t turn) {
+  std::vector<Device> devices;
+  for (const Tensor& mine : rows) {
+    if (mine.size_bytes() == 0) continue;  // lies nowhere
+    if (mine.device().kind == Device::Kind::kCpu) return Device{};
+    devices.push_back(mine.device());
+  }
+  return devices.empty() ? Device{} : devices[turn % devices.size()];
+}
+
+absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values, size_t turn) {
   std::vector<Tensor> ids, rows;
   for (IndexedSlices value : values) {
     ASSIGN_OR_RETURN(value.ids, value.ids.To(Device{}));
@@ -192,15 +250,14 @@ absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const Indexed
   IndexedSlices all;
   all.num_rows = values[0].num_rows;
   ASSIGN_OR_RETURN(all.ids, GatherTensors(ids, 0));
-  ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0));
+  ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0, WhereRowsMeet(rows, turn)));
   RETURN_IF_ERROR(CheckReducible(op, all.rows.dtype()));
   if (op == ReduceOp::kMean) {
-    ASSIGN_OR_RETURN(all.rows, AddAll({all.rows}, values.size()));
+    ASSIGN_OR_RETURN(all.rows, DeviceSums::CanSum(all.rows) ? DeviceSums::Quotient(all.rows, values.size()) : AddAll({all.rows}, values.size()));
   }
+  all.rows.MarkWritten();  // they may travel while others are put together
   return all;
 }
-
-bool IsSlices(const Nest& value) { return value.kind() == Nest::Kind::kIndexedSlices; }
 
 absl::StatusOr<Nest> ReduceDenseLeaves(ReduceOp op, absl::Span<const Nest> values, const Axes& axes) {
   std::vector<Tensor> tensors;
@@ -218,13 +275,13 @@ absl::StatusOr<Nest> ReduceDenseLeaves(ReduceOp op, absl::Span<const Nest> value
   return Nest(std::move(reduced));
 }
 
-absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> values) {
+absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> values, size_t turn) {
   std::vector<IndexedSlices> all;
   for (const Nest& value : values) {
     ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
     all.push_back(std::move(slices));
   }
-  ASSIGN_OR_RETURN(IndexedSlices reduced, ReduceSlices(op, all));
+  ASSIGN_OR_RETURN(IndexedSlices reduced, ReduceSlices(op, all, turn));
   return Nest(std::move(reduced));
 }
 
@@ -292,9 +349,10 @@ absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values, c
 
 // ---- leaves ------------------------------------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes) {
+// The `turn`-th leaf.
+absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, size_t turn) {
   const bool all_sparse = std::all_of(values.begin(), values.end(), IsSlices);
-  if (all_sparse && axes.values().empty()) return ReduceSparseLeaves(op, values);
+  if (all_sparse && axes.values().empty()) return ReduceSparseLeaves(op, values, turn);
   if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0])) return ReduceDenseLeaves(op, values, axes);
   if (values[0].kind() != Nest::Kind::kText) return absl::InvalidArgumentError(absl::StrCat(values[0].ToString(), " cannot be reduced"));
   for (size_t i = 1; i < values.size(); ++i) {
@@ -339,7 +397,23 @@ struct HalfReduced {
   std::vector<std::optional<size_t>> number;  // by leaf
 };
 
-absl::StatusOr<HalfReduced> ReduceButOnGpus(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed, DeviceSums& sums) {
+struct Reducing {
+  ReduceOp op;
+  Axes axes;
+  Mixed mixed;
+  RowsMeet rows;
+};
+
+// What is reduced on the CPU, of all replicas, is brought there in one wait.
+absl::StatusOr<std::vector<Nest>> BroughtToReduce(const Reducing& how, absl::Span<const Nest> values) {
+  return Moved(values, Device{}, [&](const Tensor& tensor, Part part) {
+    if (!how.axes.values().empty() || part == Part::kIds) return true;
+    return part == Part::kRows ? how.rows == RowsMeet::kOnCpu : !DeviceSums::CanSum(tensor);
+  });
+}
+
+absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<const Nest> given, DeviceSums& sums) {
+  ASSIGN_OR_RETURN(const std::vector<Nest> values, BroughtToReduce(how, given));
   HalfReduced half;
   const auto reduce = [&](absl::Span<const Nest> leaves) -> absl::StatusOr<Nest> {
     half.number.emplace_back();
@@ -347,12 +421,13 @@ absl::StatusOr<HalfReduced> ReduceButOnGpus(ReduceOp op, absl::Span<const Nest> 
     for (const Nest& leaf : leaves) {
       if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) tensors.push_back(*tensor);
     }
-    if (tensors.size() != leaves.size() || !axes.values().empty() || !DeviceSums::CanSum(tensors)) return ReduceLeaf(op, leaves, axes);
+    const bool all_there = tensors.size() == leaves.size() && std::all_of(tensors.begin(), tensors.end(), DeviceSums::CanSum);
+    if (!all_there) return ReduceLeaf(how.op, leaves, how.axes, half.number.size());
     RETURN_IF_ERROR(CheckAlike(tensors));
     half.number.back() = sums.Add(std::move(tensors));
     return leaves[0];
   };
-  ASSIGN_OR_RETURN(half.joined, JoinAt({mixed, reduce}, values, ""));
+  ASSIGN_OR_RETURN(half.joined, JoinAt({how.mixed, reduce}, values, ""));
   return half;
 }
 
@@ -397,16 +472,6 @@ Shape WithDim(const Shape& shape, int axis, int64_t dim) {
   return Shape(dims);
 }
 
-absl::StatusOr<std::vector<Tensor>> AllOn(Device device, absl::Span<const Tensor> values) {
-  if (device == Device{}) return ToHost(values);
-  std::vector<Tensor> there;
-  for (const Tensor& value : values) {
-    ASSIGN_OR_RETURN(Tensor moved, value.To(device));
-    there.push_back(std::move(moved));
-  }
-  return there;
-}
-
 absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
   for (size_t i = 1; i < values.size(); ++i) {
     const bool alike = values[i].dtype() == values[0].dtype() && values[i].shape().rank() == values[0].shape().rank() &&
@@ -421,9 +486,9 @@ absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
 
 }  // namespace
 
-absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed) {
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed, RowsMeet rows) {
   DeviceSums sums(op);
-  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus(op, values, axes, mixed, sums));
+  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus({op, axes, mixed, rows}, values, sums));
   if (sums.size() == 0) return half.joined;
   ASSIGN_OR_RETURN(const std::vector<Tensor> here, std::move(sums).OnCpu());
   return Completed(half, here, {});
@@ -431,7 +496,7 @@ absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, con
 
 absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values, const CommunicationOptions& options) {
   DeviceSums sums(op, options);
-  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus(op, values, kNoAxis, Mixed::kRefuse, sums));
+  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus({op, kNoAxis, Mixed::kRefuse, RowsMeet::kOnGpus}, values, sums));
   ASSIGN_OR_RETURN(std::vector<std::vector<Tensor>> of_replica, std::move(sums).OnEachGpu());
   of_replica.resize(values.size());
   std::vector<Nest> reduced;
@@ -512,27 +577,10 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
   return dense;
 }
 
-// All at once: copies to the CPU run beside each other.
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
-  std::vector<Tensor> tensors;  // a leaf's tensor, or its rows, and to the CPU its ids
-  const bool with_ids = device == Device{};
-  const auto collect = [&](const Nest& leaf) -> absl::StatusOr<Nest> {
-    if (IsSlices(leaf)) tensors.push_back(leaf.indexed_slices()->rows);
-    if (IsSlices(leaf) && with_ids) tensors.push_back(leaf.indexed_slices()->ids);
-    if (leaf.kind() == Nest::Kind::kTensor) tensors.push_back(*leaf.tensor());
-    return leaf;
-  };
-  RETURN_IF_ERROR(value.MapLeaves(collect).status());
-  ASSIGN_OR_RETURN(const std::vector<Tensor> moved, AllOn(device, tensors));
-  size_t next = 0;
-  return value.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
-    if (leaf.kind() == Nest::Kind::kTensor) return Nest(moved[next++]);
-    if (!IsSlices(leaf)) return leaf;
-    IndexedSlices slices = *leaf.indexed_slices();
-    slices.rows = moved[next++];
-    if (with_ids) slices.ids = moved[next++];
-    return Nest(std::move(slices));
-  });
+  const auto moves = [=](const Tensor&, Part part) { return part != Part::kIds || device == Device{}; };
+  ASSIGN_OR_RETURN(const std::vector<Nest> moved, Moved({value}, device, moves));
+  return moved[0];
 }
 
 }  // namespace divvy::internal

@@ -132,13 +132,12 @@ std::vector<int64_t> PartOffsets(const PerReplica<Tensor>& parts, int axis) {
 }
 
 absl::StatusOr<PerReplica<Tensor>> SumAndCut(const PerReplica<Tensor>& gradients, int axis, const std::vector<int64_t>& offsets) {
-  ASSIGN_OR_RETURN(Nest sum, internal::ReduceNests(ReduceOp::kSum, internal::EncodeAll(gradients), kNoAxis));
-  ASSIGN_OR_RETURN(Tensor whole, sum.tensor());
+  ASSIGN_OR_RETURN(const std::vector<Nest> sums, internal::AllReduceNests(ReduceOp::kSum, internal::EncodeAll(gradients)));
   std::vector<Tensor> slices;
   for (int replica = 0; replica < gradients.size(); ++replica) {
-    ASSIGN_OR_RETURN(const Tensor slice, internal::SliceAxis(whole, axis, offsets[replica], offsets[replica + 1]));
-    ASSIGN_OR_RETURN(Tensor there, slice.To(gradients[replica].device()));
-    slices.push_back(std::move(there));
+    ASSIGN_OR_RETURN(const Tensor whole, sums[replica].tensor());
+    ASSIGN_OR_RETURN(Tensor slice, internal::SliceAxis(whole, axis, offsets[replica], offsets[replica + 1]));
+    slices.push_back(std::move(slice));
   }
   return PerReplica<Tensor>(std::move(slices));
 }
@@ -247,7 +246,7 @@ absl::Status ReplicaContext::Apply(absl::StatusOr<Gradients> gradients, const st
   const auto stage = [&](const PerReplica<Gradients>& all) -> absl::StatusOr<PerReplica<std::monostate>> {
     Gradients combined = all[0];
     if (all.size() > 1) {
-      ASSIGN_OR_RETURN(const Nest reduced, internal::ReduceNests(op, internal::EncodeAll(all), kNoAxis, internal::Mixed::kRefuse));
+      ASSIGN_OR_RETURN(const Nest reduced, internal::ReduceNests(op, internal::EncodeAll(all), kNoAxis, internal::Mixed::kRefuse, internal::RowsMeet::kOnGpus));
       ASSIGN_OR_RETURN(combined, NestCodec<Gradients>::Decode(reduced));
     }
     ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("ApplyGradients"));
