@@ -65,6 +65,7 @@ struct CoordinatorOptions {
   std::vector<std::string> ps_addresses;             // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
   std::map<int, std::string> worker_addresses;       // of those known in advance; others are learnt by Register
   int min_workers = 1;                               // the job begins when so many are known
+  int replicas_per_worker = 0;                       // a worker with another number is refused; 0: with another than those that are here
   ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
   std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
   int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
@@ -467,7 +468,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
-  absl::Status CheckReplicas(int index, int replicas) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckReplicas(int index, const std::string& address, int replicas) const DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
   void LookForCheckpoints() DIVVY_REQUIRES(mu_);

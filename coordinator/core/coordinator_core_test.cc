@@ -698,6 +698,25 @@ TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   EXPECT_EQ(core_->Snapshot().workers_up, 2);
 }
 
+TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIsRefusedThoughItComesFirst) {
+  CoordinatorOptions options;
+  options.replicas_per_worker = 2;
+  Boot(1, 0, options);
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
+  workers_[0]->replicas = 1;
+  RegisterRequest wrong = From(JobName::kWorker, 0, 200, "worker0");
+  wrong.replicas = 1;
+  const absl::Status refused = Register(wrong);
+  EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("worker 0 (worker0) has 1 replica, and the coordinator's --replicas_per_worker is 2: give the worker 2 GPUs"));
+  RegisterRequest right = wrong;
+  right.replicas = workers_[0]->replicas = 2;
+  EXPECT_TRUE(Register(right).ok());
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(core_->Snapshot().workers_up, 1);
+}
+
 TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   CoordinatorOptions options;
   options.cluster = {{"ps", {{0, "ps0"}, {1, "ps1"}}}};
@@ -715,7 +734,10 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   wider.replicas = 2;
   const absl::Status other_replicas = Register(wider);
   EXPECT_EQ(ExitCodeOf(ReasonOf(other_replicas)), 78);
-  EXPECT_THAT(std::string(other_replicas.message()), HasSubstr("worker 1 has 2 replicas, and worker 0 has 1: all workers of a job have as many"));
+  EXPECT_THAT(std::string(other_replicas.message()),
+              HasSubstr("worker 1 (worker1) has 2 replicas, and worker 0 (worker0) has 1 replica and was here first: all "
+                        "workers of a job have as many"));
+  EXPECT_THAT(std::string(other_replicas.message()), HasSubstr("--replicas_per_worker=2 of the coordinator lets only the others in"));
   EXPECT_EQ(ReasonOf(Register(From(JobName::kChief, 0, 9, "chief"))), Reason::kInvalid);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }

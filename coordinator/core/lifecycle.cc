@@ -28,6 +28,7 @@ absl::Status CoordinatorOptions::Validate() const {
   if (incarnation == Incarnation()) problems.push_back("incarnation is 0");
   if (ps_addresses.empty()) problems.push_back("there is no parameter server");
   if (min_workers < 1) problems.push_back(absl::StrCat("min_workers is ", min_workers, ", wanted at least 1"));
+  if (replicas_per_worker < 0) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 0"));
   if (queue_ahead < 0) problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
   if (id_block < 2) problems.push_back(absl::StrCat("id_block is ", id_block, ", wanted at least 2"));
   if (redo_log_bytes < 1) problems.push_back(absl::StrCat("--redo_log_bytes is ", redo_log_bytes, ", wanted at least 1"));
@@ -294,7 +295,11 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
   if (!over_) {
-    if (absl::Status refused = Admit(request); !refused.ok()) reply = std::move(refused);
+    if (absl::Status refused = Admit(request); !refused.ok()) {
+      // It ends, and who looks at the coordinator alone would never know why it has not come.
+      if (ReasonOf(refused) == Reason::kClusterMismatch) outbox_.Add([refused] { DIVVY_LOG(WARNING) << "refused: " << refused.message(); });
+      reply = std::move(refused);
+    }
   }
   HitFailpoint(Failpoint::kRegisterBeforeReply);
   outbox_.Add([done = std::move(done), reply = std::move(reply)] { done(reply); });
@@ -321,7 +326,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
                      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
-  if (request.job == JobName::kWorker) RETURN_IF_ERROR(CheckReplicas(request.index, request.replicas));
+  if (request.job == JobName::kWorker) RETURN_IF_ERROR(CheckReplicas(request.index, request.address, request.replicas));
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
 }
 

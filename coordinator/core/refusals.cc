@@ -8,6 +8,10 @@ namespace {
 
 std::string TaskOf(const RegisterRequest& request) { return absl::StrCat(JobNameText(request.job), " ", request.index); }
 
+std::string TextOf(const WorkerReplicas& worker) {
+  return absl::StrCat("worker ", worker.index, " (", worker.address, ") has ", worker.replicas, worker.replicas == 1 ? " replica" : " replicas");
+}
+
 absl::string_view RemedyOf(Reason reason) {
   switch (reason) {
     case Reason::kWrongJob:
@@ -30,11 +34,18 @@ absl::Status MayRunAlready(const RegisterRequest& request, const std::string& kn
   return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " is known as another process, at ", known, ": whether it lives is being found out"));
 }
 
-absl::Status OtherReplicas(int index, int replicas, int other, int replicas_of_other) {
+absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first) {
+  return MakeError(
+      Reason::kClusterMismatch,
+      absl::StrCat(TextOf(worker), ", and ", TextOf(first), " and was here first: all workers of a job have as many. Give each the same number of GPUs ",
+                   "(--gpus) or, on the CPU, the same --replicas_per_worker; where it is the first that is wrong, --replicas_per_worker=", worker.replicas,
+                   " of the coordinator lets only the others in"));
+}
+
+absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted) {
   return MakeError(Reason::kClusterMismatch,
-                   absl::StrCat("worker ", index, " has ", replicas, " replicas, and worker ", other, " has ", replicas_of_other,
-                                ": all workers of a job have as many. Give each the same number of GPUs (--gpus), or, on the CPU, the "
-                                "same --replicas_per_worker"));
+                   absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ", wanted, ": give the worker ", wanted,
+                                " GPUs (--gpus; with \"all\" or their numbers it ends where one is missing) or, on the CPU, --replicas_per_worker=", wanted));
 }
 
 absl::Status WithRemedy(const absl::Status& refusal) {

@@ -14,8 +14,15 @@ absl::Status RunsAlready(const RegisterRequest& request, const std::string& know
 // NOT_READY: whether the process at `known` lives is being found out.
 absl::Status MayRunAlready(const RegisterRequest& request, const std::string& known);
 
-// CLUSTER_MISMATCH: worker `index` has another number of replicas than worker `other`.
-absl::Status OtherReplicas(int index, int replicas, int other, int replicas_of_other);
+struct WorkerReplicas {
+  int index;
+  std::string address;
+  int replicas;
+};
+// CLUSTER_MISMATCH: `worker` has another number of replicas than `first`, who is here.
+absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first);
+// CLUSTER_MISMATCH: and another than the coordinator was told.
+absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted);
 
 // The same refusal with what a person can do about it, where the receiver could not know.
 absl::Status WithRemedy(const absl::Status& refusal);

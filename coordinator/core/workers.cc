@@ -43,11 +43,14 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   return absl::OkStatus();
 }
 
-// Against the workers that are here now: so that all may be replaced by others.
-absl::Status CoordinatorCore::CheckReplicas(int index, int replicas) const {
+// Against what the coordinator was told; else against the workers that are here now, so that all may be replaced by others.
+absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas) const {
+  const WorkerReplicas own{index, address, replicas};
+  if (options_.replicas_per_worker > 0)
+    return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
   for (const auto& [other, worker] : workers_) {
     const bool is_here = other != index && worker.state != Worker::State::kDialing;
-    if (is_here && worker.replicas != replicas) return OtherReplicas(index, replicas, other, worker.replicas);
+    if (is_here && worker.replicas != replicas) return OtherReplicas(own, {other, worker.address, worker.replicas});
   }
   return absl::OkStatus();
 }
@@ -140,7 +143,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
   // One with another number of replicas is left alone: it hears nothing more, so it registers, and is told.
-  const absl::Status joined = reply.ok() ? CheckReplicas(index, std::max(1, reply->replicas)) : reply.status();
+  const absl::Status joined = reply.ok() ? CheckReplicas(index, worker.address, std::max(1, reply->replicas)) : reply.status();
   worker.last_error = std::string(joined.message());
   if (!joined.ok()) {
     if (!OnAttachRefused(joined)) AttachWorkerLater(worker);

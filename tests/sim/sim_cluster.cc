@@ -35,6 +35,8 @@ constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Sec
 
 constexpr char kCheckpoints[] = "/checkpoints";
 
+constexpr int kReplicas = 1;  // of a worker as it should be
+
 std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
 // Integer weights that a step adds to the rows of variables: a pure function of the seed, the step's tag and (changing steps) the attempt.
@@ -62,6 +64,7 @@ struct Process {
   std::shared_ptr<CoordinatorCore> chief;
   int index = 0;
   Incarnation incarnation;
+  int replicas = 1;  // of a worker
   std::optional<int> exit_code;
   // Of a worker: what had finished when the newest steps of its session began.
   std::pair<Epoch, SessionId> session;
@@ -323,6 +326,8 @@ void Cluster::StartWorker(int index, int life) {
   options.address = address;
   options.seed = random_.Next();
   options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
+  const bool is_other = config_.other_replicas && !faults_stopped_ && Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
+  options.replicas = process->replicas = is_other ? kReplicas + 1 : kReplicas;
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
                                        [this, raw](int code, const std::string&) { OnExit(raw, code); });
@@ -349,6 +354,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   StopJoining();
   for (int i = 0; i < num_ps_; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
+  if (config_.other_replicas) options.replicas_per_worker = kReplicas;
   options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
   options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
   options.id_block = config_.id_block;
@@ -418,7 +424,7 @@ void Cluster::OnExit(Process* process, int code) {
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) ||
+  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && process->replicas != kReplicas) ||
                    (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
@@ -553,6 +559,7 @@ void Cluster::RememberWritten(Process& process, EntryId step, const std::vector<
 
 std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
+  if (process.replicas != kReplicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
   const WorkerSnapshot runner = process.worker->Inspect();
   tags_[runner.job][{call.step, runner.epoch}] = tag;
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));

@@ -10,6 +10,7 @@
 //   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
 //   X3   a state that is gone on with, from a checkpoint or from what the servers hold, has exactly what had finished, and the program's bytes of then
+//   X19  where the coordinator was told the number of replicas, no step runs on a worker with another, and none with that number is refused for it
 //   X18  the same seed gives the same trace                    (X6 in full, and X15, are tested on the ps alone: ps_server/core)
 //
 // The coordinator is one of the processes that die, drain, and are started again with their store or without; the program then begins anew, on empty ps. What
@@ -50,6 +51,7 @@ struct SimConfig {
   bool lose_store = false;                        // now and then its successor finds an empty state directory
   bool named_job = false;                         // --job_name: also that one begins the same job
   bool drain = false;                             // SIGTERM to workers, ps (with kill_ps) and coordinator
+  bool other_replicas = false;                    // now and then a worker is started with another number than the coordinator was told
   bool duplicates = false;                        // a second process is started with the job and index of one that lives
   bool learn_addresses = false;                   // the coordinator knows no ps in advance
   int64_t commit_buffer_bytes = 0;                // of each ps; 0: as much as one wants

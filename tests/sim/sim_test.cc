@@ -80,6 +80,18 @@ SimConfig Calm(uint64_t seed) {
 }
 
 // A step's first pull may leave while those before it compute; nothing else of the protocol changes.
+TEST(SimReplicasTest, AWorkerOfAnotherNumberThanTheCoordinatorWasToldComesFirstInVain) {
+  int64_t refused = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimConfig config = seed % 2 == 0 ? ConfigOf(seed) : Calm(seed);
+    config.kill_workers = config.kill_coordinator = config.other_replicas = true;
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    refused += result.refused;
+  }
+  EXPECT_GT(refused, 40);
+}
+
 TEST(SimPipelineTest, AStepMissesNoMoreOfItsOwnWorkerThanTheDepthAllows) {
   int64_t ahead = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
