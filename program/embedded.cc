@@ -21,21 +21,35 @@ namespace {
 
 std::string Address(absl::string_view job, int index) { return absl::StrCat("embedded:", job, "/", index); }
 
+absl::Status Together(const std::vector<std::string>& problems) {
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+}
+
 absl::Status Check(const EmbeddedSetup& setup) {
-  const EmbeddedOptions& options = setup.options;
   std::vector<std::string> problems;
-  if (options.num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", options.num_ps, ", wanted at least 1"));
-  if (options.num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", options.num_workers, ", wanted at least 1"));
-  if (options.replicas_per_worker < 0) {
-    problems.push_back(absl::StrCat("replicas_per_worker is ", options.replicas_per_worker, ", wanted at least 1, or 0 for one on each GPU"));
-  }
   if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
   for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
-  for (const absl::Status& status : {options.strategy.problem, CheckRegistrations()}) {
+  for (const absl::Status& status : {setup.options.Validate(), CheckRegistrations()}) {
     if (!status.ok()) problems.push_back(std::string(status.message()));
   }
-  if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return Together(problems);
+}
+
+// Whether those listed can be dealt out is known before any is looked at.
+absl::Status CheckGpus(const EmbeddedOptions& options) {
+  GpuChoice choice;
+  std::string error;
+  if (!AbslParseFlag(options.gpus, &choice, &error)) return absl::InvalidArgumentError(absl::StrCat("gpus is \"", options.gpus, "\": ", error));
+  if (choice.kind != GpuChoice::Kind::kListed || options.num_workers < 1) return absl::OkStatus();
+  return GpusPerWorker(choice, static_cast<int>(choice.listed.size()), options.num_workers, std::max(0, options.replicas_per_worker)).status();
+}
+
+// REQUIRES: CheckGpus.
+GpuOptions GpusOf(const EmbeddedSetup& setup) {
+  GpuOptions gpus{{}, setup.options.gpu_memory_bytes, setup.gpu_math};
+  std::string error;
+  AbslParseFlag(setup.options.gpus, &gpus.choice, &error);
+  return gpus;
 }
 
 // A task of a real cluster would exit; here its core is gone when the cluster is.
@@ -69,9 +83,23 @@ absl::Status CheckRegistrations() {
   return absl::InvalidArgumentError(absl::StrCat(steps.message(), "; ", sources.message()));
 }
 
+absl::Status EmbeddedOptions::Validate() const {
+  std::vector<std::string> problems;
+  if (num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", num_ps, ", wanted at least 1"));
+  if (num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", num_workers, ", wanted at least 1"));
+  if (replicas_per_worker < 0) {
+    problems.push_back(absl::StrCat("replicas_per_worker is ", replicas_per_worker, ", wanted at least 1, or 0 for one on each GPU"));
+  }
+  if (gpu_memory_bytes < 0) problems.push_back(absl::StrCat("gpu_memory_bytes is ", gpu_memory_bytes, ", wanted at least 0 (0: no limit)"));
+  for (const absl::Status& status : {CheckGpus(*this), strategy.problem}) {
+    if (!status.ok()) problems.push_back(std::string(status.message()));
+  }
+  return Together(problems);
+}
+
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
   RETURN_IF_ERROR(Check(setup));
-  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(setup.gpus, setup.options.replicas_per_worker, setup.options.num_workers));
+  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(GpusOf(setup), setup.options.replicas_per_worker, setup.options.num_workers));
   const int replicas = setup.options.num_workers * static_cast<int>(devices[0].size());
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup, std::move(devices)));

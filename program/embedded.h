@@ -25,9 +25,9 @@ absl::Status CheckRegistrations();
 
 struct EmbeddedSetup {
   EmbeddedOptions options;
-  CoordinatorOptions limits;  // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
-  GpuOptions gpus;            // those of this process are dealt out to the workers (OpenReplicaDevices)
-  int blas_threads = 0;       // of a matrix product; 0: cores / replicas, at least 1
+  CoordinatorOptions limits;          // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
+  cuda::DeviceOptions gpu_math = {};  // of options.gpus
+  int blas_threads = 0;               // of a matrix product; 0: cores / replicas, at least 1
   bool check_numerics = false;
   PullOptions pulls;                    // of the workers
   std::optional<ReportOptions> report;  // none: nothing is drawn

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,15 +26,23 @@ int StockMain(int argc, char** argv, const char* binary, const char* role);
 struct EmbeddedOptions {
   int num_ps = 2;
   int num_workers = 2;
-  int replicas_per_worker = 1;
+  int replicas_per_worker = 0;  // 0: one on each of the worker's GPUs, or one on the CPU
   StrategyOptions strategy = runner::ParameterServerStrategy();
   uint64_t seed = 1;           // of the job: initial values, shuffles
   std::string checkpoint_dir;  // where checkpoints are: the next one on the same directory can go on from them. Empty: none are made
+  // Where replicas compute, as the flag --gpus says it: "none", "auto" (all GPUs there are, else the CPU), "all", or numbers as CUDA counts ("0,2"). Each
+  // worker has as many of its own, the first worker the first of them. GPUs that do not go round evenly are InvalidArgument; "auto" leaves them over, and
+  // computes on the CPU where there are fewer GPUs than workers. A process opens its GPUs once: other GPUs later are FailedPrecondition, "none" is always well.
+  std::string gpus = "none";
+  int64_t gpu_memory_bytes = 0;  // of each GPU, for the tensors of this process; 0: no limit
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
 };
 
 // The whole cluster in this process, without a network: for a program that keeps its own main, and for tests of step functions. No flags, no environment, no
 // signal handlers. Blocks until the cluster is ready (milliseconds). The coordinator owns it: when it goes, what runs is stopped.
-// InvalidArgument: an option out of its range, or steps and data sources registered twice.
+// InvalidArgument: an option out of its range, or steps and data sources registered twice. FailedPrecondition: GPUs that are asked for and cannot be had.
 absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options = {});
 
 // The coordinator of a cluster that runs elsewhere. When it goes without Finish, that is as if its process had been killed: workers and parameter servers wait

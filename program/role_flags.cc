@@ -92,9 +92,7 @@ void SetDurability(CoordinatorOptions& options) {
   options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
 }
 
-GpuOptions GpusFromFlags() {
-  return {absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_gpu_memory_bytes), {absl::GetFlag(FLAGS_tf32), absl::GetFlag(FLAGS_deterministic)}};
-}
+cuda::DeviceOptions GpuMathFromFlags() { return {absl::GetFlag(FLAGS_tf32), absl::GetFlag(FLAGS_deterministic)}; }
 
 }  // namespace
 
@@ -106,12 +104,18 @@ absl::Status MakeTensorboardDir() {
 
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   EmbeddedSetup setup;
-  setup.options = {absl::GetFlag(FLAGS_ps),   absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_replicas_per_worker), strategy,
-                   absl::GetFlag(FLAGS_seed), CheckpointDirFromFlags()};
+  setup.options.num_ps = absl::GetFlag(FLAGS_ps);
+  setup.options.num_workers = absl::GetFlag(FLAGS_workers);
+  setup.options.replicas_per_worker = absl::GetFlag(FLAGS_replicas_per_worker);
+  setup.options.strategy = strategy;
+  setup.options.seed = absl::GetFlag(FLAGS_seed);
+  setup.options.checkpoint_dir = CheckpointDirFromFlags();
+  setup.options.gpus = AbslUnparseFlag(absl::GetFlag(FLAGS_gpus));
+  setup.options.gpu_memory_bytes = absl::GetFlag(FLAGS_gpu_memory_bytes);
   setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   SetDurability(setup.limits);
-  setup.gpus = GpusFromFlags();
+  setup.gpu_math = GpuMathFromFlags();
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   setup.pulls = PullsFromFlags();
@@ -130,7 +134,7 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   WorkerTaskOptions options;
   options.task = task;
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
-  options.gpus = GpusFromFlags();
+  options.gpus = {absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_gpu_memory_bytes), GpuMathFromFlags()};
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   options.pulls = PullsFromFlags();
@@ -144,7 +148,7 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   ChiefTaskOptions options;
   options.task = task;
   options.strategy = strategy;
-  if (const int replicas = absl::GetFlag(FLAGS_replicas_per_worker); replicas != 0) options.replicas_per_worker = replicas;
+  if (const int replicas = absl::GetFlag(FLAGS_replicas_per_worker); replicas != 0) options.replicas_per_worker = options.core.replicas_per_worker = replicas;
   options.state_dir = OrFromEnvironment(absl::GetFlag(FLAGS_state_dir), "DIVVY_STATE_DIR");
   options.checkpoint_dir = CheckpointDirFromFlags();
   options.core.final_checkpoint = !CheckpointDirIsTemporary();

@@ -36,6 +36,13 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void* AllocateHost(int64_t bytes) override;
   void FreeHost(void* data) override;
 
+  int64_t limit_bytes() const { return limit_bytes_; }
+  // What tensors hold of a device, where that is limited; else 0.
+  int64_t bytes_in_use(int device) const {
+    MutexLock lock(mu_);
+    return in_use_[device].bytes;
+  }
+
   absl::StatusOr<std::vector<Tensor>> AllReduce(absl::Span<const Tensor> values) const override;
 
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;

@@ -149,6 +149,7 @@ struct InUse {
   Mutex mu;
   std::optional<Gpus> gpus DIVVY_GUARDED_BY(mu);
   std::string options DIVVY_GUARDED_BY(mu);  // they were opened by
+  const internal::GpuBackend* backend DIVVY_GUARDED_BY(mu) = nullptr;
 };
 InUse& TheGpus() {
   static InUse* const in_use = new InUse();
@@ -171,12 +172,13 @@ class RangesOf : public TraceSink {
   cuda::DeviceMath& math_;
 };
 
-absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options) {
+absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuBackend*& in_use) {
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
   RETURN_IF_ERROR(Choose(*math, options.choice));
   math->Configure(options.math);
   auto* const backend = new internal::GpuBackend(*math, options.memory_bytes);
+  in_use = backend;
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);
   internal::SetGpuCollectives(backend);
@@ -203,7 +205,7 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
     if (in_use.options == wanted) return *in_use.gpus;
     return absl::FailedPreconditionError(absl::StrCat(wanted, ": this process computes on GPUs already, by ", in_use.options));
   }
-  absl::StatusOr<Gpus> gpus = TakeIntoUse(options);
+  absl::StatusOr<Gpus> gpus = TakeIntoUse(options, in_use.backend);
   if (gpus.ok()) {
     in_use.gpus = *gpus;
     in_use.options = wanted;
@@ -216,18 +218,35 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   return none;
 }
 
+DeviceDescription Describe(Device device) {
+  DeviceDescription description{device.ToString(), "", 0, 0};
+  if (device.kind == Device::Kind::kCpu) return description;
+  InUse& in_use = TheGpus();
+  MutexLock lock(in_use.mu);
+  description.name = in_use.gpus->names[device.index];
+  description.memory_limit_bytes = in_use.backend->limit_bytes();
+  description.memory_bytes = in_use.backend->bytes_in_use(device.index);
+  return description;
+}
+
 // ---- replicas ------------------------------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-void SayWhatComputes(const Gpus& gpus) {
+void SayWhatComputes(const Gpus& gpus, int each, int num_workers) {
   static std::atomic<bool> is_said{false};
-  const bool is_news = !gpus.devices.empty() || !gpus.why_none.empty();
+  const size_t num_gpus = gpus.devices.size();
+  const bool is_news = num_gpus > 0 || !gpus.why_none.empty();
   if (!is_news || is_said.exchange(true)) return;
-  if (gpus.devices.empty()) {
+  if (num_gpus == 0) {
     DIVVY_LOG(WARNING) << "no CUDA device, computing on the CPU (" << gpus.why_none << ")";
+  } else if (each == 0) {
+    DIVVY_LOG(WARNING) << "computing on the CPU: there are " << num_gpus << " GPUs for " << num_workers
+                       << " workers, which share none; with --workers=" << num_gpus << " each has one";
   } else {
-    DIVVY_LOG(INFO) << "computing on " << gpus.devices.size() << " GPUs: " << absl::StrJoin(gpus.names, ", ");
+    const std::vector<std::string> used(gpus.names.begin(), gpus.names.begin() + each * num_workers);
+    const std::string idle = used.size() < num_gpus ? absl::StrCat("; ", num_gpus - used.size(), " do not go round") : "";
+    DIVVY_LOG(INFO) << "computing on " << used.size() << " GPUs: " << absl::StrJoin(used, ", ") << idle;
   }
 }
 
@@ -241,19 +260,25 @@ std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices)
   return number;
 }
 
+absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers, int replicas_per_worker) {
+  if (choice.kind != GpuChoice::Kind::kAuto && num_gpus % num_workers != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", num_gpus, " GPUs cannot be dealt out evenly to ", num_workers,
+                                                   " workers, which share none: choose as many for each worker, or other workers"));
+  }
+  const int each = num_gpus / num_workers;
+  if (each == 0 || replicas_per_worker == 0 || replicas_per_worker == each) return each;
+  return absl::InvalidArgumentError(absl::StrCat("replicas_per_worker is ", replicas_per_worker,
+                                                 ", but a worker has a replica on each of its GPUs, and --gpus=", AbslUnparseFlag(choice), " gives it ", each,
+                                                 ": leave replicas_per_worker out, choose as many GPUs, or compute on the CPU with --gpus=none"));
+}
+
 absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers) {
   ASSIGN_OR_RETURN(const Gpus gpus, OpenGpus(options));
-  SayWhatComputes(gpus);
-  const int num_gpus = static_cast<int>(gpus.devices.size());
-  if (num_gpus == 0) return std::vector<std::vector<Device>>(num_workers, std::vector<Device>(std::max(1, replicas_per_worker)));
-  const int each = std::max(1, num_gpus / num_workers);
-  if (replicas_per_worker != 0 && replicas_per_worker != each) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "replicas_per_worker is ", replicas_per_worker, ", but a worker has a replica on each of its GPUs, and --gpus=", AbslUnparseFlag(options.choice),
-        " gives it ", each, ": leave replicas_per_worker out, choose as many GPUs, or compute on the CPU with --gpus=none"));
-  }
+  ASSIGN_OR_RETURN(const int each, GpusPerWorker(options.choice, static_cast<int>(gpus.devices.size()), num_workers, replicas_per_worker));
+  SayWhatComputes(gpus, each, num_workers);
+  if (each == 0) return std::vector<std::vector<Device>>(num_workers, std::vector<Device>(std::max(1, replicas_per_worker)));
   std::vector<std::vector<Device>> workers(num_workers);
-  for (int i = 0; i < num_workers * each; ++i) workers[i / each].push_back(gpus.devices[i % num_gpus]);
+  for (int i = 0; i < num_workers * each; ++i) workers[i / each].push_back(gpus.devices[i]);
   return workers;
 }
 

@@ -49,11 +49,25 @@ struct Gpus {
 // already, by other options. InvalidArgument: a listed device does not exist (names those that do), or a limit below 0. Each says what to do.
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
 
-// Where the replicas of each of a process' workers compute: each on a GPU of its own, or all on the CPU. Several workers, which only an embedded cluster has,
-// are dealt the GPUs evenly, in order; what is left over is not used, and where there are more workers than GPUs, several share one. Opens the GPUs, and says
-// once in the log what computes. `replicas_per_worker`: 0 for as many as there are GPUs for a worker, or one.
-// Errors: those of OpenGpus; InvalidArgument: another number of replicas than of GPUs.
+// How many of `num_gpus` each of a process' workers has, which share none: several workers, which only an embedded cluster has, are dealt as many each. 0: the
+// CPU computes. With kAuto that is so where there are more workers than GPUs, and what does not go round is left over. `replicas_per_worker`: 0 for whatever
+// comes out. Pure. InvalidArgument, each with its fix: GPUs that were asked for cannot be dealt out evenly, or another number of replicas than of GPUs.
+absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers, int replicas_per_worker);
+
+// Where the replicas of each of a process' workers compute: each on a GPU of its own, or all on the CPU. The first worker has the first GPUs, and so on.
+// Opens the GPUs, and says once in the log what computes. `replicas_per_worker`: 0 for as many as there are GPUs for a worker, or one.
+// Errors: those of OpenGpus and of GpusPerWorker.
 absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers);
+
+// A device for people to read about.
+struct DeviceDescription {
+  std::string device;              // "CPU:0", "GPU:0"
+  std::string name;                // of a GPU: "NVIDIA H200"
+  int64_t memory_limit_bytes = 0;  // of a GPU: GpuOptions::memory_bytes
+  int64_t memory_bytes = 0;        // that tensors hold of it now, where there is a limit
+};
+// Thread-safe; does not wait for the device. REQUIRES: it is the CPU, or OpenGpus has given it.
+DeviceDescription Describe(Device device);
 
 // As ClusterResolver::num_accelerators has them: {{"GPU", 2}}; empty where the CPU computes.
 std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices);

@@ -10,6 +10,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -165,6 +166,58 @@ TEST_F(OpenGpusTest, WhatADeviceCouldNotGiveDoesNotCount) {
     }
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{25}, gpu).ok());
   });
+}
+
+// ---- who has which ---------------------------------------------------------------------------------------------------------------------------------------
+
+std::string EachOf(absl::string_view choice, int num_gpus, int num_workers, int replicas = 0) {
+  const absl::StatusOr<int> each = GpusPerWorker(Choice(choice), num_gpus, num_workers, replicas);
+  return each.ok() ? absl::StrCat(*each) : std::string(each.status().message());
+}
+
+TEST(GpusPerWorkerTest, AreAsManyForEach) {
+  EXPECT_EQ(EachOf("all", 4, 2), "2");
+  EXPECT_EQ(EachOf("0,3", 2, 1, 2), "2");
+  EXPECT_EQ(EachOf("none", 0, 3, 5), "0");
+}
+
+TEST(GpusPerWorkerTest, ThatWereAskedForAndDoNotGoRoundAreRefused) {
+  EXPECT_EQ(EachOf("1,2,0", 3, 2),
+            "--gpus=1,2,0: 3 GPUs cannot be dealt out evenly to 2 workers, which share none: choose as many for each worker, or other workers");
+  EXPECT_THAT(EachOf("all", 2, 4), HasSubstr("2 GPUs cannot be dealt out evenly to 4 workers"));
+}
+
+TEST(GpusPerWorkerTest, AutoLeavesOverWhatDoesNotGoRound) {
+  EXPECT_EQ(EachOf("auto", 5, 2), "2");
+  EXPECT_EQ(EachOf("auto", 1, 2), "0");
+  EXPECT_EQ(EachOf("auto", 1, 2, 3), "0");
+}
+
+TEST(GpusPerWorkerTest, AreAsManyAsReplicas) { EXPECT_THAT(EachOf("auto", 4, 2, 3), HasSubstr("replicas_per_worker is 3, but")); }
+
+std::vector<std::vector<std::string>> Dealt(absl::string_view choice, int replicas, int num_workers) {
+  const auto workers = OpenReplicaDevices({Choice(choice), 0, {}}, replicas, num_workers);
+  EXPECT_TRUE(workers.ok()) << workers.status();
+  std::vector<std::vector<std::string>> names;
+  for (const std::vector<Device>& devices : *workers) {
+    names.emplace_back();
+    for (const Device device : devices) names.back().push_back(device.ToString());
+  }
+  return names;
+}
+
+TEST_F(OpenGpusTest, AWorkerHasGpusThatNoOtherHas) {
+  EXPECT_IN_PROCESS("4", [] { EXPECT_THAT(Dealt("all", 0, 2), ElementsAre(ElementsAre("GPU:0", "GPU:1"), ElementsAre("GPU:2", "GPU:3"))); });
+}
+
+TEST_F(OpenGpusTest, WhereThereAreFewerThanWorkersAutoComputesOnTheCpuAndSaysSo) {
+  const auto deal = [] { EXPECT_THAT(Dealt("auto", 2, 3), Each(ElementsAre("CPU:0", "CPU:0"))); };
+  EXPECT_EXIT(std::_Exit(InProcess("2", deal)), ::testing::ExitedWithCode(0), "computing on the CPU: there are 2 GPUs for 3 workers, which share none");
+}
+
+TEST_F(OpenGpusTest, WhatAutoLeavesOverIsSaid) {
+  const auto deal = [] { EXPECT_THAT(Dealt("auto", 0, 2), ElementsAre(ElementsAre("GPU:0"), ElementsAre("GPU:1"))); };
+  EXPECT_EXIT(std::_Exit(InProcess("3", deal)), ::testing::ExitedWithCode(0), "computing on 2 GPUs: host device 0, host device 1; 1 do not go round");
 }
 
 }  // namespace

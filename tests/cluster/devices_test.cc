@@ -82,7 +82,10 @@ class DevicesTest : public ::testing::Test {
     EmbeddedSetup setup;
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
-    if (on == On::kGpus) setup.gpus = {{GpuChoice::Kind::kAll, {}}, kLimitBytes, {}};
+    if (on == On::kGpus) {
+      setup.options.gpus = "all";
+      setup.options.gpu_memory_bytes = kLimitBytes;
+    }
     auto cluster = EmbeddedCluster::Start(setup);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     for (const VariableSpec& spec : {kHidden, kHiddenBias, kClasses, kTable, kTotal}) {
@@ -132,6 +135,38 @@ TEST_F(DevicesTest, TrainingOnGpusGivesTheValuesOfTrainingOnTheCpu) {
       EXPECT_THAT(Read(*gpus, spec.name), Pointwise(FloatNear(1e-4), Read(*cpu, spec.name))) << spec.name;
     }
   }
+}
+
+// ---- by option -----------------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(DevicesTest, AProgramWithAMainOfItsOwnChoosesGpusByOption) {
+  EmbeddedOptions options;
+  options.gpus = "all";
+  options.gpu_memory_bytes = kLimitBytes;
+  EXPECT_EQ((*StartEmbedded(options))->strategy().num_replicas_in_sync(), 2);
+  EXPECT_EQ((*StartEmbedded())->strategy().num_replicas_in_sync(), 1);  // on the CPU
+}
+
+TEST_F(DevicesTest, GpusThatDoNotGoRoundAreRefusedByOption) {
+  EmbeddedOptions options;
+  options.num_workers = 3;
+  options.gpus = "all";
+  options.gpu_memory_bytes = kLimitBytes;
+  EXPECT_THAT(StartEmbedded(options).status().message(), HasSubstr("--gpus=all: 4 GPUs cannot be dealt out evenly to 3 workers"));
+}
+
+TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
+  EmbeddedOptions options;
+  options.num_ps = 0;
+  options.gpus = "1,0,1";
+  options.gpu_memory_bytes = -1;
+  EXPECT_EQ(options.Validate(), absl::InvalidArgumentError("num_ps is 0, wanted at least 1; gpu_memory_bytes is -1, wanted at least 0 (0: no limit); "
+                                                           "gpus is \"1,0,1\": wanted auto, all, none, or numbers of GPUs, each once, as in 0,2"));
+  options.num_ps = 1;
+  options.gpus = "0,1,2";
+  const absl::Status refused = StartEmbedded(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("gpu_memory_bytes is -1"), HasSubstr("3 GPUs cannot be dealt out evenly to 2 workers")));
 }
 
 // ---- where things are ----------------------------------------------------------------------------------------------------------------------------------

@@ -111,6 +111,20 @@ absl::Status OnOneMachine() {
 
 TEST(GuideTest, AnEmbeddedClusterTrains) { EXPECT_EQ(OnOneMachine(), absl::OkStatus()); }
 
+// guide: embedded_gpus
+absl::StatusOr<std::unique_ptr<Coordinator>> OnTwoGpusEach() {
+  EmbeddedOptions options;
+  options.num_workers = 2;
+  options.gpus = "0,1,2,3";  // or "auto", "all", "none"
+  options.gpu_memory_bytes = int64_t{8} << 30;
+  return StartEmbedded(options);
+}
+// guide: end
+
+TEST(GuideTest, AnEmbeddedClusterThatIsToComputeOnGpusDoesNotStartWithoutThem) {
+  EXPECT_EQ(OnTwoGpusEach().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 // guide: resolver
 absl::StatusOr<int> NumWorkers(Strategy& strategy) {
   const ClusterResolver* resolver = strategy.cluster_resolver();

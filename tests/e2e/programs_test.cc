@@ -118,6 +118,7 @@ TEST(GpusTest, WhatCannotBeHadIsRefusedWith78AndTheFix) {
       {Digits("--gpus=all"), "there is no libdivvy_cuda.so beside this program: build it with --config=cuda"},
       {DigitsOnDevices("0", "--gpus=all"), "the host plays no device"},
       {DigitsOnDevices("2", "--gpus=0,7"), "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)"},
+      {DigitsOnDevices("3", "--gpus=all"), "--gpus=all: 3 GPUs cannot be dealt out evenly to 2 workers, which share none"},
       {DigitsOnDevices("2", "--replicas_per_worker=3"), "replicas_per_worker is 3, but a worker has a replica on each of its GPUs, and --gpus=auto gives it 1"},
   };
   for (const auto& [outcome, message] : refused) {
