@@ -71,6 +71,22 @@ std::string TaskName(const v1::TaskStatus& status) {
   }
 }
 
+std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
+
+// A worker of an older build does not tell.
+std::string DevicesOf(const v1::WorkerStatus& worker) {
+  std::vector<std::string> gpus;
+  for (const v1::WorkerStatus::Device& device : worker.devices()) {
+    if (device.name().empty()) continue;
+    gpus.push_back(absl::StrCat(device.device(), " ", device.name()));
+    if (device.memory_limit_bytes() == 0) continue;
+    absl::StrAppend(&gpus.back(), " (", Mebibytes(device.memory_bytes()), " of ", Mebibytes(device.memory_limit_bytes()), " MiB)");
+  }
+  if (!gpus.empty()) return absl::StrCat(", on ", absl::StrJoin(gpus, ", "));
+  if (worker.devices_size() > 1) return absl::StrCat(", ", worker.devices_size(), " replicas on the CPU");
+  return worker.devices_size() == 1 ? ", on the CPU" : "";
+}
+
 std::string Figures(const v1::TaskStatus& status) {
   switch (status.role_case()) {
     case v1::TaskStatus::kCoordinator: {
@@ -81,12 +97,12 @@ std::string Figures(const v1::TaskStatus& status) {
     }
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();
-      return absl::StrFormat("%d shards, %.1f MiB, %d commits applied", ps.shards(), static_cast<double>(ps.memory_bytes()) / (1 << 20), ps.applied_seq());
+      return absl::StrCat(ps.shards(), " shards, ", Mebibytes(ps.memory_bytes()), " MiB, ", ps.applied_seq(), " commits applied");
     }
     case v1::TaskStatus::kWorker: {
       const v1::WorkerStatus& worker = status.worker();
       const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits step " : "runs step ", worker.live_step());
-      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued");
+      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued", DevicesOf(worker));
     }
     default: return "";
   }

@@ -13,7 +13,7 @@ const char* StateText(const WorkerSnapshot& snapshot) {
 
 }  // namespace
 
-v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot) {
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot, const std::vector<DeviceDescription>& devices) {
   v1::TaskStatus status;
   status.set_job(v1::WORKER);
   status.set_index(options.index);
@@ -28,6 +28,13 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   worker.set_queued(static_cast<int32_t>(snapshot.queued.size()));
   worker.set_live_step(snapshot.live ? snapshot.live->value() : 0);
   worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting);
+  for (const DeviceDescription& device : devices) {
+    v1::WorkerStatus::Device& row = *worker.add_devices();
+    row.set_device(device.device);
+    row.set_name(device.name);
+    row.set_memory_limit_bytes(device.memory_limit_bytes);
+    row.set_memory_bytes(device.memory_bytes);
+  }
   return status;
 }
 

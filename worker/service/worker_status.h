@@ -2,13 +2,16 @@
 #ifndef DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
 #define DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
 
+#include <vector>
+
+#include "ops/cuda/gpus.h"
 #include "proto/divvy.pb.h"
 #include "worker/core/worker_core.h"
 
 namespace divvy {
 
-// What Admin.GetStatus answers. Pure.
-v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot);
+// What Admin.GetStatus answers. `devices`: of the replicas. Pure.
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot, const std::vector<DeviceDescription>& devices);
 
 }  // namespace divvy
 

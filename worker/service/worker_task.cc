@@ -53,7 +53,9 @@ absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOp
 absl::Status WorkerTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect());
+    std::vector<DeviceDescription> devices;
+    for (const Device device : replica_devices_) devices.push_back(Describe(device));
+    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect(), devices);
   };
   core_options_.index = options_.task.index;
   core_options_.incarnation = Incarnation(EntropySeed());

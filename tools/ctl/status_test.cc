@@ -1,0 +1,82 @@
+// The rows of `divvyctl status`.
+#include "tools/ctl/status.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/credentials.h"
+#include "rpc/server.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Status : public v1::Admin::CallbackService {
+ public:
+  v1::TaskStatus answer;
+
+ private:
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*, v1::TaskStatus* reply) override {
+    *reply = answer;
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
+enum class As { kText, kJson };
+
+std::string Shown(const v1::TaskStatus& status, As as = As::kText) {
+  Status service;
+  service.answer = status;
+  ServerOptions options;
+  options.address = "127.0.0.1:0";
+  auto server = Server::Start(options, {&service}, nullptr);
+  EXPECT_TRUE(server.ok()) << server.status();
+  testing::internal::CaptureStdout();
+  StatusOptions asked;
+  asked.addresses = {absl::StrCat("127.0.0.1:", (*server)->port())};
+  asked.credentials = MakeChannelCredentials(std::nullopt, "");
+  asked.timeout = absl::Seconds(10);
+  asked.json = as == As::kJson;
+  EXPECT_EQ(ShowStatus(asked), 0);
+  return testing::internal::GetCapturedStdout();
+}
+
+v1::TaskStatus WorkerOn(int cpu_replicas) {
+  v1::TaskStatus status;
+  status.set_job(v1::WORKER);
+  status.mutable_worker()->set_reported(7);
+  for (int i = 0; i < cpu_replicas; ++i) status.mutable_worker()->add_devices()->set_device("CPU:0");
+  return status;
+}
+
+TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
+  v1::TaskStatus status = WorkerOn(0);
+  for (const char* device : {"GPU:0", "GPU:1"}) {
+    v1::WorkerStatus::Device& gpu = *status.mutable_worker()->add_devices();
+    gpu.set_device(device);
+    gpu.set_name("NVIDIA H200");
+  }
+  EXPECT_THAT(Shown(status), HasSubstr("7 steps reported, idle, 0 queued, on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200\n"));
+  status.mutable_worker()->mutable_devices(1)->set_memory_limit_bytes(10 << 20);
+  status.mutable_worker()->mutable_devices(1)->set_memory_bytes(3 << 19);
+  EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 of 10.0 MiB)\n"));
+  EXPECT_THAT(Shown(status, As::kJson),
+              AllOf(HasSubstr(R"("device":"GPU:1","name":"NVIDIA H200","memory_limit_bytes":"10485760")"), HasSubstr("memory_bytes")));
+}
+
+TEST(StatusTest, AWorkersRowSaysThatItComputesOnTheCpu) {
+  EXPECT_THAT(Shown(WorkerOn(1)), HasSubstr("0 queued, on the CPU\n"));
+  EXPECT_THAT(Shown(WorkerOn(3)), HasSubstr("0 queued, 3 replicas on the CPU\n"));
+  EXPECT_THAT(Shown(WorkerOn(0)), HasSubstr("0 queued\n"));  // an older build
+}
+
+}  // namespace
+}  // namespace divvy
