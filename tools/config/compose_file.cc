@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kPort = 2222;
 constexpr int kMaxTasks = 1000;  // of one job; a Compose network has room for some more
+constexpr int kMaxGpus = 64;     // of one worker; hosts have fewer
 
 struct Task {
   std::string job;
@@ -46,6 +47,9 @@ absl::Status Validate(const ComposeOptions& options) {
   };
   check_count("--ps", options.num_ps);
   check_count("--workers", options.num_workers);
+  if (options.gpus_per_worker < 0 || options.gpus_per_worker > kMaxGpus) {
+    problems.push_back(absl::StrCat("--gpus_per_worker=", options.gpus_per_worker, ": wanted 0 to ", kMaxGpus));
+  }
   check_text("--image", options.image, "the name of an image that has the program");
   check_text("--tls_dir", options.tls_dir, "containers are not on loopback, so every task needs a certificate (divvyctl certs)");
   check_text("the program", options.command.empty() ? "" : options.command[0], "write its path in the image behind \"--\"");
@@ -123,6 +127,7 @@ std::vector<std::string> TlsFlags(const Task& task) {
 std::vector<std::string> CommandOf(const Task& task, const ComposeOptions& options) {
   std::vector<std::string> words = {absl::StrCat("--bind_address=0.0.0.0:", kPort)};
   for (std::string& flag : TlsFlags(task)) words.push_back(std::move(flag));
+  if (task.job == "worker" && options.gpus_per_worker > 0) words.push_back("--gpus=all");
   if (task.job != "chief") {
     const std::vector<std::string> given = ArgumentsOfAll(options.command);
     words.insert(words.end(), given.begin(), given.end());
@@ -149,6 +154,15 @@ std::string VolumesOf(const Task& task, const std::string& tls_dir) {
   return text;
 }
 
+// By number and not by count: an engine hands the first so many to everyone who asks for a count.
+std::string GpusOf(const Task& task, int gpus_per_worker) {
+  if (task.job != "worker" || gpus_per_worker == 0) return "";
+  std::vector<std::string> numbers;
+  for (int i = 0; i < gpus_per_worker; ++i) numbers.push_back(absl::StrCat(task.index * gpus_per_worker + i));
+  return absl::StrCat("    deploy:\n      resources:\n        reservations:\n          devices:\n            - {driver: nvidia, device_ids: ", List(numbers),
+                      ", capabilities: [gpu]}\n");
+}
+
 std::string DependenciesOfChief(const std::vector<Task>& tasks) {
   std::string text = "    depends_on:\n";
   for (const Task& task : tasks) {
@@ -158,9 +172,9 @@ std::string DependenciesOfChief(const std::vector<Task>& tasks) {
 }
 
 std::string ServiceOf(const Task& task, const std::vector<Task>& tasks, const std::string& tls_dir, const ComposeOptions& options) {
-  std::string text =
-      absl::StrCat("  ", task.name(), ":\n    <<: *task\n    hostname: ", task.name(), "\n    command: ", List(CommandOf(task, options)),
-                   "\n    environment:\n      TF_CONFIG: ", SingleQuoted(TfConfigOf(task, tasks)), "\n", VolumesOf(task, tls_dir), HealthCheckOf(task));
+  std::string text = absl::StrCat("  ", task.name(), ":\n    <<: *task\n    hostname: ", task.name(), "\n    command: ", List(CommandOf(task, options)),
+                                  "\n    environment:\n      TF_CONFIG: ", SingleQuoted(TfConfigOf(task, tasks)), "\n", VolumesOf(task, tls_dir),
+                                  HealthCheckOf(task), GpusOf(task, options.gpus_per_worker));
   if (task.job == "chief") absl::StrAppend(&text, "    restart: on-failure:5\n", DependenciesOfChief(tasks));
   return text;
 }
@@ -175,7 +189,8 @@ std::string HostPath(absl::string_view directory) {
 
 std::string Head(const ComposeOptions& options) {
   return absl::StrCat(
-      "# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.\n"
+      "# Valid for docker-compose from ", options.gpus_per_worker > 0 ? "1.28" : "1.27",
+      " and for `docker compose` v2. Made by divvyctl gen compose.\n"
       "# The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.\n"
       "# Exit codes from 128 on mean \"start it again\", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing\n"
       "# again for ever.\n"

@@ -187,15 +187,34 @@ TEST(ComposeFileTest, AFlagThatWorkersReadIsGivenToEveryTaskAndTheProgramsOwnToT
   }
 }
 
+TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
+  ComposeOptions options = OnePsOneWorker();
+  options.num_workers = 2;
+  options.gpus_per_worker = 2;
+  const std::string file = *ComposeFile(options);
+  EXPECT_THAT(file, HasSubstr("from 1.28"));
+  for (const char* numbers : {R"("0", "1")", R"("2", "3")"}) {
+    EXPECT_THAT(file, HasSubstr(absl::StrCat(R"(    deploy:
+      resources:
+        reservations:
+          devices:
+            - {driver: nvidia, device_ids: [)",
+                                             numbers, "], capabilities: [gpu]}\n")));
+  }
+  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--gpus=all"])"));
+  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"])"));
+}
+
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   ComposeOptions options;
   options.num_workers = 1001;
+  options.gpus_per_worker = 65;
   options.tls_dir = "";
   EXPECT_EQ(ComposeFile(options).status(),
-            absl::InvalidArgumentError(
-                "gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; --image is missing: the name of an image that has the program; "
-                "--tls_dir is missing: containers are not on loopback, so every task needs a certificate (divvyctl certs); "
-                "the program is missing: write its path in the image behind \"--\""));
+            absl::InvalidArgumentError("gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; --gpus_per_worker=65: wanted 0 to 64; --image "
+                                       "is missing: the name of an image that has the program; "
+                                       "--tls_dir is missing: containers are not on loopback, so every task needs a certificate (divvyctl certs); "
+                                       "the program is missing: write its path in the image behind \"--\""));
   options = OnePsOneWorker();
   options.image = "a\nb";
   options.command.push_back("x\ny");

@@ -48,6 +48,7 @@ ABSL_FLAG(int, max_restarts, 5, "launch: of one task within 10 minutes");
 ABSL_FLAG(bool, evaluator, false, "launch: a process more, which scores the job's checkpoints");
 ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
 // gen
+ABSL_FLAG(int, gpus_per_worker, 0, "gen: GPUs of the host that each worker is handed, each to one worker");
 ABSL_FLAG(std::string, image, "", "gen: the container image");
 ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
 // health
@@ -203,6 +204,7 @@ int GenCommand(const std::vector<std::string>& args) {
   ComposeOptions options;
   options.num_ps = absl::GetFlag(FLAGS_ps);
   options.num_workers = absl::GetFlag(FLAGS_workers);
+  options.gpus_per_worker = absl::GetFlag(FLAGS_gpus_per_worker);
   options.image = absl::GetFlag(FLAGS_image);
   options.tls_dir = absl::GetFlag(FLAGS_tls_dir);
   options.command.assign(args.begin() + 1, args.end());
