@@ -159,11 +159,11 @@ enum class AutoShardPolicy {
 // With kAuto, kFile and kData the worker's part is taken of what the function returns, so the function shards nothing by itself; the part of a worker that dies
 // waits until it is back.
 
-// Of a DataSource: how its data are dealt out, and how far workers read ahead. The hints change no result.
+// Of a DataSource: how its data are dealt out, where a step finds them, and how far workers read ahead.
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
-  bool fetch_to_device = true;       // a hint
-  int64_t prefetch_per_replica = 2;  // a hint
+  bool fetch_to_device = true;       // a batch comes to where its replica computes, but for sparse ids; false: all of it stays on the CPU
+  int64_t prefetch_per_replica = 2;  // elements that a worker reads ahead, for each replica; changes no result
 };
 
 // A DataSource with its arguments: a value, which travels as its name and arguments. What a coordinator or a trainer is given, as often as wanted: each pass
