@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What gpu_suite reports of binaries that pass, fail, crash and skip, on a machine whose GPU, sanitizer and PyTorch are scripts."""
+import importlib.machinery
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SUITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_suite")
 TEST = """#!/bin/bash
@@ -109,6 +111,16 @@ class GpuSuiteTest(unittest.TestCase):
         self.assertIsNone(self.run_suite())
         self.assertEqual(self.code, 78, self.output)
         self.assertIn("there is no GPU", self.output)
+
+    def test_what_travels_is_all_that_is_not_the_machines(self):
+        suite = importlib.machinery.SourceFileLoader("gpu_suite", SUITE).load_module()
+        said = "linux-vdso.so.1 (0x1)\n libopenblas.so.0 => /lib/libopenblas.so.0 (0x2)\n libc.so.6 => /lib/libc.so.6 (0x3)\n libcublas.so.13 => not found\n"
+        self.script("path/ldd", "#!/bin/bash\ncat <<'END'\n%sEND\n" % said)
+        with unittest.mock.patch.dict(os.environ, PATH=os.path.join(self.folder, "path") + ":" + os.environ["PATH"]):
+            self.assertEqual(suite.libraries_of("ops_test"), ["/lib/libopenblas.so.0"])
+            self.script("path/ldd", "#!/bin/bash\necho ' libgone.so => not found'\n")
+            with self.assertRaisesRegex(suite.SuiteError, "ops_test needs libgone.so, which is not here"):
+                suite.libraries_of("ops_test")
 
     def test_a_folder_that_was_not_packed_is_refused(self):
         self.run_suite("--binaries=" + os.path.join(self.folder, "bin"))
