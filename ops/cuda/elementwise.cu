@@ -5,32 +5,100 @@
 namespace divvy::cuda {
 namespace {
 
+// Neighbours that a thread reads, computes and writes at once, where they lie at a multiple of their size: 16 bytes. Doubles go one by one: two at once gain
+// little, and their functions are the longest to compile.
+template <typename T>
+struct alignas(sizeof(T) < 8 ? 16 : 8) Pack {
+  static constexpr int kSize = sizeof(T) < 8 ? 16 / sizeof(T) : 1;
+  T element[kSize];
+};
+
+template <typename T>
+bool IsAligned(const T* data) {
+  return reinterpret_cast<uintptr_t>(data) % sizeof(Pack<T>) == 0;
+}
+
+template <typename T>
+DIVVY_HOST_DEVICE const Pack<T>& PackAt(const T* data) {
+  return *reinterpret_cast<const Pack<T>*>(data);
+}
+template <typename T>
+DIVVY_HOST_DEVICE Pack<T>& PackAt(T* data) {
+  return *reinterpret_cast<Pack<T>*>(data);
+}
+
+// Calls body(i, true) for each i at which one of the first `packs` packs of n elements begins, and body(i, false) for each element after them.
+template <typename T, typename Body>
+void ForEachPack(Stream stream, int64_t n, int64_t packs, const Body& body) {
+  constexpr int kSize = Pack<T>::kSize;
+  ForEach(stream, n - packs * (kSize - 1), [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const bool is_pack = kSize > 1 && i < packs;
+    body(is_pack ? i * kSize : i + packs * (kSize - 1), is_pack);
+  });
+}
+
 template <typename T, typename Function>
 void Map(Stream stream, const Array& x, const Array& y, Function function) {
-  const T* from = x.as<T>();
+  const T* from = x.as<const T>();
   T* to = y.as<T>();
-  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(Wide<T>(from[i])); });
+  const int64_t packs = IsAligned(from) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
+  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
+    if (is_pack) {
+      Pack<T> values = PackAt(from + i);
+      for (T& value : values.element) value = function(Wide<T>(value));
+      PackAt(to + i) = values;
+    } else {
+      to[i] = function(Wide<T>(from[i]));
+    }
+  });
 }
 
 template <typename T, typename Function>
 void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Function function) {
-  const T* a = x.as<T>();
-  const T* b = z.as<T>();
+  const T* a = x.as<const T>();
+  const T* b = z.as<const T>();
   T* to = y.as<T>();
-  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = function(Wide<T>(a[i]), Wide<T>(b[i])); });
+  const int64_t packs = IsAligned(a) && IsAligned(b) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
+  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
+    if (is_pack) {
+      Pack<T> values = PackAt(a + i);
+      const Pack<T> others = PackAt(b + i);
+      for (int k = 0; k < Pack<T>::kSize; ++k) values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
+      PackAt(to + i) = values;
+    } else {
+      to[i] = function(Wide<T>(a[i]), Wide<T>(b[i]));
+    }
+  });
+}
+
+// In the innermost loop an operand moves with the result, or stands.
+template <typename T>
+DIVVY_HOST_DEVICE Pack<T> ReadPack(const T* from, bool moves) {
+  if (moves) return PackAt(from);
+  Pack<T> values;
+  for (T& value : values.element) value = *from;
+  return values;
 }
 
 // a and b are broadcast to y's shape.
 template <typename T, typename Function>
-void MapBroadcast(Stream stream, const Array& a, const Array& b, const Array& y, Function function) {
-  const auto loops = internal::MakeLoops<3, Array>(y, {&a, &b, &y});
-  if (loops.rank == 1 && loops.stride[0][0] == 1 && loops.stride[1][0] == 1) return Map2<T>(stream, a, b, y, function);
-  const T* from_a = a.as<T>();
-  const T* from_b = b.as<T>();
+void MapBroadcast(Stream stream, const Array& x, const Array& z, const Array& y, Function function) {
+  const auto loops = internal::MakeLoops<2, Array>(y, {&x, &z});
+  const int inner = loops.rank - 1;
+  const T* a = x.as<const T>();
+  const T* b = z.as<const T>();
   T* to = y.as<T>();
-  ForEach(stream, y.size(), [=] DIVVY_HOST_DEVICE(int64_t i) {
+  const bool is_packed = IsAligned(a) && IsAligned(b) && IsAligned(to) && (inner == 0 || loops.extent[inner] % Pack<T>::kSize == 0);
+  ForEachPack<T>(stream, y.size(), is_packed ? y.size() / Pack<T>::kSize : 0, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
     const auto at = internal::OffsetsAt(loops, i);
-    to[i] = function(Wide<T>(from_a[at[0]]), Wide<T>(from_b[at[1]]));
+    if (is_pack) {
+      Pack<T> values = ReadPack(a + at[0], loops.stride[0][inner] == 1);
+      const Pack<T> others = ReadPack(b + at[1], loops.stride[1][inner] == 1);
+      for (int k = 0; k < Pack<T>::kSize; ++k) values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
+      PackAt(to + i) = values;
+    } else {
+      to[i] = function(Wide<T>(a[at[0]]), Wide<T>(b[at[1]]));
+    }
   });
 }
 

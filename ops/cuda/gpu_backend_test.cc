@@ -161,6 +161,38 @@ TEST_F(GpuBackendTest, FunctionsAfterASumAreBroadcast) {
   }
 }
 
+// A thread takes 16 bytes at once where they lie so: not at the end of an odd number, nor in what begins in the middle of another tensor.
+TEST_F(GpuBackendTest, ElementsAreTheSameHoweverManyThereAreAndWhereverTheyBegin) {
+  for (const DType dtype : kTypes) {
+    for (int64_t n = 0; n <= 35; ++n) {
+      const int64_t start = n % 3 == 0 ? 0 : n % 3 == 1 ? 8 : static_cast<int64_t>(random_.Below(9));
+      const Tensor x = Values(dtype, Shape{start + n}, 0.5, 2), z = Values(dtype, Shape{n}, 0.5, 2);
+      const auto part = [&](const std::vector<Tensor>& in) { return *in[0].Rows(start, start + n); };
+      SCOPED_TRACE(absl::StrCat("from ", start));
+      Compare("unary", {x}, dtype, z.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.Unary(UnaryOp::kSquare, part(in), y); });
+      Compare("gradient", {x, z}, dtype, z.shape(),
+              [&](const Backend& b, const auto& in, Tensor& y) { b.UnaryGradient(UnaryOp::kSquare, part(in), in[1], y); });
+      Compare("binary", {x, z}, dtype, z.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.Binary(BinaryOp::kDivide, part(in), in[1], y); });
+      Compare("scaled", {x}, dtype, z.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.Broadcast(part(in), 3, y); });
+    }
+  }
+}
+
+TEST_F(GpuBackendTest, RowsAndColumnsOfEveryWidthAreBroadcast) {
+  for (const DType dtype : kTypes) {
+    for (int64_t width = 1; width <= 25; ++width) {
+      const int64_t start = width % 3 == 0 ? static_cast<int64_t>(random_.Below(9)) : 0;
+      const Tensor x = Values(dtype, Shape{3, width}, 0.5, 2), row = Values(dtype, Shape{start + width}, 0.5, 2), column = Values(dtype, Shape{3, 1}, 0.5, 2);
+      const auto part = [&](const std::vector<Tensor>& in) { return *in[1].Rows(start, start + width); };
+      SCOPED_TRACE(absl::StrCat("from ", start));
+      Compare("row", {x, row}, dtype, x.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.Binary(BinaryOp::kSubtract, in[0], part(in), y); });
+      Compare("sum", {x, row}, dtype, x.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.AddThen(UnaryOp::kTanh, part(in), in[0], y); });
+      Compare("column", {x, column}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.Binary(BinaryOp::kDivide, in[1], in[0], y); });
+      Compare("both", {column, row}, dtype, x.shape(), [&](const Backend& b, const auto& in, Tensor& y) { b.Binary(BinaryOp::kDivide, in[0], part(in), y); });
+    }
+  }
+}
+
 // 16 + 1/32 has more digits than bfloat16; its exponential is 3% more than that of 16, and bfloat16 tells 0.4% apart.
 TEST_F(GpuBackendTest, TheSumOfNarrowNumbersIsNotRoundedBeforeTheFunctionAfterIt) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
