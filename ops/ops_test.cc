@@ -769,11 +769,6 @@ Var I(Shape shape) { return Zeros(DType::kInt64, shape); }
 std::vector<ErrorCase> ErrorCases() {
   const std::vector<std::string> shapes = {"[2]", "[3]"};
   const auto with = [](std::string name, std::vector<std::string> words) { return words.insert(words.begin(), std::move(name)), words; };
-  // A GPU tells it when the value comes back, and knows the shapes no more.
-  const auto at_once = [](const std::string& word, std::vector<std::string> words) {
-    if (TestDevice().ok() && TestDevice()->kind == Device::Kind::kCpu) words.push_back(word);
-    return words;
-  };
   return {{"Add", [] { return F({2}) + F({3}); }, with("operator+", shapes)},
           {"Subtract", [] { return F({2}) - F({3}); }, with("operator-", shapes)},
           {"Multiply", [] { return F({2}) * F({3}); }, with("operator*", shapes)},
@@ -977,12 +972,12 @@ std::vector<ErrorCase> ErrorCases() {
            [] {
              return Gather(F({2, 3}), List<int64_t>({0, 2}));
            },
-           at_once("[2, 3]", {"Gather", "id 2 at 1", "[0, 2)"})},
+           {"Gather", "id 2 at 1", "[0, 2)", "float32 [2, 3]"}},
           {"GatherNegative",
            [] {
              return Gather(F({2, 3}), List<int64_t>({-1}));
            },
-           at_once("[2, 3]", {"Gather", "id -1 at 0", "[0, 2)"})},
+           {"Gather", "id -1 at 0", "[0, 2)", "float32 [2, 3]"}},
           {"SegmentSumSplits",
            [] {
              return SegmentSum(F({3, 2}), Tensor::Vector<int64_t>({0, 2}));
@@ -1030,6 +1025,11 @@ std::vector<ErrorCase> ErrorCases() {
              return SoftmaxCrossEntropy(F({2, 3}), F({2}));
            },
            {"SoftmaxCrossEntropy", "float32 [2]"}},
+          {"SoftmaxCrossEntropyLabel",
+           [] {
+             return SoftmaxCrossEntropy(F({2, 3}), List<int64_t>({0, 5}));
+           },
+           {"SoftmaxCrossEntropy", "label 5 of example 1", "[0, 3)", "float32 [2, 3]", "3 classes"}},
           {"SoftmaxCrossEntropyLogits",
            [] {
              return SoftmaxCrossEntropy(I({2, 3}), I({2}));

@@ -16,7 +16,7 @@ absl::StatusOr<Var> TryGather(const Var& x, const Var& ids) {
   if (value.shape().rank() == 0) return Unfit("Gather", value.ToString(), " has no rows");
   ASSIGN_OR_RETURN(const Tensor flat, internal::FlatIds("Gather", *backend, internal::ValueOf(ids)));
   ASSIGN_OR_RETURN(Tensor rows, internal::NewLike(value, internal::RowsShape(asked, value.shape())));
-  if (absl::Status status = backend->GatherRows(value, flat, rows); !status.ok()) return Unfit("Gather", status.message(), ", the rows of ", value.ToString());
+  RETURN_IF_ERROR(backend->GatherRows(value, flat, rows));
   if (!IsFloating(value.dtype())) return Var(std::move(rows));
   return internal::Result(std::move(rows), {x}, [backend, flat, shape = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
     ASSIGN_OR_RETURN(const Tensor rows, internal::CastTo(*backend, gradient, internal::SummedIn(gradient.dtype())));

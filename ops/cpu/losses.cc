@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/data_errors.h"
 #include "ops/functions.h"
 
 namespace divvy::internal {
@@ -28,11 +28,6 @@ struct Rows {
   explicit Rows(const Shape& shape) : width(shape.dim(-1)) { rows = width == 0 ? 0 : shape.num_elements() / width; }
 };
 
-absl::Status LabelError(int64_t label, int64_t example, int64_t classes) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("SoftmaxCrossEntropy: label ", label, " of example ", example, " is outside [0, ", classes, "): the logits have ", classes, " classes"));
-}
-
 template <typename T>
 absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) {
   const int64_t examples = logits.shape().dim(0), classes = logits.shape().dim(1);
@@ -46,7 +41,7 @@ absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, T
     const T log_sum = std::log(sum);
     if (by_number) {
       const int64_t label = labels.data_as<int64_t>()[i];
-      if (label < 0 || label >= classes) return LabelError(label, i, classes);
+      if (label < 0 || label >= classes) return absl::InvalidArgumentError(LabelOutOfRange(label, i, logits.dtype(), logits.shape()));
       losses[i] = log_sum - (x[label] - max);
     } else {
       const T* probability = labels.data_as<T>() + i * classes;

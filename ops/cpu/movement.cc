@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/data_errors.h"
 #include "ops/loops.h"
 
 namespace divvy::internal {
@@ -104,7 +104,7 @@ absl::Status CpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& 
   const int64_t n = ids.shape().num_elements(), rows = x.shape().dim(0), bytes = RowBytes(x);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids.data_as<int64_t>()[i];
-    if (id < 0 || id >= rows) return absl::InvalidArgumentError(absl::StrCat("id ", id, " at ", i, " is outside [0, ", rows, ")"));
+    if (id < 0 || id >= rows) return absl::InvalidArgumentError(IdOutOfRange(id, i, x.dtype(), x.shape()));
     if (bytes > 0) std::memcpy(y.fresh_data<char>() + i * bytes, static_cast<const char*>(x.data()) + id * bytes, bytes);
   }
   return absl::OkStatus();

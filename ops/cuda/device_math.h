@@ -11,8 +11,8 @@
 
 namespace divvy::cuda {
 
-// Changes whenever a method of DeviceMath, Array or ops/math.h does.
-constexpr int kDeviceMathVersion = 7;
+// Changes whenever a method of DeviceMath, Array, Fault or ops/math.h does.
+constexpr int kDeviceMathVersion = 8;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -23,7 +23,8 @@ struct DeviceOptions {
 // What a computation has found wrong with its data; the first on its device since it was last asked.
 struct Fault {
   enum Kind : int32_t { kNone, kIdOutOfRange, kLabelOutOfRange } kind = kNone;
-  int64_t value = 0, position = 0, limit = 0;  // `value` at `position` is outside [0, limit)
+  int64_t value = 0, position = 0;  // the id or the label, and where it stands among those that were given
+  Array in;                         // the table or the logits; its memory may be gone
 };
 
 // What is told to one queue of a device is done in that order, beside what its other queues do. Arithmetic goes to kCompute.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "ops/data_errors.h"
 
 namespace divvy::internal {
 namespace {
@@ -27,15 +28,12 @@ cuda::RowListArrays ArraysOf(const RowLists& lists) {
   return {lists.row_splits.data_as<int64_t>(), lists.weights ? lists.weights->data() : nullptr, lists.divisors ? lists.divisors->data() : nullptr};
 }
 
-absl::Status StatusOf(const cuda::Fault& fault) {
-  const std::string outside =
-      absl::StrCat(fault.value, fault.kind == cuda::Fault::kIdOutOfRange ? " at " : " of example ", fault.position, " is outside [0, ", fault.limit, ")");
-  switch (fault.kind) {
-    case cuda::Fault::kIdOutOfRange: return absl::InvalidArgumentError(absl::StrCat("Gather: id ", outside));
-    case cuda::Fault::kLabelOutOfRange:
-      return absl::InvalidArgumentError(absl::StrCat("SoftmaxCrossEntropy: label ", outside, ": the logits have ", fault.limit, " classes"));
-    default: return absl::OkStatus();
-  }
+// What a device found wrong in its data.
+std::string TextOf(const cuda::Fault& fault) {
+  const auto dtype = static_cast<DType>(fault.in.element);
+  const Shape shape(absl::MakeConstSpan(fault.in.dims, static_cast<size_t>(fault.in.num_dims)));
+  if (fault.kind == cuda::Fault::kIdOutOfRange) return IdOutOfRange(fault.value, fault.position, dtype, shape);
+  return LabelOutOfRange(fault.value, fault.position, dtype, shape);
 }
 
 }  // namespace
@@ -98,11 +96,15 @@ void GpuBackend::Free(Device device, void* data) {
 
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
-  return found.error == nullptr ? Counted(found.device, StatusOf(found.fault)) : WentWrong(found.device, found.error);
+  if (found.error != nullptr) return WentWrong(found.device, found.error);
+  if (found.fault.kind == cuda::Fault::kNone) return absl::OkStatus();
+  return Counted(found.device, absl::InvalidArgumentError(absl::StrCat(TextOf(found.fault), ", on ", NameOf(found.device))));
 }
 
+std::string GpuBackend::NameOf(int device) const { return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")"); }
+
 absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
-  const std::string which = absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")");
+  const std::string which = NameOf(device);
   if (error != cuda::kOutOfMemory) return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
   return Counted(device, absl::ResourceExhaustedError(absl::StrCat(
                              which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process")));

@@ -88,6 +88,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
     int64_t bytes = 0;
     std::map<void*, int64_t> blocks;
   };
+  std::string NameOf(int device) const;  // "GPU:0 (NVIDIA H200)"
   // ResourceExhausted, or Internal with the device's own words. Counted.
   absl::Status WentWrong(int device, absl::string_view error) const;
   absl::Status Counted(int device, const absl::Status& failure) const;

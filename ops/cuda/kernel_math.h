@@ -161,14 +161,14 @@ void WithFloating(Element element, Use&& use) {
 }
 
 // The first one on a device stands.
-DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t value, int64_t position, int64_t limit) {
+DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t value, int64_t position, const Array& in) {
 #ifdef __CUDA_ARCH__
   const bool is_first = atomicCAS(reinterpret_cast<int*>(&fault->kind), int{Fault::kNone}, int{kind}) == int{Fault::kNone};
 #else
   const bool is_first = fault->kind == Fault::kNone;
   if (is_first) fault->kind = kind;
 #endif
-  if (is_first) fault->value = value, fault->position = position, fault->limit = limit;
+  if (is_first) fault->value = value, fault->position = position, fault->in = in;
 }
 
 }  // namespace divvy::cuda

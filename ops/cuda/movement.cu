@@ -49,12 +49,14 @@ void PermuteAs(Stream stream, const internal::LoopNest<1>& loops, int64_t n, con
 }
 
 template <typename T>
-void GatherRowsAs(Stream stream, const T* x, int64_t rows, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
+void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
+  const T* x = table.as<const T>();
+  const int64_t rows = table.dim(0);
   ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
     const auto [at, column] = internal::Divide(i, width);
     const int64_t id = ids[at];
     const bool is_inside = id >= 0 && id < rows;
-    if (!is_inside && column == 0) Report(fault, Fault::kIdOutOfRange, id, at, rows);
+    if (!is_inside && column == 0) Report(fault, Fault::kIdOutOfRange, id, at, table);
     y[i] = is_inside ? x[id * width + column] : T{};
   });
 }
@@ -112,7 +114,7 @@ void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, cons
   const int64_t row_bytes = x.row_size() * SizeOf(x.element), n = row_bytes == 0 ? 0 : static_cast<int64_t>(y.size_bytes()) / row_bytes;
   WithUnits(AddressOf(x.data) | AddressOf(y.data) | static_cast<uint64_t>(row_bytes), [&](auto t) {
     using T = decltype(t);
-    GatherRowsAs(stream, x.as<const T>(), x.dim(0), row_bytes / static_cast<int64_t>(sizeof(T)), ids, n, y.as<T>(), fault(device));
+    GatherRowsAs(stream, x, row_bytes / static_cast<int64_t>(sizeof(T)), ids, n, y.as<T>(), fault(device));
   });
 }
 

@@ -61,9 +61,9 @@ void SoftmaxGradientAs(Stream stream, const Rows& extent, const T* y, const T* g
 
 // The loss of a row by the number of its class.
 template <typename T>
-DIVVY_HOST_DEVICE Wide<T> LossOfClass(const T* x, int64_t label, int64_t row, int64_t classes, Wide<T> max, Wide<T> log_sum, Fault* fault) {
-  if (label >= 0 && label < classes) return log_sum - (x[label] - max);
-  Report(fault, Fault::kLabelOutOfRange, label, row, classes);
+DIVVY_HOST_DEVICE Wide<T> LossOfClass(const T* x, int64_t label, int64_t row, const Array& logits, Wide<T> max, Wide<T> log_sum, Fault* fault) {
+  if (label >= 0 && label < logits.dims[1]) return log_sum - (x[label] - max);
+  Report(fault, Fault::kLabelOutOfRange, label, row, logits);
   return 0;
 }
 
@@ -78,14 +78,16 @@ DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, 
 
 // `numbers` or `probabilities`, the other null.
 template <typename T>
-void CrossEntropy(Stream stream, const Rows& extent, const T* logits, const int64_t* numbers, const T* probabilities, T* losses, T* softmax, Fault* fault) {
+void CrossEntropy(Stream stream, const Array& logits, const int64_t* numbers, const T* probabilities, T* losses, T* softmax, Fault* fault) {
+  const Rows extent(logits);
+  const T* from = logits.as<const T>();
   ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
-    const T* x = logits + row * extent.width;
+    const T* x = from + row * extent.width;
     const auto max = static_cast<Wide<T>>(MaxOf(x, extent.width, lanes));
     const auto sum = static_cast<Wide<T>>(SumOfExponentials(x, extent.width, max, lanes));
     const Wide<T> log_sum = std::log(sum);
     const Wide<T> weighed = numbers != nullptr ? 0 : LossOfProbabilities(x, probabilities + row * extent.width, extent.width, max, log_sum, lanes);
-    if (lanes.index == 0) losses[row] = numbers != nullptr ? LossOfClass(x, numbers[row], row, extent.width, max, log_sum, fault) : weighed;
+    if (lanes.index == 0) losses[row] = numbers != nullptr ? LossOfClass(x, numbers[row], row, logits, max, log_sum, fault) : weighed;
     ScaledExponentials(x, softmax + row * extent.width, extent.width, max, 1 / sum, lanes);
   });
 }
@@ -237,8 +239,8 @@ void KernelMath::SoftmaxCrossEntropy(int device, const Array& logits, const Arra
   const bool by_number = labels.element == Element::kInt64;
   WithFloating(loss.element, [&](auto t) {
     using T = decltype(t);
-    CrossEntropy(stream, Rows(logits), logits.as<const T>(), by_number ? labels.as<const int64_t>() : nullptr, by_number ? nullptr : labels.as<const T>(),
-                 loss.as<T>(), softmax.as<T>(), fault(device));
+    CrossEntropy(stream, logits, by_number ? labels.as<const int64_t>() : nullptr, by_number ? nullptr : labels.as<const T>(), loss.as<T>(), softmax.as<T>(),
+                 fault(device));
   });
 }
 
