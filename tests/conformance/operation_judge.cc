@@ -228,14 +228,15 @@ Verdict JudgeOperation(const Json& test_case) {
 Verdict JudgeLookup(const Json& test_case) {
   const absl::StatusOr<Tensor> table = TensorFrom(test_case.at("table"));
   if (!table.ok()) return Failed(table.status().ToString());
-  ShardedReader reader(ShardedVariable("table", *table, test_case.at("shards")));
+  ShardedReader reader(ShardedVariable("table", *table, test_case.at("shards")), *TestDevice());
   GradientTape tape(reader);
   const absl::StatusOr<std::optional<Var>> rows = LookUp(test_case, tape);
   if (!rows.ok()) return Failed(rows.status().ToString());
   if (!rows->has_value()) return NotCovered(absl::StrCat("Divvy has no lookup for ", test_case.at("op").get<std::string>()));
+  const absl::StatusOr<Tensor> there = (*rows)->Value(), here = Here(there);
+  if (there.ok() && there->device() != *TestDevice()) return Failed(absl::StrCat("the rows are on ", there->device().ToString()));
   const Json& wanted = Wanted(test_case);
-  if (IsFailure(wanted)) return PassedUnless(FailureDifference((*rows)->status(), wanted));
-  return PassedUnless(Difference("rows", (*rows)->Value(), wanted, kLookup));
+  return PassedUnless(IsFailure(wanted) ? FailureDifference(here.status(), wanted) : Difference("rows", here, wanted, kLookup));
 }
 
 }  // namespace divvy::conformance

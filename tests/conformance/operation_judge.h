@@ -1,4 +1,4 @@
-// Judges of losses_grads.json and embedding.json: both by way of a tape, the former where the binary's place is (ops/testing/place.h).
+// Judges of losses_grads.json and embedding.json: both by way of a tape that computes where the binary's place is (ops/testing/place.h).
 #ifndef DIVVY_TESTS_CONFORMANCE_OPERATION_JUDGE_H_
 #define DIVVY_TESTS_CONFORMANCE_OPERATION_JUDGE_H_
 

@@ -59,7 +59,8 @@ absl::StatusOr<Tensor> ShardedVariable::Rows(const Tensor& ids) const {
 absl::Status ShardedReader::Read(absl::Span<ReadRequest> requests) {
   for (ReadRequest& request : requests) {
     if (!request.ids) return absl::UnimplementedError("this reader knows rows only");
-    ASSIGN_OR_RETURN(request.value, variable_.Rows(*request.ids));
+    ASSIGN_OR_RETURN(const Tensor rows, variable_.Rows(*request.ids));
+    ASSIGN_OR_RETURN(request.value, rows.To(device_));
     request.num_rows = variable_.layout().rows();
   }
   return absl::OkStatus();

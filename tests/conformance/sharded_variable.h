@@ -30,15 +30,16 @@ class ShardedVariable {
   Tensor whole_;
 };
 
-// What a tape reads from, where there is this one variable. Rows only.
+// What a tape on `device` reads from, where there is this one variable. Rows only.
 class ShardedReader : public VariableReader {
  public:
-  explicit ShardedReader(ShardedVariable variable) : variable_(std::move(variable)) {}
+  ShardedReader(ShardedVariable variable, Device device) : variable_(std::move(variable)), device_(device) {}
   absl::Status Read(absl::Span<ReadRequest> requests) override;
-  Device device() const override { return {}; }
+  Device device() const override { return device_; }
 
  private:
   ShardedVariable variable_;
+  const Device device_;
 };
 
 }  // namespace divvy::conformance
