@@ -41,11 +41,18 @@ struct Tensor::Buffer {
     }
   }
   bool borrowed() const { return static_cast<bool>(release); }
+  // Where what lies at `there` came from. Null: it has no origin.
+  const char* OriginOf(const void* there) const {
+    return origin == nullptr ? nullptr : origin_data + (static_cast<const char*>(there) - static_cast<const char*>(block.data));
+  }
 
   const Block block;
   const Device device;
   const std::function<void()> release;
   std::shared_ptr<const DeviceMark> written;  // by std::atomic_load and atomic_store
+  // On a GPU: where the value came from, for integers. Null: from elsewhere. Ids and labels of a batch are wanted on the CPU as well, by whoever looks rows up.
+  std::shared_ptr<Buffer> origin;
+  const char* origin_data = nullptr;
 };
 
 namespace {
@@ -195,6 +202,9 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   there.shape_ = shape_;
   there.buffer_ = std::make_shared<Buffer>(Block{data, memory}, device, nullptr);
   there.data_ = data;
+  if (dtype_ != DType::kInt64 && dtype_ != DType::kInt32) return there;
+  there.buffer_->origin = from_cpu ? buffer_ : buffer_->origin;
+  there.buffer_->origin_data = from_cpu ? data_as<char>() : buffer_->OriginOf(data_);
   return there;
 }
 
@@ -209,6 +219,11 @@ absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
   for (Tensor& tensor : here) {
     if (tensor.device().kind == Device::Kind::kCpu) continue;
     const Tensor there = tensor;
+    if (const char* const origin = there.buffer_->OriginOf(there.data_)) {
+      tensor.data_ = origin;
+      tensor.buffer_ = there.buffer_->origin;
+      continue;
+    }
     ASSIGN_OR_RETURN(tensor, Tensor::Uninitialized(there.dtype(), there.shape()));
     if (there.size_bytes() == 0) continue;
     values.push_back({there.device(), there.data(), tensor.fresh_data<void>(), there.size_bytes(), std::atomic_load(&there.buffer_->written)});

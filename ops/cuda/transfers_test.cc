@@ -207,6 +207,19 @@ TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRea
   EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
 }
 
+TEST(TransfersTest, IdsThatCameFromTheCpuAreReadThere) {
+  Devices devices(2, Manner::kLate);
+  const Tensor ids = Tensor::Vector<int64_t>({4, 2, 4}), there = *ids.To(Gpu(0)), across = *there.Rows(1, 3)->To(Gpu(1));
+  devices.math.log.clear();
+  EXPECT_EQ(there.To(Device{})->data(), ids.data());
+  EXPECT_EQ(across.To(Device{})->data_as<int64_t>(), ids.data_as<int64_t>() + 1);
+  EXPECT_THAT(*across.Rows(1, 2)->To(Device{})->values<int64_t>(), ElementsAre(4));
+  MapReader table({{"table", Filled(6, 1)}});
+  GradientTape tape(table);
+  EXPECT_TRUE(tape.Lookup("table", Var(there)).Value().ok());
+  EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("out"))));
+}
+
 TEST(TransfersTest, AValueThatIsLargerThanWhatMayBePinnedTravelsInPieces) {
   Devices devices(1, Manner::kLate, 1, {0, size_t{8} << 20});
   const Tensor there = *Filled(5'000'000, 7).To(Gpu(0));
