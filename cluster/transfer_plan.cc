@@ -10,15 +10,6 @@
 namespace divvy {
 namespace {
 
-// The shape of one row behind leading dimensions `outer`.
-Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable) {
-  std::vector<int64_t> dims(outer.begin(), outer.end());
-  for (int axis = 1; axis < variable.rank(); ++axis) dims.push_back(variable.dim(axis));
-  return Shape(absl::MakeConstSpan(dims));
-}
-
-int64_t RowBytes(const VariableSpec& spec) { return spec.shape.row_elements() * DTypeSize(spec.dtype); }
-
 Tensor Int64Vector(const std::vector<int64_t>& values) { return Tensor::Vector<int64_t>(absl::MakeConstSpan(values)); }
 
 // Rows `positions` of `rows`, packed.
@@ -127,6 +118,14 @@ class CommitPlanner {
 };
 
 }  // namespace
+
+int64_t RowBytes(const VariableSpec& spec) { return spec.shape.row_elements() * DTypeSize(spec.dtype); }
+
+Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable) {
+  std::vector<int64_t> dims(outer.begin(), outer.end());
+  for (int axis = 1; axis < variable.rank(); ++axis) dims.push_back(variable.dim(axis));
+  return Shape(absl::MakeConstSpan(dims));
+}
 
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
   const VariableLayout* variable = layout.Find(write.variable);

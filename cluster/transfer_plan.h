@@ -30,6 +30,10 @@ struct StagedWrite {
   std::optional<Optimizer> optimizer;  // of a gradient: instead of the variable's own
 };
 
+// What a row of a variable takes, and the shape of rows of it behind leading dimensions `outer`. REQUIRES of the second: the variable has rank 1 or more.
+int64_t RowBytes(const VariableSpec& spec);
+Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable);
+
 // Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
 // variable that is not float32 or has no optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);

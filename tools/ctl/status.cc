@@ -87,6 +87,14 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
   return worker.devices_size() == 1 ? ", on the CPU" : "";
 }
 
+// Nothing where none are kept.
+std::string KeptRows(const v1::WorkerStatus& worker) {
+  const int64_t rows = worker.row_hits() + worker.row_misses();
+  if (rows == 0) return "";
+  return absl::StrFormat(", %.1f %% of %d rows kept, in %s MiB", 100.0 * static_cast<double>(worker.row_hits()) / static_cast<double>(rows), rows,
+                         Mebibytes(worker.row_bytes()));
+}
+
 std::string Figures(const v1::TaskStatus& status) {
   switch (status.role_case()) {
     case v1::TaskStatus::kCoordinator: {
@@ -102,7 +110,7 @@ std::string Figures(const v1::TaskStatus& status) {
     case v1::TaskStatus::kWorker: {
       const v1::WorkerStatus& worker = status.worker();
       const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits step " : "runs step ", worker.live_step());
-      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued", DevicesOf(worker));
+      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued", KeptRows(worker), DevicesOf(worker));
     }
     default: return "";
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/transfer_plan.h"
 
 namespace divvy {
 namespace {
@@ -13,18 +14,11 @@ namespace {
 constexpr uint8_t kMostUses = 3;
 constexpr size_t kBlock = 32;
 constexpr int kLooksForTooOld = 8;  // slots, for each row that finds no room: all are looked at before an eighth of them has been taken anew
-// What a kept row takes beside its values: the slot, its node and bucket in the index, its share of `seen_`, what two allocations add.
-constexpr int64_t kOverheadBytes = 160;
+// What a kept row takes beside its values: the slot and its place in `slots_of_`, its node and bucket in the index, its share of `seen_`, what two allocations
+// add.
+constexpr int64_t kOverheadBytes = 168;
 
 int64_t CostOf(size_t row_bytes) { return static_cast<int64_t>(row_bytes) + kOverheadBytes; }
-
-size_t RowBytesOf(const VariableSpec& spec) { return static_cast<size_t>(spec.shape.row_elements() * DTypeSize(spec.dtype)); }
-
-Shape ShapeOfRows(const Shape& ids, const Shape& variable) {
-  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
-  dims.insert(dims.end(), variable.dims().begin() + 1, variable.dims().end());
-  return Shape(dims);
-}
 
 MetricsRegistry::Labels LabelsOf(int worker) { return {{"task", absl::StrCat("worker/", worker)}}; }
 
@@ -78,10 +72,10 @@ void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, siz
 }
 
 absl::StatusOr<RowCache::Found> RowCache::Find(const VariableLayout& variable, const Tensor& ids) {
-  const size_t row_bytes = RowBytesOf(variable.spec);
+  const auto row_bytes = static_cast<size_t>(RowBytes(variable.spec));
   const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
   Found found;
-  ASSIGN_OR_RETURN(found.values, Tensor::Uninitialized(variable.spec.dtype, ShapeOfRows(ids.shape(), variable.spec.shape)));
+  ASSIGN_OR_RETURN(found.values, Tensor::Uninitialized(variable.spec.dtype, RowsShape(ids.shape().dims(), variable.spec.shape)));
   MutexLock lock(mu_);
   for (size_t first = 0; first < wanted.size(); first += kBlock) CopyBlock(variable.id, wanted, first, row_bytes, found);
   const auto misses = static_cast<int64_t>(found.missing.size()), hits = static_cast<int64_t>(wanted.size()) - misses;
@@ -94,7 +88,7 @@ absl::StatusOr<RowCache::Found> RowCache::Find(const VariableLayout& variable, c
 void RowCache::Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply) {
   if (!asked.rows) return;
   const absl::Span<const int64_t> rows = *asked.rows->values<int64_t>();
-  const size_t row_bytes = RowBytesOf(variable.spec);
+  const auto row_bytes = static_cast<size_t>(RowBytes(variable.spec));
   if (reply.values.dtype() != variable.spec.dtype || reply.values.size_bytes() != static_cast<int64_t>(rows.size() * row_bytes)) return;
   const char* const values = reply.values.data_as<char>();
   MutexLock lock(mu_);
@@ -118,7 +112,9 @@ void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row
     slots_[taken].key = key;
     slots_[taken].uses = 0;
     index_.emplace(key, static_cast<uint32_t>(taken));
-    ++rows_of_[key.variable];
+    std::vector<uint32_t>& slots = slots_of_[key.variable];
+    slots_[taken].number = static_cast<uint32_t>(slots.size());
+    slots.push_back(static_cast<uint32_t>(taken));
     AddBytes(cost);
     return taken;
   }();
@@ -175,7 +171,10 @@ void RowCache::EvictOne() {
 void RowCache::Free(size_t place) {
   Slot& slot = slots_[place];
   index_.erase(slot.key);
-  --rows_of_[slot.key.variable];
+  std::vector<uint32_t>& slots = slots_of_[slot.key.variable];  // the last takes its number
+  slots_[slots.back()].number = slot.number;
+  slots[slot.number] = slots.back();
+  slots.pop_back();
   AddBytes(-CostOf(slot.row.size()));
   slot.taken = false;
   std::vector<char>().swap(slot.row);
@@ -207,10 +206,8 @@ void RowCache::NeverKeep(VariableId variable) {
 }
 
 void RowCache::DropAll(VariableId variable) {
-  const auto kept = rows_of_.find(variable);
-  for (size_t i = 0; kept != rows_of_.end() && kept->second > 0; ++i) {
-    if (slots_[i].taken && slots_[i].key.variable == variable) Free(i);
-  }
+  const auto kept = slots_of_.find(variable);
+  while (kept != slots_of_.end() && !kept->second.empty()) Free(kept->second.back());
 }
 
 std::shared_ptr<const void> RowCache::Clear() {
@@ -218,7 +215,7 @@ std::shared_ptr<const void> RowCache::Clear() {
   MutexLock lock(mu_);
   AddBytes(-stats_.bytes);
   index_.clear();
-  rows_of_.clear();
+  slots_of_.clear();
   slots_.swap(*cleared);
   free_.clear();
   seen_.clear();

@@ -90,6 +90,7 @@ class RowCache {
     bool taken = false;
     uint8_t uses = 0;  // that the hand has not counted off yet
     uint16_t part = 0;
+    uint32_t number = 0;   // in slots_of_
     uint64_t version = 0;  // of the shard, and
     uint64_t step = 0;     // the number of the step, when it was pulled
     std::vector<char> row;
@@ -117,9 +118,9 @@ class RowCache {
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
   absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);
-  std::map<VariableId, int64_t> rows_of_ DIVVY_GUARDED_BY(mu_);  // how many are kept of each variable
-  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);               // slots
-  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);             // hashes of rows that found no room
+  std::map<VariableId, std::vector<uint32_t>> slots_of_ DIVVY_GUARDED_BY(mu_);  // those taken, of each variable, in any order
+  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);                              // slots
+  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);                            // hashes of rows that found no room
   size_t hand_ DIVVY_GUARDED_BY(mu_) = 0, sweep_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

@@ -159,7 +159,7 @@ TEST_F(RowCacheTest, NeverTakesMoreThanItIsGivenAndARowThatIsLargerIsNotKept) {
 }
 
 TEST_F(RowCacheTest, WhatIsTooOldMakesRoomForWhatComes) {
-  RowCache cache(10 * (8 + 160), 1, metrics_);
+  RowCache cache(10 * (8 + 168), 1, metrics_);
   for (int64_t step = 0; step < 10; ++step, cache.BeginStep()) {
     const std::vector<int64_t> ids = {step * 4, step * 4 + 1, step * 4 + 2, step * 4 + 3};
     Keep(cache, ids);
@@ -216,7 +216,7 @@ int64_t ZipfId(Random& random) {
 // Room for 1 % of the rows, ids by Zipf's law, and now and then a pass over rows that nobody reads again. The ceiling is the 1 % that are read most.
 TEST_F(RowCacheTest, KeepsTheHotRowsOfAZipfLaw) {
   constexpr int64_t kRoom = kRows / 100;
-  RowCache cache(kRoom * (8 + 160), 1 << 30, metrics_);
+  RowCache cache(kRoom * (8 + 168), 1 << 30, metrics_);
   Random random(3);
   int64_t asked = 0, ideal = 0, scanned = 0;
   for (int step = 0; step < 1'500; ++step, cache.BeginStep()) {
@@ -240,7 +240,7 @@ TEST_F(RowCacheTest, CountsForMachinesToRead) {
     RowCache cache(2'000, 9, metrics_);
     Keep(cache, {1});
     Missing(cache, {1, 2, 1});
-    EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(), 8 + 160);
+    EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(), 8 + 168);
   }
   EXPECT_EQ(registry_.GetCounter("divvy_row_cache_hits_total", "", {{"task", "worker/3"}}).value(), 2u);
   EXPECT_EQ(registry_.GetCounter("divvy_row_cache_misses_total", "", {{"task", "worker/3"}}).value(), 1u);

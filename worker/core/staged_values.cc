@@ -53,12 +53,7 @@ absl::Status Apply(const StagedWrite& write, const RowPairs& pairs, int64_t row_
 }
 
 // The shape of the result of `read` of a variable of shape `variable`.
-Shape ResultShape(const VariableRead& read, const Shape& variable) {
-  if (!read.ids) return variable;
-  std::vector<int64_t> dims(read.ids->shape().dims().begin(), read.ids->shape().dims().end());
-  for (int axis = 1; axis < variable.rank(); ++axis) dims.push_back(variable.dim(axis));
-  return Shape(absl::MakeConstSpan(dims));
-}
+Shape ResultShape(const VariableRead& read, const Shape& variable) { return read.ids ? RowsShape(read.ids->shape().dims(), variable) : variable; }
 
 }  // namespace
 

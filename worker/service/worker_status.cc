@@ -28,6 +28,9 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   worker.set_queued(static_cast<int32_t>(snapshot.queued.size()));
   worker.set_live_step(snapshot.live ? snapshot.live->value() : 0);
   worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting);
+  worker.set_row_hits(snapshot.rows.hits);
+  worker.set_row_misses(snapshot.rows.misses);
+  worker.set_row_bytes(snapshot.rows.bytes);
   for (const DeviceDescription& device : devices) {
     v1::WorkerStatus::Device& row = *worker.add_devices();
     row.set_device(device.device);
