@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,7 +42,8 @@ class Backend {
   virtual void SumTo(const Tensor& x, double scale, Tensor& y) const = 0;
   // As SumTo, with the largest element (a NaN is larger than all) instead of the sum; -infinity where there is none.
   virtual void MaxTo(const Tensor& x, Tensor& y) const = 0;
-  virtual absl::StatusOr<double> SumOfSquares(const Tensor& x) const = 0;  // an error: what the device found wrong, or could not compute
+  // Of each, which may be of any dtypes. Waits for the device, once. An error: what it found wrong, or could not compute.
+  virtual absl::StatusOr<std::vector<double>> SumsOfSquares(absl::Span<const Tensor> values) const = 0;
   // y[i] = x[i] / (1 - rate), or 0 with probability `rate`, which follows from (key, i): the same key drops the same elements on every backend. Linear in x
   // and its own transpose, so a gradient goes back through it as a value goes forth. REQUIRES: 0 <= rate < 1.
   virtual void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const = 0;

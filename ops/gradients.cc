@@ -25,27 +25,50 @@ absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, cons
   return internal::BackendFor(values.device());
 }
 
+// The sum of the squares of each one's elements. Each device is waited for once.
+absl::StatusOr<std::map<std::string, double>> SquaresOf(const std::map<std::string, GradientValue>& gradients) {
+  struct Group {
+    std::vector<std::string> names;
+    std::vector<Tensor> values;
+  };
+  std::map<std::string, Group> by_device;
+  for (const auto& [name, gradient] : gradients) {
+    RETURN_IF_ERROR(BackendOf(name, Values(gradient)).status());
+    Group& group = by_device[Values(gradient).device().ToString()];
+    group.names.push_back(name);
+    group.values.push_back(Values(gradient));
+  }
+  std::map<std::string, double> squares;
+  for (const auto& [device, group] : by_device) {
+    ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(group.values[0].device()));
+    ASSIGN_OR_RETURN(const std::vector<double> sums, backend->SumsOfSquares(group.values));
+    for (size_t i = 0; i < sums.size(); ++i) squares[group.names[i]] = sums[i];
+  }
+  return squares;
+}
+
+// In the order of the names, wherever the values lie.
+double NormOf(const std::map<std::string, double>& squares) {
+  double sum = 0;
+  for (const auto& [name, square] : squares) sum += square;
+  return std::sqrt(sum);
+}
+
 }  // namespace
 
 void Gradients::Set(absl::string_view variable, GradientValue gradient) { entries_.insert_or_assign(std::string(variable), std::move(gradient)); }
 
 absl::StatusOr<double> Gradients::GlobalNorm() const {
-  double sum = 0;
-  for (const auto& [name, gradient] : entries_) {
-    ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
-    ASSIGN_OR_RETURN(const double squares, backend->SumOfSquares(Values(gradient)));
-    sum += squares;
-  }
-  return std::sqrt(sum);
+  ASSIGN_OR_RETURN(const auto squares, SquaresOf(entries_));
+  return NormOf(squares);
 }
 
 absl::Status Gradients::ClipByGlobalNorm(double norm) {
   if (!(norm > 0)) return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the norm to clip to is ", norm, "; it must be above 0"));
-  ASSIGN_OR_RETURN(const double global_norm, GlobalNorm());
+  ASSIGN_OR_RETURN(const auto all_squares, SquaresOf(entries_));
+  const double global_norm = NormOf(all_squares);
   if (std::isfinite(global_norm)) return global_norm > norm ? Scale(norm / global_norm) : absl::OkStatus();
-  for (const auto& [name, gradient] : entries_) {
-    ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, Values(gradient)));
-    ASSIGN_OR_RETURN(const double squares, backend->SumOfSquares(Values(gradient)));
+  for (const auto& [name, squares] : all_squares) {
     if (std::isfinite(squares)) continue;
     return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name,
                                                    " has an element that is infinite or NaN; a smaller learning "

@@ -18,7 +18,7 @@ class CpuBackend : public Backend {
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
   void SumTo(const Tensor& x, double scale, Tensor& y) const override;
   void MaxTo(const Tensor& x, Tensor& y) const override;
-  absl::StatusOr<double> SumOfSquares(const Tensor& x) const override;
+  absl::StatusOr<std::vector<double>> SumsOfSquares(absl::Span<const Tensor> values) const override;
   void Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const override;
   // matmul.cc
   void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;

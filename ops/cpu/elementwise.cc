@@ -112,6 +112,15 @@ void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
   }
 }
 
+template <typename T>
+double SumOfSquaresAs(const Tensor& x) {
+  const T* values = x.data_as<T>();
+  const int64_t n = x.shape().num_elements();
+  double lanes[4] = {0, 0, 0, 0};
+  for (int64_t i = 0; i < n; ++i) lanes[i & 3] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
 }  // namespace
 
 void CpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
@@ -153,17 +162,12 @@ void CpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) 
   OnFloating(x.dtype(), [&](auto t) { DropoutAs<decltype(t)>(key, rate, x, y); });
 }
 
-absl::StatusOr<double> CpuBackend::SumOfSquares(const Tensor& x) const {
-  double sum = 0;
-  OnFloating(x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    const T* values = x.data_as<T>();
-    const int64_t n = x.shape().num_elements();
-    double lanes[4] = {0, 0, 0, 0};
-    for (int64_t i = 0; i < n; ++i) lanes[i & 3] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-  });
-  return sum;
+absl::StatusOr<std::vector<double>> CpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
+  std::vector<double> sums;
+  for (const Tensor& x : values) {
+    OnFloating(x.dtype(), [&](auto t) { sums.push_back(SumOfSquaresAs<decltype(t)>(x)); });
+  }
+  return sums;
 }
 
 }  // namespace divvy::internal

@@ -183,17 +183,22 @@ void GpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
   if (!IsEmpty(y)) math_.MaxTo(y.device().index, ArrayOf(x), ArrayOf(y));
 }
 
-absl::StatusOr<double> GpuBackend::SumOfSquares(const Tensor& x) const {
-  if (IsEmpty(x)) return 0;
-  const int device = x.device().index;
-  void* const there = math_.Allocate(device, sizeof(double));
+absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
+  std::vector<double> sums(values.size());
+  if (values.empty()) return sums;
+  const int device = values[0].device().index;
+  auto* const there = static_cast<double*>(math_.Allocate(device, sums.size() * sizeof(double)));
   if (there == nullptr) return WentWrong(device, cuda::kOutOfMemory);
-  double sum = 0;
-  math_.SumOfSquares(device, ArrayOf(x), static_cast<double*>(there));
-  const char* const error = math_.CopyOut(device, &sum, there, sizeof(sum));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
+  }
+  const char* const error = math_.CopyOut(device, sums.data(), there, sums.size() * sizeof(double));
   math_.Free(device, there);
   if (error != nullptr) return WentWrong(device, error);
-  return sum;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (IsEmpty(values[i])) sums[i] = 0;  // no kernel has written there
+  }
+  return sums;
 }
 
 void GpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const {

@@ -22,6 +22,7 @@
 namespace divvy::internal {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -218,10 +219,12 @@ TEST_F(GpuBackendTest, SumsAndMaximaOverAnyAxes) {
     const Shape full = i % 8 < 4 ? Shape{200 + static_cast<int64_t>(random_.Below(100)), 1 + static_cast<int64_t>(random_.Below(9))} : AnyShape(1, 4);
     const Shape to = Stretchable(full);
     const Tensor x = Values(dtype, full);
-    const double squares = *cpu_.SumOfSquares(AsDoubles(x));
+    const double squares = cpu_.SumsOfSquares({AsDoubles(x)})->at(0);
     Compare("sum", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.5, y); });
     Compare("max", {x}, dtype, to, [](const Backend& b, const auto& in, Tensor& y) { b.MaxTo(in[0], y); });
-    EXPECT_NEAR(*gpu_.SumOfSquares(*x.To(kGpu)), squares, 1e-6 * (1 + squares));
+    const Tensor there = *x.To(kGpu);
+    EXPECT_THAT(*gpu_.SumsOfSquares({there, *Values(dtype, Shape{0}).To(kGpu), there}),
+                ElementsAre(DoubleNear(squares, 1e-6 * (1 + squares)), 0, DoubleNear(squares, 1e-6 * (1 + squares))));
   }
 }
 
@@ -477,6 +480,15 @@ TEST_F(GpuBackendTest, ATapeComputesInNarrowTypesAndTheCpuSaysWhereThatGoes) {
   }
 }
 
+TEST_F(GpuBackendTest, AGlobalNormOfManyGradientsIsWaitedForOnce) {
+  Gradients gradients;
+  for (const char* name : {"a", "b", "c"}) gradients.Set(name, *Tensor::Vector<float>({2, 4, 4}).To(kGpu));
+  gradients.Set("here", Tensor::Vector<float>({6}));
+  math_.log.clear();
+  EXPECT_EQ(*gradients.GlobalNorm(), 12);
+  EXPECT_EQ(std::count_if(math_.log.begin(), math_.log.end(), [](const std::string& line) { return line.find("out") != std::string::npos; }), 1);
+}
+
 TEST_F(GpuBackendTest, WhatFollowsFromAnEmptyBatchIsComputedOnItsDevice) {
   MapReader reader;
   GradientTape tape(reader);
@@ -538,8 +550,8 @@ TEST_F(GpuBackendTest, WhatGoesWrongIsToldOnceByWhoeverWaitsNext) {
   const Tensor there = *Tensor::Vector<float>({1, 2, 3}).To(kGpu);
   math_.Note(0, "a launch failed");
   math_.Note(0, "and then another");
-  EXPECT_EQ(gpu_.SumOfSquares(there).status(), absl::InternalError("GPU:0 (host device 0): a launch failed"));
-  EXPECT_EQ(gpu_.SumOfSquares(there).value(), 14);
+  EXPECT_EQ(gpu_.SumsOfSquares({there}).status(), absl::InternalError("GPU:0 (host device 0): a launch failed"));
+  EXPECT_EQ(gpu_.SumsOfSquares({there})->at(0), 14);
   Gradients gradients;
   gradients.Set("w", there);
   math_.Note(0, "a launch failed");
