@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array, Fault or ops/math.h does.
-constexpr int kDeviceMathVersion = 8;
+constexpr int kDeviceMathVersion = 9;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -28,8 +28,8 @@ struct Fault {
 };
 
 // What is told to one queue of a device is done in that order, beside what its other queues do. Arithmetic goes to kCompute.
-enum class Queue : int32_t { kCompute, kIn, kOut, kAcross };
-constexpr int kNumQueues = 4;
+enum class Queue : int32_t { kCompute, kIn, kOut, kAcross, kInSmall };
+constexpr int kNumQueues = 5;
 
 // A point in a queue: all that it was told before.
 using Event = void*;

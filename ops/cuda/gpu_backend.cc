@@ -12,21 +12,8 @@ namespace {
 
 static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DType::kFloat64) && Shape::kMaxRank == cuda::Array::kMaxRank);
 
-cuda::Array ArrayOf(const Tensor& tensor) {
-  cuda::Array array;
-  array.data = const_cast<void*>(tensor.data());
-  array.element = static_cast<cuda::Element>(tensor.dtype());
-  array.num_dims = tensor.shape().rank();
-  for (int axis = 0; axis < array.num_dims; ++axis) array.dims[axis] = tensor.shape().dim(axis);
-  return array;
-}
-
 // A tensor without elements lies nowhere, and there is nothing to do for it.
 bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
-
-cuda::RowListArrays ArraysOf(const RowLists& lists) {
-  return {lists.row_splits.data_as<int64_t>(), lists.weights ? lists.weights->data() : nullptr, lists.divisors ? lists.divisors->data() : nullptr};
-}
 
 // What a device found wrong in its data.
 std::string TextOf(const cuda::Fault& fault) {
@@ -37,6 +24,28 @@ std::string TextOf(const cuda::Fault& fault) {
 }
 
 }  // namespace
+
+// ---- what the device is told to compute with ----
+
+void* GpuBackend::AddressOf(const Tensor& tensor) const {
+  transfers_.Arrive(tensor.device().index, tensor.data());
+  return const_cast<void*>(tensor.data());
+}
+
+const int64_t* GpuBackend::IdsOf(const Tensor& ids) const { return static_cast<const int64_t*>(AddressOf(ids)); }
+
+cuda::Array GpuBackend::ArrayOf(const Tensor& tensor) const {
+  cuda::Array array;
+  array.data = AddressOf(tensor);
+  array.element = static_cast<cuda::Element>(tensor.dtype());
+  array.num_dims = tensor.shape().rank();
+  for (int axis = 0; axis < array.num_dims; ++axis) array.dims[axis] = tensor.shape().dim(axis);
+  return array;
+}
+
+cuda::RowListArrays GpuBackend::ArraysOf(const RowLists& lists) const {
+  return {IdsOf(lists.row_splits), lists.weights ? AddressOf(*lists.weights) : nullptr, lists.divisors ? AddressOf(*lists.divisors) : nullptr};
+}
 
 // ---- memory ----
 
@@ -91,6 +100,7 @@ void GpuBackend::Free(Device device, void* data) {
     in_use.bytes -= block->second;
     in_use.blocks.erase(block);
   }
+  transfers_.Leave(device.index, data);
   math_.Free(device.index, data);
 }
 
@@ -144,7 +154,7 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   std::vector<void*> to;
   for (const Tensor& value : values) {
     ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(value.dtype(), value.shape(), value.device()));
-    from.push_back(value.data());
+    from.push_back(AddressOf(value));
     to.push_back(sum.fresh_data<void>());
     sums.push_back(std::move(sum));
   }
@@ -269,11 +279,13 @@ void GpuBackend::Cast(const Tensor& x, Tensor& y) const {
 }
 
 void GpuBackend::CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
-  if (block_bytes > 0 && rows > 0) math_.CopyBlocks(device.index, from, from_stride, to, to_stride, block_bytes, rows);
+  if (block_bytes == 0 || rows == 0) return;
+  for (const void* const data : {from, static_cast<const void*>(to)}) transfers_.Arrive(device.index, data);
+  math_.CopyBlocks(device.index, from, from_stride, to, to_stride, block_bytes, rows);
 }
 
 void GpuBackend::Zero(Tensor& y) const {
-  if (!IsEmpty(y)) math_.Zero(y.device().index, y.fresh_data<void>(), static_cast<size_t>(y.size_bytes()));
+  if (!IsEmpty(y)) math_.Zero(y.device().index, AddressOf(y), static_cast<size_t>(y.size_bytes()));
 }
 
 void GpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const {
@@ -281,12 +293,12 @@ void GpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y)
 }
 
 absl::Status GpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const {
-  if (!IsEmpty(y)) math_.GatherRows(y.device().index, ArrayOf(x), ids.data_as<int64_t>(), ArrayOf(y));
+  if (!IsEmpty(y)) math_.GatherRows(y.device().index, ArrayOf(x), IdsOf(ids), ArrayOf(y));
   return absl::OkStatus();
 }
 
 void GpuBackend::ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const {
-  if (!IsEmpty(y)) math_.ScatterAddRows(y.device().index, ids.data_as<int64_t>(), ArrayOf(rows), ArrayOf(y));
+  if (!IsEmpty(y)) math_.ScatterAddRows(y.device().index, IdsOf(ids), ArrayOf(rows), ArrayOf(y));
 }
 
 absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& slices) const {
@@ -296,7 +308,7 @@ absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& sli
   ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(device));
   ASSIGN_OR_RETURN(Tensor unique, Tensor::Uninitialized(DType::kInt64, {n + 1}, device));
   ASSIGN_OR_RETURN(Tensor sums, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape(), device));
-  math_.SumDuplicates(device.index, ids.data_as<int64_t>(), ArrayOf(slices.rows), unique.fresh_data<int64_t>(), ArrayOf(sums));
+  math_.SumDuplicates(device.index, IdsOf(ids), ArrayOf(slices.rows), unique.fresh_data<int64_t>(), ArrayOf(sums));
   ASSIGN_OR_RETURN(const Tensor here, unique.To(Device{}));
   const int64_t count = here.data_as<int64_t>()[n];
   IndexedSlices summed{{}, {}, slices.num_rows};

@@ -97,12 +97,18 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   template <typename Get>
   absl::StatusOr<void*> Obtain(Device device, int64_t bytes, Get get);
 
+  // Whoever tells the device to compute with a tensor takes its address from one of these: if it is still arriving the device will wait for it.
+  void* AddressOf(const Tensor& tensor) const;
+  const int64_t* IdsOf(const Tensor& ids) const;
+  cuda::Array ArrayOf(const Tensor& tensor) const;
+  cuda::RowListArrays ArraysOf(const RowLists& lists) const;
+
   cuda::DeviceMath& math_;
   const int64_t limit_bytes_;
   mutable Mutex mu_;
   std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
   mutable std::vector<DeviceFailures> failures_ DIVVY_GUARDED_BY(mu_);
-  cuda::Transfers transfers_;
+  mutable cuda::Transfers transfers_;
 };
 
 }  // namespace divvy::internal

@@ -526,7 +526,7 @@ TEST_F(GpuBackendTest, MemoryIsTheDevicesAndGivenBackWithTheLastHandle) {
     EXPECT_TRUE(BitwiseEqual(*there.To(Device{}), Tensor::Vector<float>({1, 2, 3})));
   }
   EXPECT_EQ(math_.bytes_in_use(0), 0u);
-  EXPECT_THAT(math_.log, ElementsAre("0 allocate 12", "0 in: copy 12", "0 in: record", "0 compute: wait",  // there
+  EXPECT_THAT(math_.log, ElementsAre("0 allocate 12", "0 in small: copy 12", "0 in small: record", "0 compute: wait",  // there
                                      "0 compute: record", "0 out: wait", "0 out: copy 12", absl::StrCat("0 out: copy ", sizeof(cuda::Fault)),
                                      "0 out: record",  // and back, with its fault
                                      "0 free"));

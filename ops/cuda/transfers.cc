@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -33,7 +34,8 @@ class Transfers::EventMark : public DeviceMark {
   const int64_t number_;
 };
 
-Transfers::Transfers(DeviceMath& math, const TransferOptions& options) : math_(math), host_memory_(math, options.host_bytes) {
+Transfers::Transfers(DeviceMath& math, const TransferOptions& options)
+    : math_(math), large_bytes_(options.large_bytes), host_memory_(math, options.host_bytes) {
   for (int device = 0; device < math.num_devices(); ++device) lanes_.push_back(std::make_unique<Lane>(math, options.staging_bytes));
 }
 
@@ -57,23 +59,30 @@ void Transfers::Reap(int device) {
   std::vector<Travelling> done;
   {
     MutexLock lock(lane.mu);
-    while (!lane.travelling.empty() && math_.HasCome(lane.travelling.front().come)) {
-      done.push_back(std::move(lane.travelling.front()));
-      lane.travelling.pop_front();
+    for (std::deque<Travelling>& travelling : lane.travelling) {
+      while (!travelling.empty() && math_.HasCome(travelling.front().come)) {
+        done.push_back(std::move(travelling.front()));
+        travelling.pop_front();
+      }
+    }
+    for (auto next = lane.arriving.begin(); next != lane.arriving.end();) {
+      const auto one = next++;
+      if (math_.HasCome(one->second.come)) Forget(lane, one);
     }
   }
   for (const Travelling& one : done) Release(lane, one);
 }
 
-// False: nothing travels.
+// Of one queue. False: nothing travels.
 bool Transfers::AwaitOldest(int device) {
   Lane& lane = *lanes_[device];
   Travelling oldest;
   {
     MutexLock lock(lane.mu);
-    if (lane.travelling.empty()) return false;
-    oldest = std::move(lane.travelling.front());
-    lane.travelling.pop_front();
+    const auto any = std::find_if(std::begin(lane.travelling), std::end(lane.travelling), [](const auto& travelling) { return !travelling.empty(); });
+    if (any == std::end(lane.travelling)) return false;
+    oldest = std::move(any->front());
+    any->pop_front();
   }
   math_.Note(device, math_.Await(device, oldest.come));  // nobody asks for these values here: the next Bring tells it
   Release(lane, oldest);
@@ -88,51 +97,98 @@ void* Transfers::TakeStaging(int device, size_t bytes) {
   return staged;
 }
 
-void Transfers::LetComputeWait(int device, Queue queue, std::shared_ptr<const void> owner, void* staged) {
+void Transfers::Keep(int device, Queue queue, std::shared_ptr<const void> owner, void* staged) {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.mu);
   const Event come = math_.Record(device, queue);
-  math_.Wait(device, Queue::kCompute, come);
-  lane.travelling.push_back({come, std::move(owner), staged});
+  if (queue == Queue::kInSmall) math_.Wait(device, Queue::kCompute, come);
+  lane.travelling[static_cast<int>(queue)].push_back({come, std::move(owner), staged});
 }
 
 // ---- to a device -------------------------------------------------------------------------------------------------------------------------------------
 
 void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
   const TraceRange range("copy to a device");
-  void* const to = math_.AllocateFor(device, Queue::kIn, bytes);
+  const Queue queue = bytes < large_bytes_ ? Queue::kInSmall : Queue::kIn;
+  void* const to = math_.AllocateFor(device, queue, bytes);
   if (to == nullptr) return nullptr;
   if (host_memory_.Owns(from)) {
     Reap(device);
-    math_.Copy(device, Queue::kIn, to, from, bytes);
-    LetComputeWait(device, Queue::kIn, std::move(owner), nullptr);
-  } else if (!UploadStaged(device, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
-    LetComputeWait(device, Queue::kIn, nullptr, nullptr);  // for the memory
+    math_.Copy(device, queue, to, from, bytes);
+    Keep(device, queue, std::move(owner), nullptr);
+  } else if (!UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
+    const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
+    math_.Wait(device, Queue::kCompute, is_there.event());
     math_.CopyIn(device, to, from, bytes);
+    return to;
   }
+  if (queue == Queue::kIn) LetUseWait(device, to, bytes);
   return to;
 }
 
 // False: there is no pinned memory to be had, and nothing was copied that need not be copied again.
-bool Transfers::UploadStaged(int device, char* to, const char* from, size_t bytes) {
+bool Transfers::UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const size_t piece = std::min(kPieceBytes, bytes - begin);
     void* const staged = TakeStaging(device, piece);
     if (staged == nullptr) return false;
     std::memcpy(staged, from + begin, piece);
-    math_.Copy(device, Queue::kIn, to + begin, staged, piece);
-    LetComputeWait(device, Queue::kIn, nullptr, staged);
+    math_.Copy(device, queue, to + begin, staged, piece);
+    Keep(device, queue, nullptr, staged);
   }
   return true;
+}
+
+void Transfers::LetUseWait(int device, const void* data, size_t bytes) {
+  Lane& lane = *lanes_[device];
+  MutexLock lock(lane.mu);
+  lane.arriving[static_cast<const char*>(data)] = {bytes, math_.Record(device, Queue::kIn), false};
+  lane.num_arriving.fetch_add(1, std::memory_order_release);
+}
+
+// What holds `data`, if it is still arriving as far as is known.
+Transfers::Arriving* Transfers::FindArriving(Lane& lane, const void* data) {
+  const auto after = lane.arriving.upper_bound(static_cast<const char*>(data));
+  if (after == lane.arriving.begin()) return nullptr;
+  const auto found = std::prev(after);
+  return static_cast<const char*>(data) < found->first + found->second.bytes ? &found->second : nullptr;
+}
+
+// Whoever finds nothing here comes after one who has told, or seen that it has come. What another queue is to wait for is not told by kCompute's waiting: that
+// queue may wait for a point of kCompute that was before.
+void Transfers::Arrive(int device, const void* data, int waiting_device, Queue waiting_queue) {
+  Lane& lane = *lanes_[device];
+  if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
+  MutexLock lock(lane.mu);
+  Arriving* const arriving = FindArriving(lane, data);
+  if (arriving == nullptr || (waiting_queue == Queue::kCompute && arriving->is_told)) return;
+  math_.Wait(waiting_device, waiting_queue, arriving->come);
+  arriving->is_told |= waiting_queue == Queue::kCompute;
+}
+
+void Transfers::Leave(int device, const void* data) {
+  Arrive(device, data);
+  Lane& lane = *lanes_[device];
+  if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
+  MutexLock lock(lane.mu);
+  const auto left = lane.arriving.find(static_cast<const char*>(data));
+  if (left != lane.arriving.end()) Forget(lane, left);
+}
+
+void Transfers::Forget(Lane& lane, std::map<const char*, Arriving>::iterator arrived) {
+  math_.Release(arrived->second.come);
+  lane.arriving.erase(arrived);
+  lane.num_arriving.fetch_sub(1, std::memory_order_release);
 }
 
 // ---- from a device -----------------------------------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<const DeviceMark> Transfers::Mark(int device) { return std::make_shared<EventMark>(math_, device, Queue::kCompute); }
 
-void Transfers::WaitForValue(int device, Queue queue, int from_device, const DeviceMark* written) {
-  if (written != nullptr) return math_.Wait(device, queue, static_cast<const EventMark*>(written)->event());
-  const EventMark now(math_, from_device, Queue::kCompute);
+void Transfers::WaitForValue(int device, Queue queue, const Download& from) {
+  Arrive(from.from_device.index, from.from, device, queue);
+  if (from.written != nullptr) return math_.Wait(device, queue, static_cast<const EventMark&>(*from.written).event());
+  const EventMark now(math_, from.from_device.index, Queue::kCompute);
   math_.Wait(device, queue, now.event());
 }
 
@@ -141,7 +197,7 @@ void* Transfers::CopyAcross(int device, const Download& from) {
   void* const to = math_.AllocateFor(device, Queue::kAcross, static_cast<size_t>(from.bytes));
   if (to == nullptr) return nullptr;
   MutexLock lock(together_);
-  WaitForValue(device, Queue::kAcross, from.from_device.index, from.written.get());
+  WaitForValue(device, Queue::kAcross, from);
   math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from, static_cast<size_t>(from.bytes));
   const EventMark copied(math_, device, Queue::kAcross);
   math_.Wait(device, Queue::kCompute, copied.event());
@@ -187,7 +243,7 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   for (size_t i = 0; i < in_order.size(); ++i) {
     const Download& value = *in_order[i];
     const int device = value.from_device.index;
-    WaitForValue(device, Queue::kOut, device, value.written.get());
+    WaitForValue(device, Queue::kOut, value);
     void* to = value.to;
     if (is_staged[i] && staged.data != nullptr) arriving.emplace_back(&value, to = staged.Next(static_cast<size_t>(value.bytes)));
     math_.Copy(device, Queue::kOut, to, value.from, static_cast<size_t>(value.bytes));

@@ -3,14 +3,18 @@
 // A device has a queue for what it computes and one for each way that values travel. Between them:
 //   1. Memory into which a value travels is got on the queue on which it travels: it need not wait until the device has computed what it was told before.
 //   2. What another queue does to a device's memory is waited for before the call returns: by the host, or by kCompute, to which the wait is told. So the order
-//      of calls on kCompute alone says when memory is written and when it may be freed.
+//      of calls on kCompute alone says when memory is written and when it may be freed. But for uploads on kIn: for these kCompute waits when the memory is
+//      first used or freed, of which Arrive and Leave must be told. What is computed meanwhile with other memory, and what is small, for which kInSmall is kept
+//      free, need not wait for them.
 //   3. Pinned memory is used again when the event after its copy has come, not before. The host asks (Reap) whenever it has to do with the device.
 //   4. Devices are told to wait for each other under one lock (together), so that copies across and collectives stand in one order on all of them.
 #ifndef DIVVY_OPS_CUDA_TRANSFERS_H_
 #define DIVVY_OPS_CUDA_TRANSFERS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +30,8 @@ namespace divvy::cuda {
 struct TransferOptions {
   size_t host_bytes = size_t{4} << 30;      // pinned for tensors of the host (AllocateHost), all devices together
   size_t staging_bytes = size_t{64} << 20;  // pinned for what lies in other memory while it is copied; for each device
+  // Uploads from here on travel on kIn, smaller ones on kInSmall. It is what tensors may have pinned memory for (tensor.cc), and a few microseconds of copying.
+  size_t large_bytes = size_t{64} << 10;
 };
 
 // Thread-safe. Devices are the library's numbers, and must exist.
@@ -49,6 +55,11 @@ class Transfers {
   Found Bring(absl::Span<const Download> values);
   std::shared_ptr<const DeviceMark> Mark(int device);
 
+  // To be called before kCompute is told to read memory that Upload gave, or to write to it.
+  void Arrive(int device, const void* data) { Arrive(device, data, device, Queue::kCompute); }
+  // Before it is told to free memory, whose beginning this is.
+  void Leave(int device, const void* data);
+
   PinnedPool& host_memory() { return host_memory_; }
 
   // To be held while devices are told of a collective (DeviceMath::AllReduce); a copy across holds it while its two devices are told to wait for each other.
@@ -65,24 +76,36 @@ class Transfers {
     std::shared_ptr<const void> owner;
     void* staged;
   };
+  struct Arriving {
+    size_t bytes;
+    Event come;
+    bool is_told;  // to kCompute
+  };
   struct Lane {
     Lane(DeviceMath& math, size_t staging_bytes) : staging(math, staging_bytes) {}
     PinnedPool staging;
     Mutex mu;
-    std::deque<Travelling> travelling DIVVY_GUARDED_BY(mu);  // in the order of their events
+    std::deque<Travelling> travelling[kNumQueues] DIVVY_GUARDED_BY(mu);  // of each queue, in the order of their events
+    std::map<const char*, Arriving> arriving DIVVY_GUARDED_BY(mu);       // where they begin; till they have been seen to have come
+    std::atomic<int64_t> num_arriving{0};
   };
   struct Staged;
 
-  bool UploadStaged(int device, char* to, const char* from, size_t bytes);
+  bool UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes);
   void* TakeStaging(int device, size_t bytes);
   void Reap(int device);
   bool AwaitOldest(int device);
   void Release(Lane& lane, const Travelling& done);
-  void LetComputeWait(int device, Queue queue, std::shared_ptr<const void> owner, void* staged);
-  void WaitForValue(int device, Queue queue, int from_device, const DeviceMark* written);
+  void Keep(int device, Queue queue, std::shared_ptr<const void> owner, void* staged);
+  void LetUseWait(int device, const void* data, size_t bytes);
+  void Arrive(int device, const void* data, int waiting_device, Queue waiting_queue);
+  static Arriving* FindArriving(Lane& lane, const void* data) DIVVY_REQUIRES(lane.mu);
+  void Forget(Lane& lane, std::map<const char*, Arriving>::iterator arrived) DIVVY_REQUIRES(lane.mu);
+  void WaitForValue(int device, Queue queue, const Download& from);
   Found AwaitValues(int device, const Fault* fault);
 
   DeviceMath& math_;
+  const size_t large_bytes_;
   mutable Mutex together_;
   PinnedPool host_memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -184,11 +184,46 @@ TEST(TransfersTest, AnUploadNeedNotWaitForTheComputation) {
   const Tensor x = *Filled(100, 2).To(Gpu(0));
   const Tensor sum = Added(devices, x, x);
   const Tensor next = *Filled(100, 3).To(Gpu(0));
-  const cuda::Event arrived = devices.math.Record(0, Queue::kIn);
+  const cuda::Event arrived = devices.math.Record(0, Queue::kInSmall);
   devices.math.Await(0, arrived);
   devices.math.Release(arrived);
   EXPECT_EQ(*next.data_as<float>(), 3);  // a device of the host: we may look
   EXPECT_FALSE(IsComputed(sum));
+}
+
+TEST(TransfersTest, WhatIsComputedWithASmallValueNeedNotWaitForALargeOneBeforeIt) {
+  Devices devices(1, Manner::kLate);
+  const Tensor large = *Filled(1'500'000, 1).To(Gpu(0)), small = *Filled(3, 2).To(Gpu(0));
+  EXPECT_TRUE(AllAre(*Added(devices, small, small).To(Device{}), 4));
+  EXPECT_FALSE(IsComputed(large));
+  EXPECT_TRUE(AllAre(*Added(devices, large, large).To(Device{}), 2)) << "which waits for its own";
+}
+
+TEST(TransfersTest, ALargeValueComesDownOrAcrossBeforeAnybodyHasComputedWithIt) {
+  Devices devices(2, Manner::kLate);
+  const Tensor first = *Filled(50'000, 3).To(Gpu(0)), second = *Filled(50'000, 4).To(Gpu(0)), third = *Filled(50'000, 5).To(Gpu(0));
+  first.MarkWritten();
+  second.MarkWritten();
+  EXPECT_TRUE(AllAre(*first.To(Device{}), 3));
+  EXPECT_TRUE(AllAre(*second.To(Gpu(1))->To(Device{}), 4));
+  EXPECT_FALSE(IsComputed(third));
+}
+
+TEST(TransfersTest, ALargeValueThatIsUsedAfterItWasMarkedComesDownAllTheSame) {
+  Devices devices(1, Manner::kLate);
+  const Tensor large = *Filled(50'000, 3).To(Gpu(0));
+  large.MarkWritten();
+  const Tensor sum = Added(devices, large, large);
+  EXPECT_TRUE(AllAre(*large.To(Device{}), 3));
+  EXPECT_FALSE(IsComputed(sum));
+}
+
+TEST(TransfersTest, ALargeValueThatNobodyUsesIsFreedWhenItHasCome) {
+  Devices devices(1, Manner::kLate);
+  ASSERT_TRUE(Filled(50'000, 3).To(Gpu(0)).ok());
+  devices.math.FinishAll();
+  EXPECT_EQ(devices.math.bytes_in_use(0), 0u);
+  EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
 }
 
 TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRead) {

@@ -68,7 +68,7 @@ void HostMath::Log(std::string line) {
 }
 
 void HostMath::Log(int device, Queue queue, absl::string_view what) {
-  static constexpr absl::string_view kNames[kNumQueues] = {"compute", "in", "out", "across"};
+  static constexpr absl::string_view kNames[kNumQueues] = {"compute", "in", "out", "across", "in small"};
   Log(absl::StrCat(device, " ", kNames[static_cast<int>(queue)], ": ", what));
 }
 

@@ -6,9 +6,14 @@
 namespace divvy {
 namespace {
 
+// Does all as late as it may, and every value that comes from the CPU is waited for only when it is used: an operation that does not say what it uses computes
+// with what is not there.
 Device Open() {
-  static auto* const math = new cuda::HostMath(1);
-  static auto* const backend = new internal::GpuBackend(*math);
+  static auto* const math = new cuda::HostMath(1, cuda::HostQueues::Manner::kLate);
+  cuda::TransferOptions transfers;
+  transfers.large_bytes = 0;
+  static auto* const backend = new internal::GpuBackend(*math, 0, transfers);
+  math->keep_log = false;
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);
   return Device{Device::Kind::kGpu, 0};
