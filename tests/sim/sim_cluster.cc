@@ -46,7 +46,21 @@ struct Delta {
   int64_t amount = 1;        // added to each element, once for each id
 };
 
+// What a step assigns to "assigned", beside its deltas: its id, so that no value comes twice.
+constexpr int64_t kAssignedRows = 8, kAssignedWidth = 2;
+struct Assignment {
+  bool reads_whole = false;     // before it
+  int64_t first = 0, last = 0;  // the rows assigned: none, one, or all
+};
+const Shape& AssignedShape() {
+  static const Shape shape{kAssignedRows, kAssignedWidth};
+  return shape;
+}
+
 // ---- the cluster ----
+
+// A session, and the state of the servers under it.
+using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
 // One process life. Kept to the end of the run, so that what late tasks refer to is there.
 struct Process {
@@ -74,6 +88,12 @@ struct Process {
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
   int64_t rows_reused = 0;          // in its session, when one last looked
+  // Of "assigned", in this session and under this state of the servers: values by row that a finished step of it has replaced, and those that an unreported
+  // one will have.
+  using Replaced = std::set<std::pair<int64_t, int64_t>>;
+  ServersState assigned_in;
+  Replaced replaced;
+  std::map<EntryId, Replaced> to_be_replaced;
 };
 
 class Cluster : public SimSite, public FailpointObserver {
@@ -121,6 +141,12 @@ class Cluster : public SimSite, public FailpointObserver {
 
   // step bodies
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
+  Assignment AssignmentOf(int64_t tag) const;
+  ServersState StateOf(const Process& process);
+  void ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void Assign(const StepCall& call, std::vector<script::Move>& moves) const;
+  void CheckAssigned(const Tensor& values);
+  int NumVariables() const { return config_.num_variables + 1 + (config_.assigning_steps ? 1 : 0); }
   std::vector<script::Move> Body(Process& process, const StepCall& call);
   using Floors = std::vector<std::vector<int64_t>>;
   void BeginInSession(Process& process, const WorkerSnapshot& runner);
@@ -160,6 +186,7 @@ class Cluster : public SimSite, public FailpointObserver {
   void OnRaised(const absl::Status& error, absl::string_view call);
   void Finished(const Nest& value);
   void Apply(const std::vector<Delta>& deltas);
+  void ApplyAssignment(int64_t tag, EntryId step);
   void EndProgram();
   void JobLost(const absl::Status& error);
   bool IsExpected(const absl::Status& error) const;
@@ -220,7 +247,8 @@ class Cluster : public SimSite, public FailpointObserver {
   std::vector<Shape> shapes_;
   // What the variables hold, as the program knows it.
   struct Model {
-    std::vector<std::vector<int64_t>> values;  // by variable: what finished steps and writes have made of it
+    std::vector<std::vector<int64_t>> values;       // by variable: what finished steps and writes have made of it
+    std::map<int64_t, std::set<int64_t>> assigned;  // by row of "assigned": what finished steps have assigned; the last of them is there, whichever that was
     int64_t adam_commits = 0, steps = 0;
     int rounds = 0;                                     // of the program, when it last told its state
     std::string program_state;                          // that it told
@@ -499,6 +527,8 @@ void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
 void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   for (const auto& process : processes_) {
     if (process->node.get() != &from || process->session.second != session) continue;
+    auto replaced = process->to_be_replaced.extract(step);
+    if (!replaced.empty() && process->assigned_in == StateOf(*process)) process->replaced.merge(replaced.mapped());
     const auto written = process->written.extract(step);
     if (written.empty()) continue;
     for (const auto& [row, value] : written.mapped()) process->seen[row] = std::max(process->seen[row], value);
@@ -557,6 +587,65 @@ void Cluster::RememberWritten(Process& process, EntryId step, const std::vector<
   process.written[step] = std::move(after);
 }
 
+Assignment Cluster::AssignmentOf(int64_t tag) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 3000));
+  Assignment assignment;
+  assignment.reads_whole = random.Chance(0.5);
+  const auto row = static_cast<int64_t>(random.Below(kAssignedRows));
+  if (!config_.assigning_steps || !random.Chance(0.5)) return assignment;
+  return random.Chance(0.2) ? Assignment{assignment.reads_whole, 0, kAssignedRows} : Assignment{assignment.reads_whole, row, row + 1};
+}
+
+// Within one of these a value that was replaced does not come again. A coordinator that goes back runs steps again beside each other.
+ServersState Cluster::StateOf(const Process& process) {
+  const WorkerSnapshot worker = process.worker->Inspect();
+  const CoordinatorSnapshot chief = core_->Snapshot();
+  return {worker.epoch, worker.session, core_->Inspect().lineage, chief.recoveries, chief.phase};
+}
+
+// Reads all rows, in one of two ways; `check`: and remembers what its assign will replace. That is sure of a first attempt only: another may have been applied
+// before it was read.
+void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
+  if (process.assigned_in != StateOf(process)) process.replaced.clear(), process.to_be_replaced.clear();
+  process.assigned_in = StateOf(process);
+  const Assignment assignment = AssignmentOf(TagOf(call));
+  VariableRead read{"assigned", std::nullopt};
+  if (!assignment.reads_whole) read.ids = Tensor::Vector<int64_t>({0, 1, 2, 3, 4, 5, 6, 7});
+  const auto before =
+      static_cast<size_t>(std::count_if(moves.begin(), moves.end(), [](const script::Move& move) { return std::holds_alternative<script::Read>(move); }));
+  moves.push_back(script::Read{{std::move(read)}});
+  if (!check) return;
+  moves.push_back(script::Compute{
+      [this, &process, call, assignment, nth = before + 1, begun_in = process.assigned_in, replaced = process.replaced](const script::Reads& reads) {
+        if (reads.size() != nth || begun_in != StateOf(process)) return std::vector<StagedWrite>();
+        const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+        Process::Replaced will_be;
+        for (int64_t row = 0; row < kAssignedRows; ++row) {
+          const int64_t value = values[row * kAssignedWidth];
+          if (replaced.count({row, value}) > 0) {
+            Violation("X11", absl::StrCat("step ", TagOf(call), " read ", value, " in row ", row, " of \"assigned\", which its session has replaced"));
+          }
+          if (row >= assignment.first && row < assignment.last) will_be.emplace(row, value);
+        }
+        if (call.attempt == 1) result_.rows_replaced += static_cast<int64_t>(will_be.size());
+        if (call.attempt == 1) process.to_be_replaced[call.step] = std::move(will_be);
+        return std::vector<StagedWrite>();
+      }});
+}
+
+void Cluster::Assign(const StepCall& call, std::vector<script::Move>& moves) const {
+  const Assignment assignment = AssignmentOf(TagOf(call));
+  const int64_t rows = assignment.last - assignment.first;
+  if (rows == 0) return;
+  StagedWrite write;
+  write.variable = "assigned";
+  write.op = rows == kAssignedRows ? WriteOp::kAssign : WriteOp::kScatterUpdate;
+  const std::vector<int64_t> values(rows * kAssignedWidth, static_cast<int64_t>(call.step.value()));
+  write.value = *Tensor::Copy<int64_t>(AssignedShape().WithRows(rows), values);
+  if (rows == 1) write.ids = Tensor::Vector<int64_t>({assignment.first});
+  moves.push_back(script::Stage{std::move(write)});
+}
+
 std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
   if (process.replicas != kReplicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
@@ -589,6 +678,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   }
   const bool reads_rows = config_.row_cache_bytes > 0 && !config_.changing_steps && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
+  if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/!config_.changing_steps && !of_the_past && !two_worlds && !lost_store_, moves);
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
   if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
@@ -603,6 +693,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
     if (!delta.ids.empty()) write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(delta.ids));
     moves.push_back(script::Stage{std::move(write)});
   }
+  Assign(call, moves);
   if (reads_rows && !of_the_past && call.attempt == 1) {  // another may read what one before it has committed
     moves.push_back(script::Compute{[this, &process, step = call.step, deltas = DeltasOf(tag, call.attempt)](const script::Reads&) {
       RememberWritten(process, step, deltas);
@@ -639,6 +730,11 @@ void Cluster::Apply(const std::vector<Delta>& deltas) {
   }
 }
 
+void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
+  const Assignment assignment = AssignmentOf(tag);
+  for (int64_t row = assignment.first; row < assignment.last; ++row) model_.assigned[row].insert(static_cast<int64_t>(step.value()));
+}
+
 void Cluster::Finished(const Nest& value) {
   const int64_t tag = *value[0].tensor()->scalar<int64_t>();
   const int64_t attempt = *value[1].tensor()->scalar<int64_t>();
@@ -646,8 +742,10 @@ void Cluster::Finished(const Nest& value) {
   ++model_.adam_commits;
   ++model_.steps;
   ++model_.effects;
-  model_.reported.insert(EntryId(static_cast<uint64_t>(*value[2].tensor()->scalar<int64_t>())));
+  const EntryId step(static_cast<uint64_t>(*value[2].tensor()->scalar<int64_t>()));
+  model_.reported.insert(step);
   Apply(DeltasOf(tag, static_cast<uint32_t>(attempt)));
+  ApplyAssignment(tag, step);
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
 
@@ -742,7 +840,7 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
 
 void Cluster::Act() {
   if (over_ || !result_.violation.ok()) return;
-  if (created_ <= config_.num_variables) return CreateNext();
+  if (created_ < NumVariables()) return CreateNext();
   if (config_.restore && !std::exchange(asked_to_restore_, true)) return Restore();
   if (model_.pass && core_->epoch() > model_.pass->epoch) {  // it was over, and its program has not been told any more
     CheckPass(*pass_elements_, true);
@@ -766,6 +864,8 @@ void Cluster::CreateNext() {
   VariableSpec spec;
   if (created_ == config_.num_variables) {
     spec = {"adam", {4}, Zeros(), Adam{0.001}};
+  } else if (created_ > config_.num_variables) {
+    spec = {"assigned", AssignedShape(), Zeros(), {}, DType::kInt64};
   } else {
     spec = {absl::StrCat("v", created_), shapes_[created_], Zeros(), {}, DType::kInt64};
   }
@@ -862,6 +962,7 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
       if (!model_.reported.insert(id).second) continue;
       ++model_.steps, ++model_.adam_commits, ++model_.effects, ++added;
       Apply(DeltasOf(*tag, 1));
+      ApplyAssignment(*tag, id);
     } else if (write && id.value() > write->above) {
       Apply(write->deltas);
       ++model_.effects, ++added;
@@ -1029,6 +1130,7 @@ void Cluster::WriteSome() {
 void Cluster::ReadAll() {
   std::vector<VariableRead> reads;
   for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
+  if (config_.assigning_steps) reads.push_back({"assigned", std::nullopt});
   core_->Read(
       reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
         if (!values.ok()) return OnRaised(values.status(), "Read");
@@ -1039,9 +1141,22 @@ void Cluster::ReadAll() {
             Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_.values[i], " "), "]"));
           }
         }
+        if (config_.assigning_steps && !config_.changing_steps) CheckAssigned(values->back());
         calls_ = false;
         Next();
       }));
+}
+
+// At rest: each row is what one finished step has assigned, or 0 where none has.
+void Cluster::CheckAssigned(const Tensor& values) {
+  const absl::Span<const int64_t> read = *values.values<int64_t>();
+  for (int64_t row = 0; row < kAssignedRows; ++row) {
+    const std::set<int64_t>& assigned = model_.assigned[row];
+    const int64_t value = read[row * kAssignedWidth];
+    const bool whole = std::all_of(&read[row * kAssignedWidth], &read[row * kAssignedWidth] + kAssignedWidth, [&](int64_t one) { return one == value; });
+    if (whole && (assigned.empty() ? value == 0 : assigned.count(value) > 0)) continue;
+    Violation("X2", absl::StrCat("row ", row, " of \"assigned\" begins with ", value, ", and what finished has assigned [", absl::StrJoin(assigned, " "), "]"));
+  }
 }
 
 void Cluster::EndProgram() {
@@ -1503,6 +1618,7 @@ SimConfig ConfigOf(uint64_t seed) {
     config.row_cache_bytes = 200 + static_cast<int64_t>(random.Below(4'000));
     config.row_cache_staleness = static_cast<int>(random.Below(5));
   }
+  config.assigning_steps = random.Chance(0.3);
   return config;
 }
 

@@ -130,6 +130,19 @@ TEST(SimRowCacheTest, ARowIsNoOlderThanTheStalenessAllowsAndNeverOlderThanItsOwn
   EXPECT_GT(reused, 100);
 }
 
+TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyOfItReadsAgain) {
+  int64_t replaced = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.assigning_steps = true;
+    config.pipeline_depth = 1 + static_cast<int>(seed % 3);
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
+    replaced += result.rows_replaced;
+  }
+  EXPECT_GT(replaced, 1'000);
+}
+
 // What was read while the log was run again is older than what the program has seen finished.
 TEST(SimRowCacheTest, NoRowThatWasReadInAReplayOutlivesIt) {
   int64_t rewinds = 0;
