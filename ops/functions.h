@@ -189,7 +189,11 @@ void WithUnaryOfOutput(UnaryOp op, Use&& use) {
     case UnaryOp::kRelu: return use(Rectified());
     case UnaryOp::kSigmoid: return use(Sigmoidal());
     case UnaryOp::kTanh: return use(HyperbolicTangent());
-    default: return;
+    case UnaryOp::kNegative:
+    case UnaryOp::kLog:
+    case UnaryOp::kSquare:
+    case UnaryOp::kGelu:
+    case UnaryOp::kSoftplus: return;
   }
 }
 

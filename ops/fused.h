@@ -1,5 +1,5 @@
 // Operations that do in one pass over memory what a program writes as two. For libraries above ops/ that hold both ends of such a chain (a layer's bias and
-// activation); values, gradients and errors are those of the two.
+// activation); values, gradients and errors are those of the two, but for how a narrow sum is rounded.
 #ifndef DIVVY_OPS_FUSED_H_
 #define DIVVY_OPS_FUSED_H_
 

@@ -27,8 +27,13 @@ constexpr Kept KeptForGradient(UnaryOp op) {
     case UnaryOp::kSquare:
     case UnaryOp::kGelu:
     case UnaryOp::kSoftplus: return Kept::kInput;
-    default: return Kept::kOutput;
+    case UnaryOp::kExp:
+    case UnaryOp::kSqrt:
+    case UnaryOp::kRelu:
+    case UnaryOp::kSigmoid:
+    case UnaryOp::kTanh: return Kept::kOutput;
   }
+  return Kept::kInput;
 }
 
 // `batch` products of matrices that lie one after the other.

@@ -228,7 +228,7 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given
 Device WhereRowsMeet(absl::Span<const Tensor> rows, size_t turn) {
   std::vector<Device> devices;
   for (const Tensor& mine : rows) {
-    if (mine.size_bytes() == 0) continue;  // lies nowhere
+    if (mine.size_bytes() == 0) continue;  // needs no copy
     if (mine.device().kind == Device::Kind::kCpu) return Device{};
     devices.push_back(mine.device());
   }

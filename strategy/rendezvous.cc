@@ -22,7 +22,7 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
   {
     MutexLock lock(mu_);
     round = NextOf(replica);
-    if (round->done) return round->outcome;  // given up before this replica came
+    if (round->done) return arrival.error.ok() ? round->outcome : arrival.error;  // given up before this replica came
     round->arrivals[replica] = std::move(arrival);
     if (++round->arrived < num_replicas_) return Await(*round, replica);
   }

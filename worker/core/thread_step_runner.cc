@@ -221,20 +221,24 @@ class GpuWatch {
     }
   }
   // The step is over, however it ended. Waits for its GPUs.
-  absl::Status End() {
+  absl::Status Look() {
     absl::Status found;
     for (const auto& [index, before] : before_) {
       DeviceFailures now = Find({Device::Kind::kGpu, index});
-      told_.Set(index, now.count);
+      now_[index] = now.count;
       if (now.count != before) found.Update(now.last);
     }
     return found;
+  }
+  // What Look has found is not the next step's.
+  void Tell() {
+    for (const auto& [index, count] : now_) told_.Set(index, count);
   }
 
  private:
   static DeviceFailures Find(Device device) { return GpuMemoryIfAny()->FindFailures(device); }
   FailuresTold& told_;
-  std::map<int, int64_t> before_;
+  std::map<int, int64_t> before_, now_;
 };
 
 absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
@@ -247,12 +251,14 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<
   return internal::MoveTo(*result, Device{});
 }
 
-// The batches that were brought ahead while a GPU failed may be what failed.
+// The batches that were brought ahead while a GPU failed may be what failed, or have taken the memory that was missing: they go before another step may count
+// the failure as told.
 absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
   GpuWatch gpus(step.options.replica_devices, step.failures);
   absl::StatusOr<Nest> result = RunFunction(step, locals);
-  const absl::Status found = gpus.End();
-  if (!found.ok()) step.inputs.ForgetAhead();
+  const absl::Status found = gpus.Look();
+  if (!found.ok() || absl::IsResourceExhausted(result.status())) step.inputs.ForgetAhead();
+  gpus.Tell();
   RETURN_IF_ERROR(result);
   RETURN_IF_ERROR(found);
   return result;
