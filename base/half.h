@@ -1,4 +1,9 @@
-// IEEE half and bfloat16 from and to float, on every kind of device. To nearest, ties to even.
+// IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) from and to float, with the same bits on every kind of device.
+//
+// FromFloat: to nearest, ties to even. What lies beyond the largest number by half a step or more (a half: from 65520 on) becomes infinity; what is smaller
+// than the least normal number becomes a denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits, a half none. ToFloat:
+// exact.
+// Pure; thread-safe. tensor/dtype.h has them as types of elements.
 #ifndef DIVVY_BASE_HALF_H_
 #define DIVVY_BASE_HALF_H_
 
@@ -9,6 +14,7 @@
 
 namespace divvy {
 
+// A float's bits, and the float of some bits.
 DIVVY_HOST_DEVICE inline uint32_t BitsOfFloat(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -14,11 +14,11 @@ namespace divvy {
 template <typename T>
 class Late {
  public:
-  void Set(std::shared_ptr<T> value) {
+  void Set(std::shared_ptr<T> value) {  // REQUIRES: once, and not null
     MutexLock lock(mu_);
     value_ = std::move(value);
   }
-  std::shared_ptr<T> Get() const {
+  std::shared_ptr<T> Get() const {  // null: not yet
     MutexLock lock(mu_);
     return value_;
   }

@@ -4,7 +4,12 @@
 // Declare what a lock guards, and the compiler (clang, --config=clang) checks it:
 //
 //   Mutex mu_;
+//   CondVar changed_;
 //   int64_t applied_ DIVVY_GUARDED_BY(mu_) = 0;
+//   int64_t AppliedNow() const DIVVY_REQUIRES(mu_);       // a method that is called with the lock held says so
+//
+//   MutexLock lock(mu_);
+//   changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return applied_ > 0; });      // clang does not see that a lambda runs under the lock
 #ifndef DIVVY_BASE_MUTEX_H_
 #define DIVVY_BASE_MUTEX_H_
 
@@ -30,6 +35,7 @@
 
 namespace divvy {
 
+// Not recursive: a thread that locks it twice waits for itself. REQUIRES: unlocked by the thread that locked it. MutexLock does both.
 class DIVVY_CAPABILITY Mutex {
  public:
   void Lock() DIVVY_ACQUIRE() { mu_.lock(); }
@@ -40,6 +46,7 @@ class DIVVY_CAPABILITY Mutex {
   std::mutex mu_;
 };
 
+// Holds a mutex while it lives. REQUIRES: the mutex outlives it.
 class DIVVY_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mu) DIVVY_ACQUIRE(mu) : mu_(mu) { mu_.Lock(); }
@@ -51,7 +58,8 @@ class DIVVY_SCOPED_CAPABILITY MutexLock {
   Mutex& mu_;
 };
 
-// A condition variable for Mutex. Only code that may block uses one (the blocking faces of the API, executors): a core never does.
+// A condition variable for Mutex. Only code that may block uses one (the blocking faces of the API, executors): a core never does. Thread-safe. Whoever changes
+// what a `ready` looks at, under the mutex, notifies afterwards, with or without it. `ready` is asked again after each notice, so spurious ones do no harm.
 class CondVar {
  public:
   // REQUIRES: `mu` is held. Returns when `ready()` holds; `ready` runs with `mu` held.
@@ -62,7 +70,8 @@ class CondVar {
     lock.release();
   }
 
-  // As Wait, but gives up after `timeout` of real time. Returns whether `ready()` held at the end.
+  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no simulation runs). Zero or less: asks once. Returns whether `ready()`
+  // held at the end.
   template <typename Ready>
   bool WaitFor(Mutex& mu, absl::Duration timeout, Ready ready) DIVVY_REQUIRES(mu) {
     if (timeout == absl::InfiniteDuration()) {

@@ -17,7 +17,9 @@
 namespace divvy {
 
 // A queue of effects. Thread-safe. Effects run one at a time, in the order added, never while Add's caller holds its own lock if it
-// drains after unlocking (CoreLock does). An effect may add others, also by calling back into the core: they run after it.
+// drains after unlocking (CoreLock does). An effect may add others, also by calling back into the core: they run after it. Whoever drains first runs
+// them, so an effect of one thread may run on another: it does not block. What is not drained when the outbox goes is dropped. REQUIRES: the outbox outlives
+// Drain, whatever its effects let go of.
 class Outbox {
  public:
   void Add(Task effect) {

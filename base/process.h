@@ -9,6 +9,8 @@
 
 namespace divvy {
 
+// Linux. Thread-safe; none blocks.
+
 int NumCores();             // processors this process may run on; at least 1
 int64_t PeakMemoryBytes();  // the most memory it ever held resident
 int ProcessId();

@@ -2,6 +2,12 @@
 //
 //   RETURN_IF_ERROR(file.Close());
 //   ASSIGN_OR_RETURN(Tensor rows, variable.Read());
+//   ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<int, bool>>::Decode(nest)));     // a comma outside parentheses wants a pair around it
+//   if (wanted) {                                                                         // several statements: braces, and a line of its own
+//     ASSIGN_OR_RETURN(rows, variable.Read());
+//   }
+//
+// For functions that return a Status or a StatusOr of any type. The expression is evaluated once; the status is returned as it is, with its payloads.
 //
 // The short names are defined only where nobody else has defined them; the DIVVY_ ones always are.
 #ifndef DIVVY_BASE_STATUS_MACROS_H_

@@ -11,7 +11,8 @@
 
 namespace divvy {
 
-// A value type over the integer `Int`; `Tag` tells one kind from another. Zero when default-made.
+// A value type over the integer `Int`; `Tag` tells one kind from another: two kinds neither compare nor convert, and an integer becomes one by name alone. Zero
+// when default-made. Ordered, hashable (std and Abseil), printed as its number. next() wraps around as the integer does.
 template <typename Tag, typename Int>
 class StrongId {
  public:
@@ -44,6 +45,7 @@ struct std::hash<divvy::StrongId<Tag, Int>> {
   size_t operator()(divvy::StrongId<Tag, Int> id) const { return std::hash<Int>()(id.value()); }
 };
 
+// Declares the kind `name` in the namespace where it stands.
 #define DIVVY_STRONG_ID(name, type) \
   struct name##Tag;                 \
   using name = ::divvy::StrongId<struct name##Tag, type>

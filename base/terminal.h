@@ -6,7 +6,7 @@
 
 namespace divvy {
 
-// What kind of place standard error is.
+// What kind of place standard error is, when it is asked. Thread-safe; does not block.
 struct Terminal {
   bool interactive = false;  // a terminal that understands control codes (TERM is not "dumb")
   bool color = false;        // interactive, and NO_COLOR is not set, or empty
@@ -14,7 +14,7 @@ struct Terminal {
 };
 Terminal StandardErrorTerminal();
 
-// Writes `text` to standard error in one piece. Thread-safe.
+// Writes `text` to standard error in one piece, as it is: no line end is added. Thread-safe. Blocks for as long as the write takes; an error goes unseen.
 void WriteStandardError(absl::string_view text);
 
 }  // namespace divvy

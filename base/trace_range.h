@@ -6,7 +6,7 @@
 
 namespace divvy {
 
-// Called on the thread that does it; thread-safe.
+// Called on the thread that does it; thread-safe. Does not block, and calls nothing that has ranges of its own.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
@@ -18,10 +18,12 @@ namespace internal {
 inline std::atomic<TraceSink*> trace_sink{nullptr};
 }  // namespace internal
 
-// Lives as long as the process; null for none.
+// From now on; ranges that have begun end at the sink that they began at. REQUIRES: it lives as long as the process; null for none.
 inline void SetTraceSink(TraceSink* sink) { internal::trace_sink.store(sink, std::memory_order_release); }
 
-// From here to the end of the scope. `name` lives as long.
+// From here to the end of the scope, on this thread. REQUIRES: `name` lives as long.
+//
+//   const TraceRange range("pull");
 class TraceRange {
  public:
   explicit TraceRange(const char* name) : sink_(internal::trace_sink.load(std::memory_order_acquire)) {

@@ -2,7 +2,8 @@
 //
 // All calls: thread-safe, never block. `done` is called exactly once, on the Executor, never from within the call and never under a lock of the caller's
 // choosing; by the call's deadline at the latest (DeadlineExceeded). A request may arrive although its call failed, late, or twice: receivers are made for it.
-// Failures of the way (Unavailable, DeadlineExceeded) carry no ErrorDetail; refusals by the receiver do. Nobody retries here: the cores do.
+// Failures of the way (Unavailable, DeadlineExceeded) carry no ErrorDetail; refusals by the receiver do. Nobody retries here: the cores do. Cancelled, without
+// a detail: the client is being closed. INVALID, from this side: the request is larger than a message may be, or the reply makes no sense.
 #ifndef DIVVY_CLUSTER_CLIENTS_H_
 #define DIVVY_CLUSTER_CLIENTS_H_
 
@@ -19,7 +20,21 @@ namespace divvy {
 template <typename Reply>
 using ResultCallback = std::function<void(absl::StatusOr<Reply>)>;
 
-// A parameter server at one address. Pull and Commit have no deadline of their own but the progress of their stream: a broken stream answers Unavailable.
+// A parameter server at one address, whichever process listens there: requests name the life that they mean. Pull and Commit have no deadline of their own but
+// the progress of their stream: a broken stream answers Unavailable. The tensors of a request are lent until it is answered: nobody writes to them.
+//
+//   call           deadline   (over a network) refused, beside the prelude's refusals (cluster/prelude.h), with
+//   Attach         10 s       VERSION_MISMATCH; NOT_READY (it is ending)
+//   Load           30 s       INVALID; of a checkpoint MEMORY_LIMIT, CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK, NOT_READY (its device failed: ask again)
+//   Sync            1 s       INVALID
+//   Snapshot        5 s       NOT_READY (commits are being applied), INVALID (a later one was asked for), DISK (no directory, or this part has failed)
+//   CreateShards    2 min     MEMORY_LIMIT, INVALID
+//   DeleteShards    5 s       -
+//   Pull            -         UNKNOWN_SHARD, INVALID; ResourceExhausted without a reason (no memory for the reply: ask again)
+//   Commit          -         SESSION_FENCED, STEP_CLOSED, INVALID, UNKNOWN_SHARD, BAD_COMMIT
+//   Shutdown        5 s       -
+//
+// What each does stands in ps_server/core/parameter_server_core.h; what its sender does about a refusal in cluster/error.h.
 class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
@@ -34,7 +49,8 @@ class ParameterClient {
   virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
 };
 
-// One connection of a Steps stream, from one end: carries frames out, in order. Thread-safe.
+// One connection of a Steps stream, from one end: carries frames out, in order. Thread-safe; no method blocks. Frames given to a connection that is broken or
+// closed are dropped without a word: the stream (cluster/resumable_stream.h) keeps them and sends them again on the next.
 template <typename Out>
 class StreamConnection {
  public:
@@ -43,7 +59,7 @@ class StreamConnection {
   virtual void Close() = 0;  // the other side sees OnBroken; ours sees nothing more
 };
 
-// What comes in on a connection, in order, one call at a time.
+// What comes in on a connection, in order, one call at a time. Must not block.
 template <typename In>
 class StreamListener {
  public:
@@ -52,13 +68,15 @@ class StreamListener {
   virtual void OnBroken() = 0;  // once, the last call: the connection is gone, also where it never came to be
 };
 
-// A worker at one address.
+// A worker at one address. Attach (10 s): refused as the prelude says, with VERSION_MISMATCH, SESSION_FENCED (an older session than one it has had), INVALID,
+// or JOB_OVER (it is ending). Shutdown (5 s).
 class WorkerClient {
  public:
   virtual ~WorkerClient() = default;
   virtual void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) = 0;
   virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
-  // Opens a connection of the Steps stream. `listener` is told what comes.
+  // Opens a connection of the Steps stream, and returns before it stands. `listener` is told what comes; OnBroken, too, where it never came to be. There is no
+  // deadline: 10 s in which nothing comes break it.
   virtual std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) = 0;
 };
 
@@ -69,13 +87,15 @@ class StepsAcceptor {
   virtual std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) = 0;
 };
 
+// The coordinator. Register (5 s): NOT_READY, ask again; VERSION_MISMATCH, CLUSTER_MISMATCH, DUPLICATE_TASK, NOT_AUTHORIZED, WRONG_JOB: never again, the
+// process ends (cluster/registrar.h does all of it).
 class CoordinatorClient {
  public:
   virtual ~CoordinatorClient() = default;
   virtual void Register(RegisterRequest request, ResultCallback<RegisterReply> done) = 0;
 };
 
-// Makes clients. Thread-safe; opens nothing: a wrong address shows in the first call.
+// Makes clients, a new one at each call. Thread-safe; does not block; opens nothing: a wrong address shows in the first call. REQUIRES: outlives its clients.
 class Dialer {
  public:
   virtual ~Dialer() = default;

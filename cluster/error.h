@@ -49,29 +49,39 @@ constexpr Reason kLastReason = Reason::kCheckpointCorrupt;
 
 absl::string_view ReasonName(Reason reason);  // "SESSION_FENCED"
 
+// The roles that speak the protocol: the tasks "chief", "ps" and "worker" of TF_CONFIG. kNone: not told.
 enum class JobName : uint8_t { kNone, kChief, kPs, kWorker };
 absl::string_view JobNameText(JobName job);  // "ps"
 
+// What code needs to know of an error. Travels with its status, through gRPC and inside messages. Fields that do not apply are 0.
 struct ErrorDetail {
   Reason reason = Reason::kNone;
   JobName job = JobName::kNone;  // of the task that says it
   int32_t index = 0;
-  Epoch epoch;  // of the task that says it
-  EntryId entry;
+  Epoch epoch;                 // of the task that says it
+  EntryId entry;               // that was refused
   bool user = false;           // made by a step function: never taken for a worker's or a ps' failure, whatever its code
   absl::Duration retry_after;  // zero: the sender's own backoff
 };
 
-// A status of the code that belongs to `detail.reason`, carrying it.
+// All functions here are pure and thread-safe.
+
+// A status of the code that belongs to `detail.reason` (Unknown for kNone), carrying it. The detail is a payload of the status: who puts an error in other
+// words keeps it with WithMessage (base/status_message.h), or nobody can decide on it any more.
+//
+//   return MakeError(Reason::kNotReady, "the parameter server is starting");
+//   if (ReasonOf(status) == Reason::kNotReady) ...
 absl::Status MakeError(const ErrorDetail& detail, absl::string_view message);
 absl::Status MakeError(Reason reason, absl::string_view message);
-// The detail a status carries, or one of Reason::kNone.
+// The detail a status carries, or one of Reason::kNone where it carries none, or bytes that are none.
 ErrorDetail DetailOf(const absl::Status& status);
 inline Reason ReasonOf(const absl::Status& status) { return DetailOf(status).reason; }
 // The same status marked as made by a step function. OK stays OK.
 absl::Status MarkUser(const absl::Status& status);
 
-// Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or ResourceExhausted with one that says so.
+// Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or kOverloaded. Never what a step function
+// made.
+// For answers to calls between the roles; what a program is told (kPsLost, ...) is not asked again.
 bool IsTransient(const absl::Status& status);
 
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.

@@ -11,6 +11,9 @@
 namespace divvy {
 
 // The coordinator's word on which entries can still arrive. An id below `next` that is not in `open` is closed: a parameter server forgets it and refuses it.
+// Closing is for ever: of two horizons of one epoch the later closes all that the earlier does. A plain value.
+//
+//   Horizon{EntryId(10), {EntryId(4), EntryId(7)}}: 4, 7 and whatever is from 10 on may come; 5 is closed
 struct Horizon {
   EntryId next;                 // ids from here on have not been dispatched yet in this epoch
   std::vector<EntryId> open;    // ids below `next` that may still be applied; sorted

@@ -1,4 +1,4 @@
-// The nouns of the protocol (docs/architecture.md has the table; each says who makes it and how long it lives).
+// The nouns of the protocol (docs/architecture.md has the table; each says who makes it and how long it lives). Values of 0 stand for "none" or "not known".
 #ifndef DIVVY_CLUSTER_IDS_H_
 #define DIVVY_CLUSTER_IDS_H_
 
@@ -26,8 +26,9 @@ constexpr SessionId kCoordinatorSession{0};  // the coordinator's own: direct re
 // check of a commit.
 struct ShardKey {
   VariableId variable;
-  uint8_t slot = 0;
-  uint16_t part = 0;
+  uint8_t slot = 0;   // VariableLayout::slots[slot - 1]
+  uint16_t part = 0;  // by first row, from 0
+  // All three in one number, in the order of the keys: variable, then slot, then part.
   uint64_t packed() const { return (static_cast<uint64_t>(variable.value()) << 24) | (static_cast<uint64_t>(slot) << 16) | part; }
   friend bool operator==(ShardKey a, ShardKey b) { return a.packed() == b.packed(); }
   friend bool operator!=(ShardKey a, ShardKey b) { return !(a == b); }

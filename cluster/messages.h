@@ -1,5 +1,9 @@
-// What the three roles say to each other, as plain values: the protocol's calls (docs/architecture.md) without their encoding. Tensors in a message are
-// shared handles that nobody writes to again.
+// What the three roles say to each other, as plain values: the protocol's calls (docs/protocol.md) without their encoding. Tensors in a message are
+// shared handles that nobody writes to again; they lie on the CPU.
+//
+// A message is as good as its sender: nothing is checked when one is made. What comes over a wire has been checked as far as no state is needed (wire/: ranges,
+// order, names, sizes that fit each other), so a receiver relies on what stands beside each field, and checks itself what only its state can tell. Each
+// request says a wanted fact, not a change: it may arrive twice, late, or never, and asked again it is answered the same (docs/protocol.md, section 4).
 #ifndef DIVVY_CLUSTER_MESSAGES_H_
 #define DIVVY_CLUSTER_MESSAGES_H_
 
@@ -35,7 +39,7 @@ struct Fence {
 };
 
 // The versions of the protocol a process speaks; two processes work together where their ranges meet. Checked at Register and Attach, before anything else of
-// the request is looked at.
+// the request is looked at (VERSION_MISMATCH). REQUIRES: oldest <= newest.
 struct ProtocolRange {
   uint32_t oldest = 1, newest = 1;
   bool Meets(ProtocolRange other) const { return oldest <= other.newest && other.oldest <= newest; }
@@ -59,15 +63,23 @@ struct RegisterRequest {
   std::string build;  // version and commit of the binary, for messages; may be empty
 };
 struct RegisterReply {
-  JobId job;
-  Epoch epoch;
+  JobId job;                // of the coordinator
+  Epoch epoch;              // that it is in; the task obeys an Attach alone
   std::optional<int> over;  // the job has ended: exit with this code
 };
 
 // ---- parameter server --------------------------------------------------------------------------------------------------------------------------------
 
-enum class PsState : uint8_t { kEmpty, kLoading, kReady, kFrozen };
-enum class EntryKind : uint8_t { kStep, kWrite };
+enum class PsState : uint8_t {
+  kEmpty,    // holds nothing
+  kLoading,  // reads a checkpoint
+  kReady,    // serves
+  kFrozen,   // holds what an older epoch left, and serves nothing before the next Load
+};
+enum class EntryKind : uint8_t {
+  kStep,   // a training step
+  kWrite,  // a direct write of the program
+};
 
 // An applied id that the ps still remembers.
 struct RememberedEntry {
@@ -84,12 +96,12 @@ struct PsAttachRequest {
 struct PsAttachReply {
   Incarnation incarnation;
   PsState state = PsState::kEmpty;
-  Epoch lineage;  // in which its state was last loaded or cleared
-  uint64_t layout_version = 0, layout_hash = 0;
-  Horizon horizon;
-  std::vector<RememberedEntry> remembered;
-  int64_t memory_bytes = 0;      // of shards held
-  int64_t max_commit_bytes = 0;  // the largest commit it takes; 0: any
+  Epoch lineage;                                 // in which its state was last loaded or cleared
+  uint64_t layout_version = 0, layout_hash = 0;  // the last it was told of
+  Horizon horizon;                               // the last it took in
+  std::vector<RememberedEntry> remembered;       // all applied entries that it has not forgotten, by id
+  int64_t memory_bytes = 0;                      // of shards held
+  int64_t max_commit_bytes = 0;                  // the largest commit it takes; 0: any
 };
 
 // One shard to make: rows [first_row, first_row + rows) of a variable or slot.
@@ -106,7 +118,11 @@ struct ShardSpec {
 // Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing done. Reading a checkpoint takes long: the reply says how
 // far it is, at the latest half a second after the request, and the coordinator asks again.
 struct LoadRequest {
-  enum class From : uint8_t { kEmpty, kKeep, kCheckpoint };
+  enum class From : uint8_t {
+    kEmpty,       // forgets all
+    kKeep,        // FROZEN: keeps all
+    kCheckpoint,  // forgets all, and reads `shards`
+  };
   Fence fence;
   From from = From::kEmpty;
   Epoch expected_lineage;  // kKeep: refused if the state is of another
@@ -147,7 +163,7 @@ struct SnapshotReply {
 };
 
 // States what is wanted: this horizon, these sessions. The reply comes when no apply of a removed session is running; closed ids are then forgotten. A request
-// with a number not above one already seen changes nothing.
+// with a number not above one already seen changes nothing. So a reply is a fence: whoever is not in `sessions` will never commit here again in this epoch.
 struct SyncRequest {
   Fence fence;
   uint64_t seq = 0;
@@ -156,21 +172,21 @@ struct SyncRequest {
   std::vector<EntryId> query;       // "did you apply these?"
 };
 struct SyncReply {
-  uint64_t seq = 0;
+  uint64_t seq = 0;                      // of the request: all with lower numbers are acknowledged, too
   std::vector<RememberedEntry> applied;  // those of the query it has
   uint64_t applied_seq = 0;              // commits applied in this lineage
-  int64_t memory_bytes = 0;
-  bool draining = false;
+  int64_t memory_bytes = 0;              // of shards held
+  bool draining = false;                 // its process was asked to end: what it holds will be lost
 };
 
 // Checks the memory for all, then makes all. A shard that exists already: OK if made from an equal spec, else INVALID.
 struct CreateShardsRequest {
   Fence fence;
   uint64_t layout_version = 0, layout_hash = 0;  // of the layout that has them
-  uint64_t job_seed = 0;
-  std::vector<ShardSpec> shards;
+  uint64_t job_seed = 0;                         // first values follow from it (InitializerContext)
+  std::vector<ShardSpec> shards;                 // a slot with, or after, its variable
 };
-// Absent ones: OK.
+// Absent ones: OK. Their ids are never used again.
 struct DeleteShardsRequest {
   Fence fence;
   uint64_t layout_version = 0, layout_hash = 0;
@@ -187,7 +203,7 @@ struct PullPart {
 };
 struct PullRequest {
   Fence fence;
-  std::vector<PullPart> parts;
+  std::vector<PullPart> parts;  // a shard whole once at most
 };
 struct PullPartReply {
   Tensor values;         // [rows, ...] of the part
@@ -208,22 +224,22 @@ struct CommitPart {
   std::vector<uint8_t> slots;              // kGradient: slot numbers, in the order of SlotsOf
 };
 
-// All writes of one entry to one ps: all of them or none, once for its id.
+// All writes of one entry to one ps: all of them or none, once for its id, however often it comes and from whichever worker.
 struct CommitRequest {
   Fence fence;
   EntryId entry;
-  uint32_t attempt = 0;
+  uint32_t attempt = 0;  // for messages: it decides nothing
   EntryKind kind = EntryKind::kStep;
-  int participants = 1;
-  std::vector<CommitPart> parts;
+  int participants = 1;           // ps that the entry commits to, >= 1: the same in each of its commits
+  std::vector<CommitPart> parts;  // at least one
 };
 struct CommitReply {
-  bool duplicate = false;  // it had been applied before; this payload was dropped
-  uint64_t applied_seq = 0;
+  bool duplicate = false;          // it had been applied before; this payload was dropped
+  uint64_t applied_seq = 0;        // commits applied in this lineage, when this was answered
   std::vector<uint64_t> versions;  // of each part's shard after the commit; empty for a duplicate
 };
 
-// Ends a worker or ps: it drains, then exits with the code.
+// Ends a worker or ps: it takes nothing new, ends what is being applied or committed, answers, then exits with the code.
 struct ShutdownRequest {
   Fence fence;
   int exit_code = 0;
@@ -267,30 +283,33 @@ struct InputLease {
 struct LayoutUpdate {
   std::shared_ptr<const Layout> layout;  // always ahead of a dispatch that needs it
 };
+// Runs a step. Steps of a session are run in the order of their dispatch, one after another.
 struct Dispatch {
   EntryId step;
-  uint32_t attempt = 1;
+  uint32_t attempt = 1;            // from 1; names a run in logs and reports
   std::optional<int64_t> ordinal;  // number of training steps first dispatched before; absent: read-only
-  std::string function;
-  Nest args;
-  std::vector<InputLease> inputs;
-  double learning_rate_scale = 1;
+  std::string function;            // name of a Step
+  Nest args;                       // a list; iterators are PerWorkerHandle leaves
+  std::vector<InputLease> inputs;  // of leased iterators among them
+  double learning_rate_scale = 1;  // Coordinator::SetLearningRateScale, when it was first dispatched
 };
 struct CancelSteps {
   std::vector<EntryId> steps;  // those that have not begun to commit report CANCELLED
 };
+// Opens an iterator on this worker; answered by ResourceReady. Steps that name it wait for it.
 struct MakeResource {
   ResourceId iterator;
   std::string source;  // name of a DataSource
-  Nest args;
-  uint64_t seed = 0;  // InputContext::seed, or (not leased) what it is made from together with the worker's index
+  Nest args;           // of it: a list
+  uint64_t seed = 0;   // InputContext::seed, or (not leased) what it is made from together with the worker's index
   bool leased = true;
   int num_workers = 1;  // InputContext::num_workers: the same for every worker's part of this iterator
 };
+// Closes it. Unknown ones: nothing happens.
 struct DropResource {
   ResourceId iterator;
 };
-struct Ping {};
+struct Ping {};  // answered by Pong
 // From now on no step begins to commit; answered by Held{number} when none is committing. Ended by Release, or with the session: a hold has no timer of its
 // own, so no clock can tear what is cut meanwhile.
 struct Hold {
@@ -332,9 +351,9 @@ struct Pong {
   std::optional<int> blocked_on_ps;  // waits for this ps ...
   absl::Duration blocked_for;        // ... since so long
 };
-struct Draining {};
+struct Draining {};  // its process was asked to end: it finishes what it has been given, and wants no more
 struct Held {
-  uint64_t number = 0;
+  uint64_t number = 0;  // of the Hold
 };
 using FromWorker = std::variant<Report, ResourceReady, NeedSlots, Pong, Draining, Held>;
 

@@ -16,7 +16,7 @@ namespace divvy {
 
 // Evaluated on each parameter server for its own rows: values depend on (job seed, seed, global row) and never on the sharding; fans are those of the whole
 // variable. (TensorFlow's depend on the number of shards, fans included.) seed 0: from the variable's name, so that two variables of one shape differ.
-// The laws are those of tf.keras.initializers; random ones need a floating dtype.
+// The laws are those of tf.keras.initializers; random ones need a floating dtype. Plain values, checked by Validate when a variable is created.
 struct Constant {
   float value = 0;
 };
@@ -35,8 +35,8 @@ struct TruncatedNormal {  // cut at two standard deviations
   float stddev = 0.05f;  // >= 0; before the cut
   uint64_t seed = 0;
 };
-// Mean 0 and variance scale / max(1, fan). fan in = product of all dimensions but the last, fan out = (product of all but the last two) * last; rank 1: both
-// are the length; rank 0: both are 1.
+// Mean 0 and variance scale / max(1, fan); kTruncatedNormal has that variance after the cut. fan in = product of all dimensions but the last, fan out =
+// (product of all but the last two) * last; rank 1: both are the length; rank 0: both are 1.
 struct VarianceScaling {
   enum class Fan { kIn, kOut, kAverage } fan = Fan::kIn;
   enum class Distribution { kUniform, kTruncatedNormal } distribution = Distribution::kTruncatedNormal;
@@ -46,12 +46,17 @@ struct VarianceScaling {
 struct Identity {  // rank 2: gain on the diagonal, else 0
   float gain = 1;
 };
-// Rank 2: rows or columns, whichever are fewer, are orthogonal and have norm gain. Not per row: made whole on the coordinator and sent.
+// Rank 2: rows or columns, whichever are fewer, are orthogonal and have norm gain (Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep
+// linear neural networks", 2014). Not per row: made whole on the coordinator and sent.
 struct Orthogonal {
   float gain = 1;
   uint64_t seed = 0;
 };
-// Asked on the coordinator, block by block, and sent: a Tensor of `num_rows` rows of the variable's dtype and row shape.
+// Asked on the coordinator, block by block, and sent: a Tensor of `num_rows` rows of the variable's dtype and row shape (rank 0: the value). Blocks of up to 16
+// MiB, at least a row, in order, on a thread of the program; no more than the first where the variable is restored instead. Its error, or InvalidArgument for
+// another dtype or shape, is that of creating the variable; where RestoreLatest was still to decide, of the first call that uses variables.
+//
+//   FromRows{[&words](int64_t first, int64_t n) { return words.Rows(first, first + n); }}
 struct FromRows {
   std::function<absl::StatusOr<Tensor>(int64_t first_row, int64_t num_rows)> rows;
 };
@@ -60,10 +65,14 @@ using Initializer =
 
 Constant Zeros();
 Constant Ones();
+// For tanh, sigmoid, softmax: variance 2 / (fan in + fan out) (Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
+// 2010).
 VarianceScaling GlorotUniform(uint64_t seed = 0);
 VarianceScaling GlorotNormal(uint64_t seed = 0);
+// For ReLU: variance 2 / fan in (He et al., "Delving deep into rectifiers", 2015).
 VarianceScaling HeUniform(uint64_t seed = 0);
 VarianceScaling HeNormal(uint64_t seed = 0);
+// Variance 1 / fan in (LeCun et al., "Efficient backprop", 1998).
 VarianceScaling LecunUniform(uint64_t seed = 0);
 VarianceScaling LecunNormal(uint64_t seed = 0);
 

@@ -24,7 +24,7 @@ namespace internal {
 class TapeState;
 }  // namespace internal
 
-// How a list of looked-up rows e with weights w (1 where none are given) becomes one row. A divisor of 0 gives zeros.
+// How a list of looked-up rows e with weights w (1 where none are given) becomes one row, as tf.nn.embedding_lookup_sparse has it. A divisor of 0 gives zeros.
 enum class Combiner {
   kSum,    // sum(w e)
   kMean,   // sum(w e) / sum(w)
@@ -32,9 +32,10 @@ enum class Combiner {
 };
 
 struct LookupOptions {
-  std::optional<float> max_norm;      // clip each looked-up row to this l2 norm, before combining; the stored row is unchanged
-  bool safe = false;                  // LookupSparse: drop ids < 0, and weights <= 0 unless kSum; an empty list gives default_id's row, else zeros
-  std::optional<int64_t> default_id;  // with safe
+  std::optional<float> max_norm;  // > 0: clip each looked-up row to this l2 norm, before combining; the stored row is unchanged
+  // LookupSparse: drop ids < 0, and weights <= 0 unless kSum; an empty list gives default_id's row, else zeros (tf.nn.safe_embedding_lookup_sparse).
+  bool safe = false;
+  std::optional<int64_t> default_id;  // >= 0; with safe alone
 };
 
 // Records operations as they run (define by run) and differentiates them once. One thread; lives on the stack of a replica function.
@@ -65,16 +66,16 @@ class GradientTape {
   // Will be read: makes them pending now, so that they leave with the next fetch. Model does it for all its layers.
   void Prefetch(absl::Span<const std::string> variables);
   // Rows of a table: ids of any shape and integer dtype -> ids.shape + row shape. Failed with InvalidArgument: an id that the table has no row for, ids
-  // that are no integers, or `safe` (which is LookupSparse's). No ids: [0] + row shape.
+  // that are no integers, options out of their range, or `safe` (which is LookupSparse's). No ids: [0] + row shape.
   Var Lookup(absl::string_view table, const Var& ids, const LookupOptions& options = {});
   // Lists of ids (SparseIds as a Nest), each combined to one row -> [batch] + row shape: always one row for each list, zeros for an empty one
   // (TensorFlow leaves out those at the end). Weights are constants. Errors as Lookup's, and those of Validate(SparseIds).
   Var LookupSparse(absl::string_view table, const Nest& sparse_ids, Combiner combiner, const LookupOptions& options = {});
   // A leaf of your own; its gradient comes back under `name`. Failed with InvalidArgument: the name was watched or read before.
   Var Watch(absl::string_view name, Tensor value);
-  // An operation of your own: given its value, `backward` maps the output's gradient (its shape and dtype) to one gradient for each input, each of the
-  // input's shape and dtype. Called at most once, by Gradient; what it gives for inputs that need none is ignored. A wrong number or shape is
-  // InvalidArgument from Gradient.
+  // An operation of your own (tf.custom_gradient): given its value, `backward` maps the output's gradient (its shape and dtype) to one gradient for each input,
+  // each of the input's shape and dtype. Called at most once, by Gradient, on its thread; what it gives for inputs that need none is ignored. A wrong number or
+  // shape is InvalidArgument from Gradient.
   Var Record(Tensor value, std::vector<Var> inputs, std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)> backward);
 
   // d target / d everything read or watched that target depends on (what it does not depend on has no entry). A table's gradient is IndexedSlices with the

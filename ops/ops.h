@@ -36,14 +36,15 @@ Var Maximum(const Var& a, const Var& b);  // the gradient goes to the larger one
 Var Relu(const Var& x);                   // gradient 0 at 0
 Var Sigmoid(const Var& x);
 Var Tanh(const Var& x);
-Var Gelu(const Var& x);      // x Phi(x), with the exact distribution function
+Var Gelu(const Var& x);      // x Phi(x), with the exact distribution function (Hendrycks and Gimpel, 2016; tf.nn.gelu with approximate=False)
 Var Softplus(const Var& x);  // log(1 + e^x)
 Var Softmax(const Var& x);   // over the last axis; rank >= 1
 
-// Each element is 0 with probability `rate`, else divided by 1 - rate. Which ones follows from the tape's seed (one for each step and replica, the same on
-// every attempt) and from `seed`; where that is 0, from the number of such calls on the tape before. So a step that is tried again drops the same elements,
-// if it makes its calls in the same order. A value that no derivative is kept for (a constant, all in inference mode) follows the youngest tape on this
-// thread; FailedPrecondition: there is none. On a tape in inference mode, and with rate 0, x itself. InvalidArgument: rate outside [0, 1).
+// Each element is 0 with probability `rate`, else divided by 1 - rate (Srivastava et al., 2014; tf.nn.dropout). Which ones follows from the tape's seed (one
+// for each step and replica, the same on every attempt) and from `seed`; where that is 0, from the number of such calls on the tape before. So a step that is
+// tried again drops the same elements, if it makes its calls in the same order. A value that no derivative is kept for (a constant, all in inference mode)
+// follows the youngest tape on this thread; FailedPrecondition: there is none. On a tape in inference mode, and with rate 0, x itself. InvalidArgument: rate
+// outside [0, 1).
 Var Dropout(const Var& x, float rate, uint64_t seed = 0);
 
 // Whether an operand of MatMul is taken with its last two axes exchanged. Nothing is copied for it.
@@ -51,7 +52,8 @@ enum class Transpose { kNo, kYes };
 // [m, k] x [k, n] -> [m, n], each operand as it stands or transposed; rank 3: the same leading dimension on both, no broadcasting; rank 1 is refused.
 Var MatMul(const Var& a, const Var& b, Transpose a_transposed = Transpose::kNo, Transpose b_transposed = Transpose::kNo);
 
-// kValid: the window keeps to the image. kSame: ceil(extent / stride) places, with zeros around (in a pool: nothing), the odd one below and at the right.
+// tf.nn.conv2d's rules. kValid: the window keeps to the image. kSame: ceil(extent / stride) places, with zeros around (in a pool: nothing), the odd one below
+// and at the right.
 enum class Padding { kSame, kValid };
 // Images [batch, height, width, channels] x kernel [height, width, channels, outputs] -> [batch, out_height, out_width, outputs]; one stride for both
 // directions. A correlation, as in TensorFlow: the kernel is not mirrored. InvalidArgument too: a kValid window larger than the image.
@@ -59,7 +61,8 @@ Var Conv2D(const Var& x, const Var& kernel, int stride = 1, Padding padding = Pa
 // The largest of each window x window square, channel by channel; the gradient goes to the first of equals.
 Var MaxPool2D(const Var& x, int window, int stride, Padding padding = Padding::kValid);
 
-// Along the last axis (rank >= 1). scale and offset: [its extent].
+// Along the last axis (rank >= 1), example by example: no state, and the same in training and inference (Ba et al., "Layer normalization", 2016). scale and
+// offset: [its extent].
 Var LayerNorm(const Var& x, const Var& scale, const Var& offset, float epsilon = 1e-5f);  // (x - mean) / sqrt(variance + epsilon) * scale + offset
 Var L2Normalize(const Var& x);                                                            // x / sqrt(max(sum of squares, 1e-12))
 
@@ -97,7 +100,8 @@ Var Gather(const Var& x, const Var& ids);
 // Row i of the result is the sum of rows row_splits[i] to row_splits[i + 1]: [n, ...] -> [batch, ...], zeros for an empty list. row_splits: int64
 // [batch + 1] on the CPU, rising from 0 to n, else InvalidArgument.
 Var SegmentSum(const Var& rows, const Tensor& row_splits);
-// DLRM's pairwise dots: [batch, f, k] -> [batch, f (f - 1) / 2]: the dot of rows i and j for i = 1, 2, ... and each j < i, in that order.
+// DLRM's pairwise dots (Naumov et al., "Deep learning recommendation model", 2019), no row with itself: [batch, f, k] -> [batch, f (f - 1) / 2]: the dot of
+// rows i and j for i = 1, 2, ... and each j < i, in that order.
 Var DotInteraction(const Var& features);
 // Any dtype to any other. Floating to integer truncates toward 0, saturates, and takes NaN to 0; anything to bool is "not 0". The gradient flows
 // between floating types only.
@@ -106,8 +110,8 @@ Var Cast(const Var& x, DType dtype);
 Var StopGradient(const Var& x);
 Var Range(int64_t n);  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
 
-// Losses are per example: who averages decides how partial batches weigh. Computed in a stable form: no logit overflows. Labels are constants: no gradient
-// flows into them, but for SquaredError's.
+// Losses are per example (tf.nn's *_cross_entropy_with_logits): who averages decides how partial batches weigh. Computed in a stable form: no logit overflows.
+// Labels are constants: no gradient flows into them, but for SquaredError's.
 // logits [batch, classes], labels [batch] of any integer dtype, or [batch, classes] of probabilities -> [batch]. InvalidArgument: a label outside
 // [0, classes); the message has the label, its example and the number of classes.
 Var SoftmaxCrossEntropy(const Var& logits, const Var& labels);

@@ -25,11 +25,12 @@ class VariableReader {
  public:
   virtual ~VariableReader() = default;
   // Fetches all requests in one go: one message to each ps. Blocks until all are there; on an error none of the values means anything.
-  // NotFound: no such variable. InvalidArgument: an id outside [0, num_rows), or rows of a variable of rank 0.
+  // NotFound: no such variable. InvalidArgument: an id outside [0, num_rows), ids that are no int64, or rows of a variable of rank 0. A reader may have more
+  // (VariableStore's are in strategy/variable_store.h): a tape hands each to every Var that waits for it.
   virtual absl::Status Read(absl::Span<ReadRequest> requests) = 0;
   // Where the values arrive and the computation runs.
   virtual Device device() const = 0;
-  // What random operations draw from: the same on every attempt of a step.
+  // What random operations (Dropout) draw from: the same on every attempt of a step, another for each step and replica.
   virtual uint64_t seed() const { return 0; }
 };
 

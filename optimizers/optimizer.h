@@ -17,20 +17,22 @@ namespace divvy {
 
 // Applied on the parameter servers, where the slots live ("<variable>/<optimizer>/<slot>"). Sparse gradients: duplicates are summed first, only the rows
 // named are touched. Variables are float32.
-// Arithmetic: tf_keras.optimizers.legacy, the ones TensorFlow uses under parameter servers; decoupled weight decay as AdamW of Keras 2. Formulas, with w
-// the parameter, g its gradient and lr the learning rate:
+// Arithmetic: tf_keras.optimizers.legacy, the ones TensorFlow uses under parameter servers; decoupled weight decay as AdamW of Keras 2 (which differs from
+// other families of Keras, and how: docs/deviations.md). Plain values: their fields are checked by Validate, at the latest when a variable is created with one
+// or a gradient is given one. Formulas, with w the parameter, g its gradient and lr the learning rate:
 
 // w -= lr g.
 struct Sgd {
   LearningRate learning_rate;
 };
-// m = momentum m - lr g; w += m. Nesterov: w += momentum m - lr g, with the new m.
+// m = momentum m - lr g; w += m. Nesterov: w += momentum m - lr g, with the new m (Sutskever et al., "On the importance of initialization and momentum in deep
+// learning", 2013).
 struct Momentum {
   LearningRate learning_rate;
   float momentum = 0.9f;  // [0, 1]
   bool nesterov = false;
 };
-// a += g^2; w -= lr g / (sqrt(a) + epsilon).
+// a += g^2; w -= lr g / (sqrt(a) + epsilon) (Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization", 2011).
 struct Adagrad {
   LearningRate learning_rate;
   float initial_accumulator = 0.1f;  // >= 0
@@ -43,7 +45,8 @@ struct RowwiseAdagrad {
   float epsilon = 1e-7f;             // >= 0
 };
 // t += 1; m += (1 - beta1)(g - m); v += (1 - beta2)(g^2 - v); w -= lr weight_decay w; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
-// AMSGrad: vhat = max(vhat, v) takes the place of v in the last term.
+// AMSGrad: vhat = max(vhat, v) takes the place of v in the last term. (Kingma and Ba, "Adam", 2015; Reddi et al., "On the convergence of Adam and beyond",
+// 2018; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.)
 // t counts the gradients that *this row* has absorbed (Keras counts steps of the optimizer, and decays the slots of rows that a sparse gradient does not name).
 struct Adam {
   LearningRate learning_rate;
@@ -53,6 +56,7 @@ struct Adam {
   float weight_decay = 0;  // >= 0; decoupled: AdamW
   bool amsgrad = false;
 };
+// Tieleman and Hinton, "Lecture 6.5 - RMSProp", 2012; centered: Graves, "Generating sequences with recurrent neural networks", 2013.
 // r += (1 - rho)(g^2 - r); d = r, or centered: a += (1 - rho)(g - a), d = r - a^2, not below 0 (where rounding takes TensorFlow's there, it gives NaN).
 // Without momentum: w -= lr g / (sqrt(d) + epsilon). With it: b = momentum b + lr g / sqrt(d + epsilon), w -= b.
 struct RmsProp {
@@ -62,6 +66,7 @@ struct RmsProp {
   float epsilon = 1e-7f;  // >= 0
   bool centered = false;  // divide by an estimate of the variance rather than of the second moment
 };
+// McMahan et al., "Ad click prediction: a view from the trenches", 2013; many weights of a linear model become 0 by l1.
 // G = g + 2 l2_shrinkage w; n' = n + g^2; z += G - (n'^-p - n^-p) / lr w; w = (clip(z, -l1, l1) - z) / (n'^-p / lr + 2 l2 + beta / lr), p =
 // learning_rate_power.
 struct Ftrl {

@@ -14,8 +14,16 @@
 namespace divvy {
 
 // How many shards along each axis; every entry but the first must be 1. The sizes always follow the div rule (partitioners/div.h).
-// Called on the coordinator, once for each variable of rank >= 1. Any function of this form will do; the three below are TensorFlow's
+// Called on the coordinator for each variable of rank >= 1: when it is created, and again when a checkpoint is laid out for other parameter servers, so one
+// answer for one shape and dtype. It must not block. Any function of this form will do; the three below are TensorFlow's
 // (tf.distribute.experimental.partitioners). They are pure and thread-safe, and take any shape that is fully known, however large.
+//
+//   spec.partitioner = FixedShardsPartitioner{4};
+//   spec.partitioner = [](const Shape& shape, DType) -> absl::StatusOr<std::vector<int64_t>> {       // a shard for each million rows
+//     std::vector<int64_t> counts(shape.rank(), 1);
+//     counts[0] = 1 + shape.rows() / 1'000'000;
+//     return counts;
+//   };
 //
 // Errors of the three: InvalidArgument for an option out of its range, for a shape that is invalid or has unknown (-1) dimensions, and for an axis that
 // the shape has not (FixedShards and MaxSize: OutOfRange, as TensorFlow's IndexError). A shape without elements, or without rows, is never cut.

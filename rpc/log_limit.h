@@ -11,7 +11,9 @@
 
 namespace divvy {
 
-// Admits each text once a minute. Thread-safe. Remembers a bounded number of texts: then every one is admitted again.
+// Admits each text once a minute. Thread-safe; does not block. Remembers a thousand texts: then every one is admitted again.
+//
+//   if (limit.Admit(text)) DIVVY_LOG(WARNING) << text;
 class LogLimit {
  public:
   bool Admit(const std::string& text) {

@@ -6,7 +6,11 @@
 
 namespace divvy {
 
-// Thread-safe.
+// Counts those inside, so that whoever takes the place down can wait for the last. Thread-safe.
+//
+//   if (!visitors.Enter()) return;      // it is being taken down
+//   ... use it ...
+//   visitors.Leave();
 class Visitors {
  public:
   // False: closed; then there is no Leave.
@@ -16,6 +20,7 @@ class Visitors {
     ++inside_;
     return true;
   }
+  // Once for each Enter that was true. What is being taken down may be gone when it returns.
   void Leave() {
     MutexLock lock(mu_);
     if (--inside_ == 0) empty_.NotifyAll();

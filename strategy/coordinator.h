@@ -28,7 +28,8 @@
 namespace divvy {
 
 // Looks at a loop of steps while it runs: called on the thread that waits in RunEpoch or RunUntil, each report interval (--report_every, 5 s), with what was
-// merged since the last call (empty: no step finished). False: the loop makes no more steps and returns what was merged when those in flight have ended.
+// merged since the last call (empty: no step finished). False: the loop makes no more steps and returns what was merged when those in flight have ended; it is
+// asked again until then. The steps go on while it is called.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
 // What has become of a scheduled step.
@@ -122,7 +123,15 @@ class PerWorkerDataset {
 // Errors. The first error of a step is kept; later ones are told by their own RemoteValue alone. The workers go on until the program asks: the next Schedule,
 // Join, Done or Run* (or one that waits already) cancels what is queued, waits for what runs (which may still succeed) and returns that error. Then nothing
 // runs, the coordinator is usable again, and the error is not raised twice. The end of a step's data is no error here. Unavailable that names a parameter
-// server is the end of the job: every later call returns it; end the program, which may be started again.
+// server is the end of the job: every later call returns it; end the program, which may be started again. Cancelled: the process was asked to end
+// (--drain_timeout); return from the program. What it gave out (variables, RemoteValues, datasets) answers FailedPrecondition once it is gone.
+//
+//   absl::Status Train(Coordinator& coordinator) {
+//     RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kWeights).status());
+//     RETURN_IF_ERROR(coordinator.RestoreLatest().status());
+//     while (coordinator.epoch() < 10) RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kClicks("day-7/part-*")).status());
+//     return coordinator.RunEpoch(kEvaluate, kClicks("day-8/part-*")).status();
+//   }
 class Coordinator {
  public:
   virtual ~Coordinator() = default;
@@ -146,8 +155,11 @@ class Coordinator {
   virtual absl::StatusOr<bool> Done() = 0;
 
   // The loops most programs want: keep every worker busy, merge and report the metrics, draw progress; return what was merged. Block. RunEpoch is one pass over
-  // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed; it begins where the last RunUntil
-  // over the same data stopped, if none over other data came between (a RunEpoch may). The end of one worker's data is not an error here.
+  // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed (at once, with no metrics, where they are already); it begins
+  // where the last RunUntil over the same data stopped, if none over other data came between (a RunEpoch may). The end of one worker's data is not an error
+  // here.
+  // NotFound: a step or a source that is not registered in this process. InvalidArgument: arguments larger than a message may be, steps that give two kinds of
+  // metric one name, or (RunUntil) data without an element. Else the first error of a step.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step, const BoundDataSource& data, const std::decay_t<Args>&... args) {
     return RunEpoch(LoopObserver(), step, data, args...);
@@ -177,7 +189,8 @@ class Coordinator {
 
   // To be called after the variables are created, and before they are read, written or used by a step: goes on with what the parameter servers hold, where a
   // coordinator that was killed left a whole state there and --state_dir was kept; else with the newest checkpoint of --checkpoint_dir that is whole, whatever
-  // its number of parameter servers and their cuts. Returns the training steps in it: epoch() and step() count from there. 0: there was neither. Variables that it does not have begin with their initial values; nothing is restored unasked. Blocks.
+  // its number of parameter servers and their cuts. Returns the training steps in it: epoch() and step() count from there. 0: there was neither. Variables that
+  // it does not have begin with their initial values; nothing is restored unasked. Blocks.
   // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been restored), or one has been used. DataLoss: there are
   // checkpoints, and all are damaged.
   virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
@@ -213,7 +226,8 @@ class Coordinator {
   // Does not block: nothing is opened yet. NotFound: a source that is not registered in this process. InvalidArgument: arguments larger than a message may be.
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;
-  // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning. A step that is run again keeps the one it had.
+  // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning of each life of the program. A step that is run again
+  // keeps the one it had. Does not block; nothing is checked.
   virtual void SetLearningRateScale(double scale) = 0;
   // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no
   // name, or one that no run of TensorBoard can have.

@@ -96,7 +96,8 @@ class WorkerContext {
   StepEnvironment& environment_;
 };
 
-// kReadOnly: takes no step number, writes are FailedPrecondition; for evaluation.
+// kTraining: has the next step number, and counts in Coordinator::step(). kReadOnly: takes no step number, writes are FailedPrecondition; for evaluation. It
+// sees the variables as they are, beside training steps that run.
 enum class StepKind : uint8_t { kTraining, kReadOnly };
 
 // What is known of a step function in this process.
@@ -156,6 +157,14 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 // A step function, known by name in every process. Define it `const` at namespace scope, once:
 //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) { ... }
 //     const Step kTrain("train", TrainStep);
+// Its arguments and its result travel as NestCodec has it; a function that gives nothing returns a Status.
+//
+//     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
+//       ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
+//       ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica, batch));
+//       return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+//     }
+//
 // The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS A TRANSACTION: what it stages is applied once if it
 // returns OK, not at all if it fails. It may run more than once, elsewhere: let it depend on its arguments, its data, variables and seed() alone, and keep no
 // state outside Variables. Globals set by Train exist on the coordinator alone. Two functions under one name are refused at start; a worker that does not know

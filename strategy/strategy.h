@@ -221,7 +221,7 @@ class Strategy {
   }
 
   // value_fn(ValueContext) for each replica, in order, on this thread: any copyable type. For values that differ by replica from the start (seeds, parts of
-  // a range); data come from worker.Next.
+  // a range); data come from worker.Next. FailedPrecondition: inside a replica, or in another strategy's scope.
   template <typename F>
   absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(F&& value_fn) {
     RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeValuesFromFunction", "the replica's own value"));

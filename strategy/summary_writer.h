@@ -42,12 +42,13 @@ class SummaryWriter {
   SummaryWriter(SummaryWriter&&) = delete;
   ~SummaryWriter();  // ends the files; does not sync
 
-  // A point in the series of each name. `run`: parts of [A-Za-z0-9_.-]+ joined by '/', none of them "." or ".."; empty: the directory itself. InvalidArgument:
-  // another name.
+  // A point in the series of each name, kept as float32, as tf.summary.scalar does; NaN and infinity are points, too. No scalars: nothing is written. `run`:
+  // parts of [A-Za-z0-9_.-]+ joined by '/', none of them "." or ".."; empty: the directory itself. InvalidArgument: another name. Steps need not follow each
+  // other; the point's time is the clock's.
   absl::Status Scalars(absl::string_view run, int64_t step, const std::map<std::string, double>& scalars);
-  // Markdown.
+  // tf.summary.text: Markdown, under the name `tag`. Errors as Scalars.
   absl::Status Text(absl::string_view run, int64_t step, absl::string_view tag, absl::string_view markdown);
-  // A Markdown table with a line for each text and its name.
+  // A Markdown table with a line for each text and its name, for Text. Pure.
   static std::string Table(const std::map<std::string, std::string>& texts);
   // Returns when all points are on the disk. The first error; the other runs are synced.
   absl::Status Sync();

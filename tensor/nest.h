@@ -31,6 +31,13 @@ struct PerWorkerHandle {
 // A tree of lists and dicts (keys sorted, as in tf.nest) whose leaves are tensors, indexed slices, strings or per-worker handles:
 // the one type that crosses process boundaries, and what a dataset yields. Immutable, cheap to copy, thread-safe.
 // A wrong path gives a *failed* Nest that remembers the reason; so batch["imgae"] is an error with the keys that exist, never a crash.
+//
+//   Nest batch = {{"image", images}, {"history", SparseIds{ids, row_splits}}};
+//   ASSIGN_OR_RETURN(Tensor image, batch["image"].tensor());       // the one check, at the end of the path
+//   batch["history"]["ids"].tensor();                              // SparseIds are a dict
+//
+// Failed is only what was asked for, not what holds it: status() of a list is OK whatever its elements are; MapLeaves, Flatten and PackAs give the first reason
+// that they meet. A Nest that was moved from may be assigned to or destroyed, no more. How deep one may be to travel: wire/values.h.
 class Nest {
  public:
   using List = std::vector<Nest>;
@@ -47,7 +54,7 @@ class Nest {
   Nest(Dict dict);
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   Nest(T scalar);
-  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);  // {{"image", images}, {"label", labels}}
+  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);  // of a key that stands twice the first
   static Nest Failed(absl::Status reason);                               // REQUIRES: not OK
 
   // The child. Failed: no such key (the message lists those that exist) or index, not a dict or list, or this one failed.
@@ -56,7 +63,8 @@ class Nest {
   Nest operator[](size_t index) const;
   Nest operator[](int index) const { return (*this)[static_cast<size_t>(index)]; }
 
-  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure.
+  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure, whatever its code. indexed_slices() are given as they were put in;
+  // sparse_ids() have passed Validate (so they lie on the CPU), and other keys of their dict are passed over.
   absl::StatusOr<Tensor> tensor() const;
   absl::StatusOr<IndexedSlices> indexed_slices() const;
   absl::StatusOr<SparseIds> sparse_ids() const;  // from a dict with "ids", "row_splits" and perhaps "weights"
@@ -70,11 +78,13 @@ class Nest {
   const List* list() const;  // null if it is none; valid while this Nest lives
   const Dict* dict() const;
 
-  // Its tensors, depth first, keys in order. InvalidArgument: a leaf that is no tensor, or the failure.
+  // tf.nest.flatten: its tensors, depth first, keys in order. InvalidArgument: a leaf that is no tensor, or the failure.
   absl::StatusOr<std::vector<Tensor>> Flatten() const;
-  // The inverse: this structure with these tensors. InvalidArgument: another number of leaves.
+  // tf.nest.pack_sequence_as, the inverse: this structure with these tensors, each in the place of a leaf, whatever kind that is. InvalidArgument: another
+  // number of leaves.
   absl::StatusOr<Nest> PackAs(absl::Span<const Tensor> leaves) const;
-  // This structure with `fn` applied to each leaf; the first error ends it. `fn` is given leaves only.
+  // tf.nest.map_structure: this structure with `fn` applied to each leaf, in the order of Flatten, on this thread; the first error ends it. `fn` is given
+  // leaves only, IndexedSlices as one, the parts of SparseIds each by itself.
   absl::StatusOr<Nest> MapLeaves(const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
 
   // About what it weighs in a message: the values of its leaves and its keys, and 32 bytes for each of them.
@@ -96,6 +106,25 @@ bool BitwiseEqual(const Nest& a, const Nest& b);
 // How a C++ type travels. Given: arithmetic types, std::string, Tensor, IndexedSlices, SparseIds, Nest, std::monostate, and vector, map<string, .>,
 // optional, pair and tuple of them; Metrics and Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what Encode
 // cannot make.
+//
+//   bool, int32_t, float, double    a tensor of one element, of that very dtype; other integers as int64
+//   std::string                     a text
+//   vector, pair, tuple             a list: an element each, so many numbers are better a Tensor
+//   map<string, .>                  a dict
+//   optional                        a list of none or one
+//   monostate                       the empty list
+//
+// Decode gives InvalidArgument that says what was wanted and what there is, also for a number that the type cannot hold; of a failed Nest its reason.
+//
+//   template <>
+//   struct divvy::NestCodec<Window> {
+//     static Nest Encode(const Window& window) { return {{"first", window.first}, {"last", window.last}}; }
+//     static absl::StatusOr<Window> Decode(const Nest& nest) {
+//       ASSIGN_OR_RETURN(const int64_t first, NestCodec<int64_t>::Decode(nest["first"]));
+//       ASSIGN_OR_RETURN(const int64_t last, NestCodec<int64_t>::Decode(nest["last"]));
+//       return Window{first, last};
+//     }
+//   };
 template <typename T, typename Enable = void>
 struct NestCodec;  // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const Nest& nest);
 

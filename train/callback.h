@@ -25,7 +25,8 @@ class TrainingRun {
   const std::map<std::string, double>& metrics() const { return metrics_; }
   // What Fit was called with and on how large a cluster, for people: "model", "optimizer", "data", "epochs", "workers", ... and a text for each.
   const std::map<std::string, std::string>& configuration() const { return configuration_; }
-  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the middle of an epoch, the steps in flight are still finished.
+  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the middle of an epoch, the steps in flight are still finished, and
+  // nothing is validated. `reason`: for the log; the last one counts.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
   // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for callbacks.
   Coordinator& coordinator() { return coordinator_; }
@@ -43,17 +44,26 @@ class TrainingRun {
   std::optional<std::string> stop_reason_;
 };
 
-// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with it.
+// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with it: the callbacks behind it are not called. They may block,
+// and Fit waits: while steps run (OnReport) these go on. Nothing is called for epochs that the job had behind it when the program began.
+//
+//   class Halve : public Callback {
+//     absl::Status OnEpochEnd(TrainingRun& run) override {
+//       run.coordinator().SetLearningRateScale(std::pow(0.5, run.epoch()));
+//       return absl::OkStatus();
+//     }
+//   };
 class Callback {
  public:
   virtual ~Callback() = default;
   virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }  // before the first step of each Fit: forget what was seen
   virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }    // every --report_every, while the steps of an epoch run
-  virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation
+  virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation; not of an epoch that was stopped in its middle
 };
 
 // Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen (names whose last part contains "loss", "error" or "rmse")
-// or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. As Keras' EarlyStopping, without restoring the best weights.
+// or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is as good as 1; the first epoch never ends it. As
+// Keras' EarlyStopping, without restoring the best weights. For one Fit at a time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {

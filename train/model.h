@@ -25,7 +25,17 @@ namespace divvy {
 enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 
 // Layers are small values: they name their variables and apply them. Declare them `const` at namespace scope. Thread-safe. An input that does not fit gives
-// a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names.
+// a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names:
+//
+//   struct Scale : Layer {
+//     explicit Scale(std::string name) : name_(std::move(name)) { variables = {{name_, Shape{}, Ones()}}; }
+//     Var operator()(GradientTape& tape, const Var& x) const { return x * tape.Read(name_); }
+//
+//    private:
+//     std::string name_;
+//   };
+//
+// Names, shapes and options are checked when the variables are created, not here.
 struct Layer {
   enum class Access {
     kWhole,   // a Model asks for all of them at a step's start
@@ -87,7 +97,13 @@ struct Embedding : Layer {
   std::string name_;
 };
 
-// What a model makes of a batch: {losses, {{"accuracy", Accuracy(logits, labels)}, ...}}. A metric's error is the step's, with the metric's name.
+// What a model makes of a batch. A metric's error is the step's, with the metric's name.
+//
+//   ModelOutput Forward(GradientTape& tape, const Nest& batch) {
+//     const Var logits = kMlp(tape, batch["image"]);
+//     return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+//   }
+//   const Model kDigitsModel("digits", {kMlp}, Forward);
 struct ModelOutput {
   Var losses;                                                  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
   std::map<std::string, absl::StatusOr<Metric>> metrics = {};  // "loss" is the mean of the losses and comes by itself
@@ -97,6 +113,9 @@ struct ModelOutput {
 // namespace scope, after its layers. All its variables and lookups of a step leave in one pull if the function looks up before it computes; those that are
 // read whole are asked for before it is called. Thread-safe: `forward` is called by several replicas at once. Two models of one name are refused at start,
 // as steps are.
+//
+// `layers`: all that `forward` uses: a Trainer creates the variables of these and no others. `forward` depends on the tape and the batch alone: a step may be
+// run again. In an evaluation step the tape is in inference mode, so Dropout does nothing.
 //
 // A training step takes a batch for each replica, adds up the gradients of all losses, divides by the number of examples of the whole step (so partial and
 // empty batches weigh right; TensorFlow's default would let them weigh like full ones), clips if told to, and has each variable's own optimizer apply them.

@@ -23,12 +23,14 @@ namespace divvy {
 
 // How Fit goes about it. By name in C++20, else field by field. Options that make no sense are InvalidArgument from Fit, all at once.
 struct FitOptions {
-  int epochs = 1;
-  // None: each record once (the source is leased), partial batches included. Given: the next epoch goes on where this one stopped, pass after pass.
+  int epochs = 1;  // >= 1
+  // None: each record once (the source is leased), partial batches included. Given, >= 1: the next epoch goes on where this one stopped, pass after pass.
   std::optional<int64_t> steps_per_epoch = {};
   std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
   std::vector<std::shared_ptr<Callback>> callbacks = {};
-  std::optional<double> clip_norm = {};  // of the gradient of a worker's whole step
+  // > 0: gradients of a worker's whole step, all replicas and variables together, are scaled down to this norm where theirs is above it
+  // (tf.clip_by_global_norm). One that is not finite is then the step's error: InvalidArgument that names a variable.
+  std::optional<double> clip_norm = {};
 };
 
 // Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports. Runs on the coordinator; one thread.

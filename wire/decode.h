@@ -1,4 +1,16 @@
 // What the decoders of this folder share: refusals that name the field, and checks. For wire/ alone.
+//
+// A decoder reads field after field and returns at the first that makes no sense; whoever decodes the message around it puts the name of its field before the
+// refusal, so that the whole path stands in it:
+//
+//   absl::StatusOr<Horizon> FromProto(const v1::Horizon& from) {
+//     Horizon horizon;
+//     horizon.next = EntryId(from.next());
+//     horizon.open = IdsOf<EntryId>(from.open());
+//     RETURN_IF_ERROR(CheckRising("open", horizon.open));        // "open[3]: does not rise"
+//     return horizon;
+//   }
+//   DIVVY_WIRE_READ(request.horizon, from, horizon);             // in FromProto(v1::SyncRequest): "horizon.open[3]: does not rise"
 #ifndef DIVVY_WIRE_DECODE_H_
 #define DIVVY_WIRE_DECODE_H_
 
@@ -33,6 +45,7 @@ absl::StatusOr<T> In(absl::string_view field, absl::StatusOr<T> value) {
 absl::Status AsInvalid(const absl::Status& status);
 inline std::string Element(absl::string_view field, size_t index) { return absl::StrCat(field, "[", index, "]"); }
 
+// Each check: OK, or Invalid that says what the value is and what it may be. Ranges are inclusive.
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
 inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max()); }
 inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
@@ -40,7 +53,8 @@ absl::Status CheckName(absl::string_view field, absl::string_view name);  // 1 t
 absl::Status CheckFinite(absl::string_view field, double value);
 absl::Status CheckCount(absl::string_view field, size_t count);  // at most kMaxParts
 
-// Each element of `from` read by `read`, which returns a StatusOr.
+// Each element of `from` read by `read`, which returns a StatusOr; the first refusal, with the element's number. REQUIRES: the count has been checked, where
+// what is made of an element is larger than it was.
 template <typename Repeated, typename Read>
 auto ReadAll(absl::string_view field, const Repeated& from, Read read)
     -> absl::StatusOr<std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type>> {
@@ -63,6 +77,7 @@ std::vector<Id> IdsOf(const Repeated& from) {
   return ids;
 }
 
+// Each above the one before it. REQUIRES: random access.
 template <typename Ordered>
 absl::Status CheckRising(absl::string_view field, const Ordered& values) {
   for (size_t i = 1; i < values.size(); ++i) {

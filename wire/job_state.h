@@ -10,10 +10,13 @@
 
 namespace divvy::wire {
 
+// All are pure and thread-safe.
+
 // REQUIRES: a layout.
 v1::JobState ToProto(const JobState& state);
 absl::StatusOr<JobState> FromProto(const v1::JobState& state);
 
+// The same as bytes: what stands in a checkpoint (docs/formats/checkpoint.md). Any bytes may be given: InvalidArgument, too, for such as are no message.
 std::string EncodeJobState(const JobState& state);
 absl::StatusOr<JobState> DecodeJobState(const std::string& bytes);
 

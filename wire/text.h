@@ -12,7 +12,10 @@ namespace divvy::wire {
 constexpr size_t kMaxTextBytes = 8 << 10;  // of a status' text
 constexpr size_t kMaxNameBytes = 1 << 10;  // of names and addresses, which also have at least one byte
 
-// Whether `text` is well-formed UTF-8. protobuf refuses a whole message for one bad byte in a field of type string.
+// Both are pure and thread-safe.
+
+// Whether `text` is well-formed UTF-8 (The Unicode Standard, table 3-7: nothing overlong, no surrogates). protobuf refuses a whole message for one bad byte in
+// a field of type string.
 bool IsUtf8(absl::string_view text);
 
 // `text` as it may stand in a log line, a terminal or a protobuf string: control characters and bytes that are no UTF-8 become "\x1b", and what is beyond

@@ -9,8 +9,7 @@
 //     store was told of one that nobody has confirmed;
 //   - the store knows all that is in no server: no pass over leased data is under way, no variable waits for its first values;
 //   - no entry is half applied. The newest horizon among the replies knows best what is closed, for closing only grows. An id that it does not close is whole
-//   if
-//     n servers have applied it and each of them says that it was for n; else it is half applied, and no run will complete it.
+//     if n servers have applied it and each of them says that it was for n; else it is half applied, and no run will complete it.
 #ifndef DIVVY_COORDINATOR_CORE_ADOPTION_H_
 #define DIVVY_COORDINATOR_CORE_ADOPTION_H_
 

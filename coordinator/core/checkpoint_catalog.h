@@ -14,7 +14,7 @@
 
 namespace divvy {
 
-// Thread-safe. Blocks: the core calls it from blocking tasks of the Executor. Errors name the file and the remedy.
+// Thread-safe. Blocks: the core calls it from blocking tasks of the Executor (and Newest once from Start). Errors name the file and the remedy.
 class CheckpointCatalog {
  public:
   virtual ~CheckpointCatalog() = default;

@@ -1,7 +1,7 @@
 // The coordinator without a network: which steps exist, who runs them, and when they have happened once and for all.
 //
 // An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16): each method takes an event, changes state under one lock, never waits, and answers
-// through completions that run on the Executor's threads after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
+// through completions that run after the lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
 //
 // A parameter server is lost when another process answers, or registers, in its place; or a half applied step is one that no run can complete:
 //   Durability::kReplay       all servers go back to the newest checkpoint, and what was done since is run again (replay.cc). Values that were delivered stay,
@@ -50,6 +50,7 @@ namespace divvy {
 
 using StatusCallback = std::function<void(absl::Status)>;
 
+// As StrategyOptions::Placement (strategy/strategy_options.h).
 enum class Placement : uint8_t { kRoundRobin, kBalanced };
 
 // What becomes of a job that has lost a parameter server.
@@ -146,10 +147,19 @@ struct CoordinatorSnapshot {
   int64_t redo_log_entries = 0, redo_log_bytes = 0;
 };
 
+// Thread-safe; no method waits but Start. Completions are called once, on whichever thread comes to it (perhaps within the call) and never under the lock: they
+// must not block. After Abandon they are dropped. Errors that every call of the program may get: what ended the job (kPsLost, kStaleEpoch, kSecondCoordinator,
+// ...), and Cancelled (kJobOver) once it drains.
+//
+//   ASSIGN_OR_RETURN(auto core, CoordinatorCore::Start(options, executor, clock, dialer, store));
+//   core->CreateVariable(spec, std::nullopt, [](absl::Status created) { ... });
+//   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... }, [](absl::Status done) { ... });
+//   core->EndJob(0, [](absl::Status ended) { ... });
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
-  // the status is what it ended with. Or the store's error. May block (the store).
+  // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
+  // block (the store, the catalog).
   // REQUIRES: the references outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<CoordinatorCore>> Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store);
 
@@ -212,7 +222,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void Join(StatusCallback done);
   // Whether nothing is queued or in flight; or the error of a step, after its batch has been cancelled.
   void Done(ResultCallback<bool> done);
-  // Runs the loop. `value` is called for each finished step, in the order of finishing, the last before `done`.
+  // Runs the loop. `value` is called for each finished step, in the order of finishing, the last before `done`. `done`: OK when it is over; InvalidArgument, as
+  // CheckArgs, or where a loop with last_step finds no element in its data; else the first error of a step, after its batch has been cancelled.
   void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
   // The loop makes no more steps: it is done when those in flight have ended, and does not count as an epoch. One that is over already stays so.
   void StopRun(uint64_t token);
@@ -224,9 +235,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   uint64_t job_seed() const { return options_.job_seed; }
   JobId job() const;
-  int64_t epoch() const;  // RunEpochs of training steps completed
-  int64_t step() const;   // training steps finished
-  void SetLearningRateScale(double scale);
+  int64_t epoch() const;                    // RunEpochs of training steps completed
+  int64_t step() const;                     // training steps finished
+  void SetLearningRateScale(double scale);  // of steps that are first dispatched from now on, and of direct writes of gradients
 
   // Ends the job: all parameter servers confirm that they are what they were, the store says how it ended, workers and ps are told to exit with `exit_code`.
   // REQUIRES: joined. The program makes no further calls.

@@ -14,6 +14,10 @@ namespace divvy {
 
 // The positions of one pass. A worker is given them in chunks of up to `kChunk` steps, so that it reads forward; what it has not begun when it is lost goes
 // first to the others, and one that finds nothing else takes half of the longest chunk of another: all workers are busy to the end. Pure; not thread-safe.
+//
+//   book.Take(/*worker=*/0, /*per_step=*/2);    // {0, 2}: elements 0 and 1
+//   book.Take(/*worker=*/1, 2);                 // {2, 2}, of a chunk of its own
+//   book.GiveBack(0, 2);                        // that step will never run: the next Take, whoever asks, gives {0, 2}
 class LeaseBook {
  public:
   static constexpr int64_t kChunk = 64;  // steps

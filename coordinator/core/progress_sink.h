@@ -17,7 +17,7 @@ class ProgressSink {
   virtual ~ProgressSink() = default;
   // A loop of steps begins. `layout`: the variables that exist by now.
   virtual void OnLoopBegin(const Layout& layout, StepKind kind) = 0;
-  // A step of the loop has finished.
+  // A step of the loop has finished; once for each, however often it was tried.
   virtual void OnStep(const Metrics& metrics) = 0;
   virtual void OnLoopEnd() = 0;
   // The program reports `metrics` of training step `step` under the name `run`.

@@ -34,6 +34,8 @@ struct StepFacts {
   bool replayed = false;       // it had finished before a rewind: it cannot fail or be cancelled any more, but its attempts may be used up
 };
 
+// Both are pure.
+
 // An attempt reported. `participants`: the ps it committed to.
 StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants);
 

@@ -10,7 +10,15 @@
 //   Attach, Load, Shutdown   in any state     CreateShards, DeleteShards, Pull, Commit, Sync, Snapshot   in READY, else NOT_READY
 //
 // Every request may arrive twice, late, or never: it states a wanted fact, and asked again it is answered the same and changes nothing. Refusals carry an
-// ErrorDetail (cluster/error.h), where each Reason says what the sender does.
+// ErrorDetail (cluster/error.h), where each Reason says what the sender does. Each method but Inspect and StateHash begins with the prelude
+// (cluster/prelude.h), whose refusals are not said again below.
+//
+//   auto core = ParameterServerCore::Start(options, executor, coordinator, [](int exit_code, std::string why) { ... });     // EMPTY, and registers
+//   (*core)->Attach(...);    (*core)->Load(...);    (*core)->CreateShards(...);                                              // the coordinator
+//   (*core)->Commit(request, [](absl::StatusOr<CommitReply> reply) { ... });                                                 // a worker
+//
+// Memory: the shards (memory_limit_bytes); one buffer for each commit and reply under way, which whoever receives bounds (MemoryBudget); while a checkpoint is
+// written, copies of what commits change (snapshot_buffer_bytes); and the applied entries that the horizon has not closed.
 #ifndef DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 #define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 
@@ -68,7 +76,7 @@ struct ParameterServerOptions {
   absl::Status Validate() const;
 };
 
-// What a parameter server holds, for status pages and tests. A copy.
+// What a parameter server holds, for status pages and tests. A copy of one moment, but for the shards' values, which are copied block by block.
 struct ParameterServerSnapshot {
   struct Shard {
     std::string name;
@@ -109,18 +117,19 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all; INVALID if the state is not of the expected lineage and layout.
   // kCheckpoint: forgets all, makes the shards that the request names and reads their rows, whichever servers wrote them; answered when that is done, or after
-  // half a second with how far it is: ask again. MEMORY_LIMIT; CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK: it is EMPTY again, and may be told to load
-  // another. Then READY with the given horizon. When READY already: OK, nothing done.
+  // half a second with how far it is: ask again. MEMORY_LIMIT; CHECKPOINT_MISSING (or this server has no directory), CHECKPOINT_CORRUPT (or of another dtype or
+  // shape), DISK; NOT_READY: its device failed, or another epoch has begun. After each it is EMPTY, and may be told to load another, or the same again.
+  // Then READY with the given horizon. When READY already: OK, nothing done. INVALID, too: a horizon that is not sorted, or while another is being loaded.
   void Load(LoadRequest request, ResultCallback<LoadReply> done);
 
   // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply of a session outside the set is running, and forgets closed
-  // ids before that. `applied` tells those of the query that are applied and remembered. Session 0 is always in the set.
+  // ids before that. `applied` tells those of the query that are applied and remembered. Session 0 is always in the set. INVALID: a horizon that is not sorted.
   void Sync(SyncRequest request, ResultCallback<SyncReply> done);
 
   // Writes this server's part of a checkpoint: all shards as they are when it is first asked for, while commits go on. Answered at once, or (request.wait) when
   // the part is on the disk, at the latest after half a second. NOT_READY: commits are being applied just now, and it has not begun. INVALID: a later
-  // checkpoint was asked for since. DISK: this part has failed, for good. REQUIRES of the caller: no commit is under way when it is first asked for, here or to
-  // another server, or the parts are of no one moment.
+  // checkpoint was asked for since. DISK: this part has failed, for good, or the server has no directory. REQUIRES of the caller: no commit is under way when
+  // it is first asked for, here or to another server, or the parts are of no one moment.
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
   // Makes all shards or none; their first values are computed by block tasks. A slot's variable exists or is made by the same request. MEMORY_LIMIT: they do
@@ -130,8 +139,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running one ends unseen.
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
-  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. UNKNOWN_SHARD; INVALID for rows outside the shard, or a shard
-  // that is named whole twice.
+  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. Any session may read, also one that may not commit.
+  // UNKNOWN_SHARD; INVALID for rows outside the shard, or a shard that is named whole twice; ResourceExhausted without a reason: no memory for the reply.
   void Pull(PullRequest request, ResultCallback<PullReply> done);
   // The memory that its reply will take, for who reserves it before asking; Pull alone looks at the rows themselves. 0: it will be refused, or takes none.
   int64_t PullReplyBytes(const PullRequest& request) const;

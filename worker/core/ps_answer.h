@@ -17,6 +17,9 @@ enum class PsAnswer : uint8_t {
 };
 
 // Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail for it, and a pull waits.
+//
+//   switch (JudgePsAnswer(reply.status())) {
+//     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same request);
 inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   if (status.ok()) return PsAnswer::kDone;
   switch (ReasonOf(status)) {

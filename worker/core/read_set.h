@@ -33,7 +33,7 @@ class ReadSets {
     return variables;
   }
 
-  // What was not read this time is dropped. What was assigned once is not: a function may assign now and then.
+  // Of a run that ended well. What was not read this time is dropped. What was assigned once is not: a function may assign now and then.
   void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole, std::set<std::string> assigned = {}) {
     Learnt& learnt = by_function_[std::string(function)];
     if (learnt.layout_version == layout_version) assigned.merge(learnt.assigned);

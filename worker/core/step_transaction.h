@@ -27,7 +27,7 @@
 
 namespace divvy {
 
-// How a session reaches the parameter servers. Immutable.
+// How a session reaches the parameter servers: by the view of its Attach. Immutable; shared by the session's transactions.
 struct SessionLinks {
   struct Ps {
     std::shared_ptr<ParameterClient> client;
@@ -53,7 +53,11 @@ struct StepRecord {
   std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read; where rows of it were kept from before: when those were pulled
 };
 
-// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before.
+// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before. A ps that does not answer, or cannot yet, is asked again
+// until it does (JudgePsAnswer); one that says that the session is over ends all pulls with Cancelled; one that refuses the request itself, with its error.
+//
+//   RUNNING   Pull, Stage   ->  Finish: the record, for the core to commit
+//                           ->  Cancel: nothing is left
 class WorkerTransaction : public StepTransaction, public std::enable_shared_from_this<WorkerTransaction> {
  public:
   struct Options {

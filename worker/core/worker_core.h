@@ -54,12 +54,13 @@ struct WorkerOptions {
   int replicas = 1;         // GPUs, or 1
   ClusterView cluster;      // what its TF_CONFIG says, for the coordinator to compare; may be empty
   std::string build;        // version and commit of the binary, for messages; may be empty
-  // Takes in the program's own flags, as the coordinator was started with: called once, at the first Attach and before any step; does not block. An error
-  // refuses that Attach, and it is called again at the next. Empty: this program has none.
+  // Takes in the program's own flags, as the coordinator was started with: called at the first Attach, before any step, and again where a later one brings
+  // others (a coordinator that was started anew); under the core's lock, so it does not block and does not call the core. An error refuses that Attach
+  // (FailedPrecondition), and it is called again at the next. Empty: this program has none.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
-  bool check_numerics = false;  // a step that stages a value that is not finite fails
+  bool check_numerics = false;  // a step that stages a float32 or float64 that is not finite fails with InvalidArgument, which names the variable
   PullOptions pulls;
-  int64_t max_value_bytes = 16 << 20;                     // of what a step returns
+  int64_t max_value_bytes = 16 << 20;                     // of what a step returns (Nest::size_bytes); more is the step's error, InvalidArgument
   uint64_t seed = 1;                                      // of the jitter of its waits
   absl::Duration register_every = absl::Seconds(2);       // while no session lives
   absl::Duration coordinator_silence = absl::Seconds(5);  // nothing heard for so long: no new step is begun
@@ -70,9 +71,15 @@ struct WorkerOptions {
   absl::Status Validate() const;
 };
 
-// What a worker is doing, for status pages and tests.
+// What a worker is doing, for status pages and tests. A copy of one moment.
 struct WorkerSnapshot {
-  enum class Step : uint8_t { kNone, kRunning, kNeedsSlots, kHeld, kCommitting };
+  enum class Step : uint8_t {
+    kNone,
+    kRunning,     // its function runs, or has not yet noticed that it is cancelled
+    kNeedsSlots,  // it is over, and waits for an optimizer's slots
+    kHeld,        // it is over, and a checkpoint is being cut: it may not commit before the Release
+    kCommitting,  // from here on it cannot fail
+  };
   JobId job;  // 0: never attached
   bool attached = false;
   bool silent = false;     // attached, but the coordinator has not been heard for coordinator_silence
@@ -92,6 +99,7 @@ struct WorkerSnapshot {
   int64_t reported = 0;       // steps, in this life
 };
 
+// Thread-safe; no method waits.
 class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
  public:
   // Begins to register, where `coordinator` is not null (it may be null where the coordinator knows the address already).
@@ -107,7 +115,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   // Begins the session `request.fence.session`. What an older one left is dropped: steps, commits under way (they are fenced at every ps before this is
   // sent), iterators. The same request again changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where the session
-  // is older than the newest, or was ended here.
+  // is older than the newest, or was ended here; with VERSION_MISMATCH; with INVALID where it has no session or layout; with JOB_OVER where this worker is
+  // ending.
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
   // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then calls on_exit. Answered at once.
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
