@@ -80,8 +80,7 @@ inline Reason ReasonOf(const absl::Status& status) { return DetailOf(status).rea
 absl::Status MarkUser(const absl::Status& status);
 
 // Whether sending the same request again may help: Unavailable, DeadlineExceeded, Aborted without a typed reason, or kOverloaded. Never what a step function
-// made.
-// For answers to calls between the roles; what a program is told (kPsLost, ...) is not asked again.
+// made. For answers to calls between the roles: what a program is told (kPsLost, ...) is not asked again.
 bool IsTransient(const absl::Status& status);
 
 // What a process exits with that ends for this reason; nullopt: no process ends for it. 77 and 78 are final: starting the same task again ends the same way.

@@ -16,7 +16,10 @@
 
 namespace divvy {
 
-// One variable as the coordinator cut and placed it. `spec.initializer` and `spec.partitioner` mean nothing any more and are left empty.
+// One variable as the coordinator cut and placed it. `spec.initializer` and `spec.partitioner` mean nothing any more and are left empty. A plain value. Slots
+// are cut and placed as their variable is: shard `part` of each lies beside shard `part` of it.
+//
+//   [1000, 64] in 3 shards: offsets {0, 334, 667, 1000}, ps {0, 1, 2}; row 500 is row 166 of part 1
 struct VariableLayout {
   VariableId id;
   VariableSpec spec;
@@ -35,12 +38,16 @@ struct VariableLayout {
   std::optional<uint8_t> SlotNumber(absl::string_view optimizer, absl::string_view slot) const;
   // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if one of them was never made. Empty for one without slots.
   std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
-  std::string SlotName(int slot_index) const;  // "<variable>/<optimizer>/<slot>"
-  int64_t value_bytes() const;
-  int64_t slot_bytes() const;
+  std::string SlotName(int slot_index) const;  // "<variable>/<optimizer>/<slot>". REQUIRES: 0 <= slot_index < slots.size()
+  int64_t value_bytes() const;                 // of all shards of the variable
+  int64_t slot_bytes() const;                  // of all shards of all its slots
 };
 
-// All variables of a job. Immutable: each change makes the next version. Shared by pointer.
+// All variables of a job. Immutable, so thread-safe: each change makes the next version. Shared by pointer; whoever works by a version holds it.
+//
+//   layout = layout->With(variable);
+//   const VariableLayout* const found = layout->Find(name);
+//   if (found == nullptr) return layout->UnknownVariable(name);
 class Layout {
  public:
   static std::shared_ptr<const Layout> Empty();
@@ -59,6 +66,7 @@ class Layout {
 
   // The next version, with `variable` added or (same id) replaced.
   std::shared_ptr<const Layout> With(VariableLayout variable) const;
+  // The next version, without it; also where there is no such variable.
   std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:

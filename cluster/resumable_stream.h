@@ -24,7 +24,8 @@ struct StreamFrame {
 };
 
 // One end of the stream. While the session lives no message is lost, doubled or overtaken by another, over any number of broken connections. Pure: it sends
-// nothing itself. Not thread-safe (each core keeps it under its lock).
+// nothing itself. Not thread-safe (each core keeps it under its lock). Memory: what has been sent and not acknowledged is kept, without a bound; every frame
+// from the other side acknowledges, so a side that has nothing to say sends an Acknowledgement now and then.
 //
 //   on Send:            transport(stream.Send(message));           // kept until acknowledged; goes out only while connected
 //   on a connection:    transport(stream.Connect());               // the Resume frame

@@ -1,4 +1,12 @@
-// From variables to shards and back: what a read or a set of writes means for each parameter server. Pure functions of the layout.
+// From variables to shards and back: what a read or a set of writes means for each parameter server. Pure functions of the layout; tensors lie on the CPU.
+//
+//   RETURN_IF_ERROR(CheckWrite(*layout, write));
+//   for (auto& [ps, parts] : PlanCommits(*layout, {write}, ordinal, /*learning_rate_scale=*/1)) ...       // a CommitRequest to each
+//
+//   RETURN_IF_ERROR(CheckRead(*layout, read));
+//   const PullPlan plan(*layout, {read});
+//   for (const auto& [ps, parts] : plan.parts()) ...                                                      // a PullRequest to each
+//   ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));                                 // when all have answered
 #ifndef DIVVY_CLUSTER_TRANSFER_PLAN_H_
 #define DIVVY_CLUSTER_TRANSFER_PLAN_H_
 
@@ -37,6 +45,7 @@ Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable);
 // Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
 // variable that is not float32 or has no optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
+// NotFound, as above; InvalidArgument: rows of a variable of rank 0, ids that are no int64 on the CPU, or an id outside the variable.
 absl::Status CheckRead(const Layout& layout, const VariableRead& read);
 
 // The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite is OK, op is kGradient.
@@ -46,7 +55,7 @@ const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
 // evaluated at `ordinal` and scaled. REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
 
-// Of tensors, as they travel.
+// Of the tensors of a commit, as they travel: values and rows.
 int64_t PayloadBytes(absl::Span<const CommitPart> parts);
 // InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes. `max_bytes` 0: it takes any.
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes);

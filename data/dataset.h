@@ -36,9 +36,12 @@ class Clock;
 class Executor;
 class FileSystem;
 
-// One or more adjacent fields of each line. A column is a scalar if width is 1, else a tensor [width].
+// One or more adjacent fields of each line. A column is a scalar if width is 1, else a tensor [width]. Text in a number's place is DataLoss, with its file and
+// line.
+//
+//   {"price"}   {"pixels", DType::kUInt8, 0, /*width=*/784}   {"city", DType::kString, /*hash_buckets=*/10'000}   {"item", DType::kInt64, 0, 1, /*below=*/500}
 struct CsvColumn {
-  std::string name;
+  std::string name;  // its key in the elements; each once
   DType dtype = DType::kFloat32;
   int64_t hash_buckets = 0;  // > 0: any text (dtype kString says so best), hashed to an int64 below it
   int64_t width = 1;         // > 1: so many fields; where a header names columns, its name stands over the first of them
@@ -84,6 +87,13 @@ class DatasetRecipe {
 // (Batch(0), Shard(2, 2)), come out of the iterator's Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
 // NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes may run at the same time. What a function of the program
 // throws is Unknown.
+//
+// What is called as a method of tf.data.Dataset does what that does, where nothing else is said; FromTensors is its from_tensor_slices.
+//
+//   Dataset clicks = Dataset::TfRecord("clicks-*", Parse).Filter(HasLabel).Shuffle(10'000, input.seed);
+//   clicks = clicks.Map(Features, /*parallel_calls=*/4).Batch(256).Prefetch(2);
+//   std::unique_ptr<DatasetIterator> pass = clicks.Iterate();
+//   ASSIGN_OR_RETURN(std::optional<Nest> batch, pass->Next());      // nullopt: the end
 //
 // Files of records are names, globs (wildcards in the last part of a path) or "name@N" (name-00000-of-0000N and so on), read in the order of their names. Files
 // of any format may be gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is read.
@@ -179,7 +189,7 @@ class BoundDataSource {
   Nest args_;
 };
 
-// What is known of a dataset function in this process.
+// What is known of a dataset function in this process. Made by DataSource's constructor.
 struct RegisteredDataSource {
   std::string name;
   int num_args = 0;       // besides the InputContext

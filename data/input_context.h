@@ -8,7 +8,7 @@
 
 namespace divvy {
 
-// A plain record (tf.distribute.InputContext, and what its users asked for: which worker this is, and a seed). A data function is given one; nothing in it is
+// A plain value (tf.distribute.InputContext, and what its users asked for: which worker this is, and a seed). A data function is given one; nothing in it is
 // checked here. Under kLease a function must not let its sequence depend on worker_index: every worker opens the same one.
 struct InputContext {
   int num_input_pipelines = 1;  // 1 and 0, as under TensorFlow's parameter servers, so that sharding by them is no sharding; with kFile and kData, which shard

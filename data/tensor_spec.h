@@ -6,6 +6,7 @@
 
 namespace divvy {
 
+// As tf.TensorSpec: what Dataset::ElementSpec tells of each leaf of its elements. A plain value.
 struct TensorSpec {
   DType dtype = DType::kFloat32;
   Shape shape;  // -1: varies

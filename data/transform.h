@@ -20,7 +20,11 @@ using Specs = absl::StatusOr<std::map<std::string, TensorSpec>>;
 
 // ---- what a recipe may tell; of a kind from elsewhere nothing is known
 
-enum class ShortBatches { kNone, kLastOnly, kAnywhere };
+enum class ShortBatches {
+  kNone,      // each has as many rows
+  kLastOnly,  // but the last
+  kAnywhere,  // any may have less
+};
 
 // That the elements are batches of `size` rows, and which of them may have less.
 struct BatchCut {

@@ -12,12 +12,18 @@
 
 namespace divvy {
 
-// T: an integer without sign, float or double. REQUIRES of Load: bytes.size() >= sizeof(T).
 namespace little_endian_internal {
 template <typename T>
 using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 }  // namespace little_endian_internal
 
+// T below: uint32_t, uint64_t, float or double. Pure.
+//
+//   std::string bytes;
+//   AppendLittleEndian<uint32_t>(1, bytes);          // 01 00 00 00
+//   LoadLittleEndian<uint32_t>(bytes) == 1
+
+// The number that `bytes` begin with. REQUIRES: bytes.size() >= sizeof(T).
 template <typename T>
 T LoadLittleEndian(absl::string_view bytes) {
   using Bits = little_endian_internal::Bits<T>;
@@ -29,6 +35,7 @@ T LoadLittleEndian(absl::string_view bytes) {
   return value;
 }
 
+// sizeof(T) bytes more.
 template <typename T>
 void AppendLittleEndian(T value, std::string& out) {
   little_endian_internal::Bits<T> bits;

@@ -27,6 +27,7 @@ DIVVY_HOST_DEVICE To Saturate(From value) {
   return static_cast<To>(value);
 }
 
+// As Cast of ops/ops.h says, for one element. Integers into smaller integers wrap around, as the language has it.
 template <typename To, typename From>
 DIVVY_HOST_DEVICE To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {

@@ -18,7 +18,7 @@ enum class BinaryOp {
   kEqual,         // 1 where a == b, else 0
 };
 
-// Which side of an operation its derivative is computed from: keeping that one is enough.
+// Which side of an operation its derivative is computed from: keeping that one is enough, and the other's memory can go.
 enum class Kept { kInput, kOutput };
 constexpr Kept KeptForGradient(UnaryOp op) {
   switch (op) {
@@ -36,7 +36,8 @@ constexpr Kept KeptForGradient(UnaryOp op) {
   return Kept::kInput;
 }
 
-// `batch` products of matrices that lie one after the other.
+// `batch` products of matrices that lie one after the other, row-major: c [m, n] = a [m, k] x b [k, n]. An operand that is transposed lies there as [k, m], or
+// [n, k].
 struct MatMulArgs {
   bool a_transposed = false;
   bool b_transposed = false;

@@ -22,8 +22,10 @@ namespace divvy::internal {
 
 using GradientList = std::vector<std::optional<Tensor>>;
 
+// From an operation that is written with StatusOr to the Var that it gives.
 inline Var OrFailed(absl::StatusOr<Var> result) { return result.ok() ? *std::move(result) : FailedVar(result.status()); }
 
+// InvalidArgument, "MatMul: [2, 3] and [4, 5] ...": an operand that does not fit.
 template <typename... Parts>
 absl::Status Unfit(absl::string_view operation, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(operation, ": ", parts...));

@@ -1,5 +1,11 @@
 // How operations are written: what a Var holds, and how an operation's result gets its derivative. For ops/ and for libraries that add operations
-// without holding the tape (a collective of strategy/); programs use GradientTape::Record.
+// without holding the tape (a collective of strategy/); programs use GradientTape::Record. Used on the tape's thread.
+//
+//   Var Doubled(const Var& x) {
+//     if (const absl::Status error = FirstError({x}); !error.ok()) return FailedVar(error);
+//     const Tensor y = ...;                                                                     // from ValueOf(x)
+//     return Result(y, {x}, [](const Tensor& gradient) -> absl::StatusOr<std::vector<std::optional<Tensor>>> { ... });
+//   }
 #ifndef DIVVY_OPS_RECORDING_H_
 #define DIVVY_OPS_RECORDING_H_
 

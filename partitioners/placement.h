@@ -10,7 +10,8 @@
 
 namespace divvy {
 
-// Where a new variable is to lie: with a shard of one that exists. It is not cut then, and does not count where shards are placed in turn.
+// Where a new variable is to lie (StrategyExtended::ColocateVarsWith): with a shard of one that exists. It is not cut then, and does not count where shards are
+// placed in turn.
 struct Colocation {
   std::string variable;
   int shard = 0;

@@ -61,7 +61,8 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void Do(std::function<void()> effect);
   // The same after a while; not at all if the call has gone by then.
   void DoAfter(absl::Duration delay, std::function<void()> effect);
-  // For effects: sends after what is being sent; `sent` is an effect: the transfer is with gRPC as a whole. It is dropped where the stream ends before.
+  // For effects, as End is: sends after what is being sent; `sent` is an effect: the transfer is with gRPC as a whole. It is dropped where the stream ends
+  // before.
   void Send(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr);
   // Ends the stream after the message that is being written.
   void End(const absl::Status& status);

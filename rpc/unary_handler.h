@@ -37,11 +37,12 @@ class UnaryFinisher {
 
 // The checks every unary call passes before its request is looked at: the peer's role may make it, and it has a deadline (INVALID without: a call that nobody
 // waits for would hold memory for ever).
-// `method`: "Worker.Attach".
+// `method`: "Worker.Attach". NOT_AUTHORIZED, INVALID. Thread-safe; does not block.
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
-// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core. The method's first argument is the domain's request, its second
-// the callback with the domain's reply; wire/ knows both.
+// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core; INVALID: the request makes no sense (wire/); Unavailable: the core
+// has gone without an answer. The method's first argument is the domain's request, its second the callback with the domain's reply; wire/ knows both. Called
+// on gRPC's threads: the method must not block. REQUIRES: proto_reply lives until the call is finished, as gRPC's replies do.
 //
 //   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
 template <typename Core, typename Request, typename Reply, typename ProtoRequest, typename ProtoReply>

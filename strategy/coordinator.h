@@ -156,8 +156,7 @@ class Coordinator {
 
   // The loops most programs want: keep every worker busy, merge and report the metrics, draw progress; return what was merged. Block. RunEpoch is one pass over
   // the data, RunUntil goes on, pass after pass, until `last_step` training steps are committed (at once, with no metrics, where they are already); it begins
-  // where the last RunUntil over the same data stopped, if none over other data came between (a RunEpoch may). The end of one worker's data is not an error
-  // here.
+  // where the last RunUntil over the same data stopped, if none over other data came between (a RunEpoch may). The end of one worker's data is no error here.
   // NotFound: a step or a source that is not registered in this process. InvalidArgument: arguments larger than a message may be, steps that give two kinds of
   // metric one name, or (RunUntil) data without an element. Else the first error of a step.
   template <typename... Args>
@@ -227,7 +226,7 @@ class Coordinator {
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;
   // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning of each life of the program. A step that is run again
-  // keeps the one it had. Does not block; nothing is checked.
+  // keeps the one it had. Does not block. REQUIRES: finite; a worker refuses a step with another.
   virtual void SetLearningRateScale(double scale) = 0;
   // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no
   // name, or one that no run of TensorBoard can have.

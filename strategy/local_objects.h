@@ -14,7 +14,8 @@
 
 namespace divvy {
 
-// Thread-safe, but the objects are the caller's business. An object lives as long as this map.
+// What WorkerContext::Local and ReplicaContext::Local keep. Thread-safe, but the objects are the caller's business. An object lives as long as this map:
+// nothing is ever taken out.
 class LocalObjects {
  public:
   // The object of type T under `key`, made by `make` at first use. REQUIRES: `make` does not return null and does not call this map; it may run twice when

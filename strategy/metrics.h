@@ -47,7 +47,7 @@ using Metrics = std::map<std::string, Metric>;
 // Adds `from` to `into`; names that `into` lacks are taken over. InvalidArgument: another kind under the same name; `into` is unchanged.
 absl::Status Merge(const Metrics& from, Metrics& into);
 
-// For the end of a replica function: the metrics; or of the first, by name, that is an error that error, with the metric's name in front of its words.
+// For the end of a replica function: the metrics, or the first error by name, with the metric's name in front of its words.
 //
 //   return Collect({{"loss", MeanOf(losses)}, {"accuracy", Accuracy(logits, labels)}});
 absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metric>>& metrics);

@@ -20,8 +20,8 @@ enum class ReduceOp : uint8_t { kSum, kMean };
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
 absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
 
-// How the replicas of one worker meet. On GPUs kAuto and kNccl give what all replicas take home to NCCL where the machine has it, which adds in an order of its
-// own; kRing, and everything else, adds in the order of the replicas.
+// How the replicas of one worker meet (tf.distribute.experimental.CommunicationOptions). On GPUs kAuto and kNccl give what all replicas take home to NCCL where
+// the machine has it, which adds in an order of its own; kRing, and everything else, adds in the order of the replicas.
 struct CommunicationOptions {
   // Small tensors on GPUs travel together, so many bytes at most; 0: a number that suits them. Negative: InvalidArgument from the collective.
   int64_t bytes_per_pack = 0;

@@ -16,7 +16,9 @@ namespace divvy {
 // What it returns ends the process (ExitCodeOf in cluster/error.h; docs/operations.md has the table):
 //   OK            0: the job is complete
 //   Unavailable   138: this process alone ends. Workers and parameter servers wait for the next start, which goes on with the job
-//   else          by its code, and every task ends with it: DataLoss 65, NotFound 66, Internal 70, ResourceExhausted 74; most are 1. What it throws is Unknown
+//   else          by its code, and every task ends with it: DataLoss 65, NotFound 66, Internal 70, ResourceExhausted 74, PermissionDenied 77; others are 1, as
+//   is
+//                 what it throws, which becomes Unknown
 //
 // So it may run more than once in a job's life: let it begin with RestoreLatest (a Trainer does) and count from Coordinator::step() or epoch(), never from 0.
 using TrainFunction = absl::Status(Coordinator& coordinator);

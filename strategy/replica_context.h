@@ -121,13 +121,16 @@ class ReplicaContext : public VariableReader {
   }
 
   // Without a tape, with any other library. One call, one round trip; what several replicas read whole is fetched once for their worker. On device(). Blocks.
+  // Errors: VariableStore::Read's.
   absl::Status Read(absl::Span<ReadRequest> requests) override;
-  // The values in order. FailedPrecondition: a spec of another dtype or shape than the variable's; names both.
+  // The whole values in order, as Read. FailedPrecondition, too: a spec of another dtype or shape than the variable's; names both.
   absl::StatusOr<std::vector<Tensor>> ReadAll(absl::Span<const VariableSpec> variables);
 
   // Combines the gradients of the worker's replicas (kMean unless told otherwise; TensorFlow: kSum) and stages them for the step's commit, where each
   // variable's own optimizer applies them on its ps. Rows of IndexedSlices are concatenated. Once per step and variable: FailedPrecondition the second time.
-  // Takes the StatusOr, so that ApplyGradients(tape.Gradient(loss)) is one line. InvalidArgument: a variable that names no optimizer. A collective.
+  // Takes the StatusOr, so that ApplyGradients(tape.Gradient(loss)) is one line: its error is that of all replicas. No gradients at all: nothing is staged.
+  // InvalidArgument: a variable that names no optimizer, or is not float32; a gradient of another shape. FailedPrecondition, too: a read-only step. A
+  // collective, which every replica must call; it blocks until all have.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, ReduceOp op = ReduceOp::kMean);
   // With this optimizer instead of the variables' own (replica 0's counts).
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, const Optimizer& optimizer, ReduceOp op = ReduceOp::kMean);

@@ -24,8 +24,9 @@
 
 namespace divvy {
 
-// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle: copies are the same iterator. When the last handle on the
-// coordinator is gone, the workers close it; steps that name it and still wait or run keep it until they end.
+// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle, thread-safe: copies are the same iterator. When the last
+// handle on the coordinator is gone, the workers close it; steps that name it and still wait or run keep it until they end. Made by PerWorkerDataset, read by
+// WorkerContext::Next.
 class Iterator {
  public:
   explicit Iterator(PerWorkerHandle handle) : handle_(std::make_shared<const PerWorkerHandle>(handle)) {}
@@ -89,7 +90,8 @@ class WorkerContext {
     return environment_.strategy().parts().locals->Get<T>(absl::StrCat("worker/", key), make);
   }
 
-  // For long steps: whether the result no longer matters. Return Cancelled soon.
+  // For long steps: whether the result no longer matters (another step's error, a deadline, a session that has ended). Return Cancelled soon: until the
+  // function has returned no other step of the session runs. Never false again.
   bool cancelled() const { return environment_.cancelled(); }
 
  private:
@@ -100,7 +102,7 @@ class WorkerContext {
 // sees the variables as they are, beside training steps that run.
 enum class StepKind : uint8_t { kTraining, kReadOnly };
 
-// What is known of a step function in this process.
+// What is known of a step function in this process. Made by Step's constructor.
 struct RegisteredStep {
   std::string name;
   StepKind kind = StepKind::kTraining;

@@ -194,7 +194,12 @@ class Strategy {
   }
 
   // axis: kNoAxis reduces over replicas only. With an axis, kMean divides by the number of elements, so partial batches weigh right. T travels as a Nest
-  // (NestCodec); rules and errors: internal::ReduceNests.
+  // (NestCodec); what several replicas make lies on the CPU, one replica's value without an axis is given back as it is. Rules and errors:
+  // internal::ReduceNests; InvalidArgument, too: values of another number of replicas.
+  // FailedPrecondition: inside a replica, or in another strategy's scope.
+  //
+  //   ASSIGN_OR_RETURN(const Tensor sum, strategy.Reduce(ReduceOp::kSum, losses, kNoAxis));      // [batch] of each replica -> [batch]
+  //   ASSIGN_OR_RETURN(const Tensor mean, strategy.Reduce(ReduceOp::kMean, losses, 0));          // of all examples -> []
   template <typename T>
   absl::StatusOr<T> Reduce(ReduceOp op, const PerReplica<T>& value, const Axes& axes) {
     RETURN_IF_ERROR(CheckValues("Reduce", "replica.AllReduce", value.size()));

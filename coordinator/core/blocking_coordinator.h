@@ -18,7 +18,8 @@
 
 namespace divvy {
 
-// Variables as the program reaches them: each call waits for the core's answer. Thread-safe.
+// Variables as the program reaches them: each call waits for the core's answer. Thread-safe. Lives as long as a Strategy or a Variable holds it; once the core
+// has been abandoned every call is FailedPrecondition.
 class DirectVariableStore : public VariableStore {
  public:
   explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
@@ -51,7 +52,7 @@ class BlockingCoordinator : public Coordinator {
   BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas,
                       ProgressSink* sink, absl::Duration report_every = absl::Seconds(5));
 
-  // Blocks until the cluster takes steps, or has failed.
+  // Blocks until the cluster takes steps. The error: what ended the job before it could.
   absl::Status WaitUntilReady();
   CoordinatorSnapshot Snapshot() const { return core_->Snapshot(); }
 

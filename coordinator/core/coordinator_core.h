@@ -115,7 +115,16 @@ struct RunRequest {
 
 // What a coordinator is doing, for the live line and status pages.
 struct CoordinatorSnapshot {
-  enum class Phase : uint8_t { kAttaching, kChoosing, kLoading, kReplaying, kRunning, kEnding, kOver, kFailed };
+  enum class Phase : uint8_t {
+    kAttaching,  // until every ps has answered in this epoch, and min_workers are known
+    kChoosing,   // there is something to restore: until the program restores it, or begins without
+    kLoading,    // the servers are told what to begin with
+    kReplaying,  // a server was lost: what had finished since the last checkpoint is run again
+    kRunning,    // steps run
+    kEnding,     // EndJob: the last word of every server is asked for, the tasks are told to exit
+    kOver,       // it is durable how the job ended, and every task has been told, or did not answer
+    kFailed,     // every call is answered with what ended the job
+  };
   Phase phase = Phase::kAttaching;
   JobId job;
   Epoch epoch_id;
@@ -237,7 +246,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   JobId job() const;
   int64_t epoch() const;                    // RunEpochs of training steps completed
   int64_t step() const;                     // training steps finished
-  void SetLearningRateScale(double scale);  // of steps that are first dispatched from now on, and of direct writes of gradients
+  void SetLearningRateScale(double scale);  // of steps that are first dispatched from now on. REQUIRES: finite
 
   // Ends the job: all parameter servers confirm that they are what they were, the store says how it ended, workers and ps are told to exit with `exit_code`.
   // REQUIRES: joined. The program makes no further calls.

@@ -15,6 +15,9 @@ namespace divvy {
 
 // Entries that are applying or applied, by id (never by attempt). An entry is there before the first byte is written, so that a retry that comes meanwhile
 // finds it. Memory: ids that the horizon has not closed; a closed one is refused before anybody looks here, so it can be forgotten. Not thread-safe.
+//
+//   kUnknown  --Begin-->  kApplying  --Finish-->  kApplied  --ForgetClosed-->  kUnknown
+//                         kApplying  --Abandon--> kUnknown
 class AppliedTable {
  public:
   enum class State : uint8_t { kUnknown, kApplying, kApplied };

@@ -71,7 +71,7 @@ class Shard {
     return reinterpret_cast<T*>(row(index));
   }  // REQUIRES: T is its dtype's
 
-  // A copy, each block whole.
+  // A copy, each block whole, of no one moment while commits run. ResourceExhausted: no memory.
   absl::StatusOr<Tensor> Copy() const;
 
   uint64_t version = 0;  // commits applied
