@@ -1,9 +1,8 @@
 // IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) from and to float, with the same bits on every kind of device.
 //
 // FromFloat: to nearest, ties to even. What lies beyond the largest number by half a step or more (a half: from 65520 on) becomes infinity; what is smaller
-// than the least normal number becomes a denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits, a half none. ToFloat:
-// exact.
-// Pure; thread-safe. tensor/dtype.h has them as types of elements.
+// than the least normal number becomes a denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits, a half none. ToFloat
+// is exact. Pure; thread-safe. tensor/dtype.h has them as types of elements.
 #ifndef DIVVY_BASE_HALF_H_
 #define DIVVY_BASE_HALF_H_
 

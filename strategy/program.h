@@ -15,10 +15,9 @@ namespace divvy {
 //
 // What it returns ends the process (ExitCodeOf in cluster/error.h; docs/operations.md has the table):
 //   OK            0: the job is complete
-//   Unavailable   138: this process alone ends. Workers and parameter servers wait for the next start, which goes on with the job
-//   else          by its code, and every task ends with it: DataLoss 65, NotFound 66, Internal 70, ResourceExhausted 74, PermissionDenied 77; others are 1, as
-//   is
-//                 what it throws, which becomes Unknown
+//   Unavailable   138, unless a step function made it: this process alone ends, workers and parameter servers wait for the next start, which goes on
+//   else          by its code, and every task ends with it: DataLoss 65, NotFound 66; where no step function made it also Internal 70,
+//                 ResourceExhausted 74, PermissionDenied 77. All others, and what it throws, 1
 //
 // So it may run more than once in a job's life: let it begin with RestoreLatest (a Trainer does) and count from Coordinator::step() or epoch(), never from 0.
 using TrainFunction = absl::Status(Coordinator& coordinator);

@@ -63,8 +63,7 @@ class Callback {
 
 // Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen (names whose last part contains "loss", "error" or "rmse")
 // or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is as good as 1; the first epoch of a Fit never ends
-// it.
-// As Keras' EarlyStopping, without restoring the best weights. For one Fit at a time.
+// it. As Keras' EarlyStopping, without restoring the best weights. For one Fit at a time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {

@@ -12,15 +12,15 @@ namespace divvy::wire {
 // the field, and nothing larger than the message is allocated on the way. What a *state* allows (epochs, sessions, existing shards) is not checked here:
 // that is the core's, beginning with CheckPrelude. FromProto(ToProto(x)) equals x for every x that keeps those promises:
 //
-//   indices of tasks, data files, participants   0 to 65,535; replicas and slots of a worker, and participants, from 1
-//   names, addresses, the build                  1 to 1,024 bytes without control characters (the build may be empty)
-//   incarnations of who speaks                   not 0. Zeros in a Fence are the prelude's to refuse, each with its own reason
-//   horizon                                      `open` rises and lies below `next`
-//   sessions, the view's indices                 rise
-//   shards and parts of a message                100,000 at most
-//   a shard, a saved slice                       its rows lie within the whole, its bytes are what they take, its initializer fits its dtype and shape
-//   exit codes                                   0 to 255
-//   protocol                                     oldest <= newest; left out: version 1
+//   indices of tasks and data files, participants   0 to 65,535; replicas and slots of a worker from 1
+//   names, addresses, the build                     1 to 1,024 bytes without control characters (the build may be empty)
+//   incarnations of who speaks                      not 0. Zeros in a Fence are the prelude's to refuse, each with its own reason
+//   horizon                                         `open` rises and lies below `next`
+//   sessions, the view's indices                    rise
+//   shards and parts of a message                   100,000 at most
+//   a shard, a saved slice                          its rows lie within the whole, its bytes are what they take, its initializer fits its dtype and shape
+//   exit codes                                      0 to 255
+//   protocol                                        oldest <= newest; left out: version 1
 //
 // Fields that this version does not know are passed over; an enum's value that it does not know is refused.
 
