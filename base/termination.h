@@ -33,7 +33,7 @@ class Termination {
   ~Termination();
   Termination(const Termination&) = delete;
 
-  // Blocks until the next signal or request. Requests go first. For one thread at a time.
+  // Blocks until the next signal or request. Requests go first.
   Event Wait() { return *WaitFor(absl::InfiniteDuration()); }
   // The same; nullopt: `timeout` has passed.
   std::optional<Event> WaitFor(absl::Duration timeout);

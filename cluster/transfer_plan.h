@@ -44,6 +44,7 @@ Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable);
 
 // Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
 // variable that is not float32 or has no optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
+// REQUIRES: write.optimizer, where there is one, has passed Validate.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
 // NotFound, as above; InvalidArgument: rows of a variable of rank 0, ids that are no int64 on the CPU, or an id outside the variable.
 absl::Status CheckRead(const Layout& layout, const VariableRead& read);

@@ -18,8 +18,8 @@ namespace divvy {
 // Applied on the parameter servers, where the slots live ("<variable>/<optimizer>/<slot>"). Sparse gradients: duplicates are summed first, only the rows
 // named are touched. Variables are float32.
 // Arithmetic: tf_keras.optimizers.legacy, the ones TensorFlow uses under parameter servers; decoupled weight decay as AdamW of Keras 2 (which differs from
-// other families of Keras, and how: docs/deviations.md). Plain values: their fields are checked by Validate, at the latest when a variable is created with one
-// or a gradient is given one. Formulas, with w the parameter, g its gradient and lr the learning rate:
+// other families of Keras, and how: docs/deviations.md). Plain values. Validate looks at their fields: CreateVariable and Trainer ask it, and who gives one to
+// ApplyGradients does. Formulas, with w the parameter, g its gradient and lr the learning rate:
 
 // w -= lr g.
 struct Sgd {

@@ -124,7 +124,7 @@ class PerWorkerDataset {
 // Join, Done or Run* (or one that waits already) cancels what is queued, waits for what runs (which may still succeed) and returns that error. Then nothing
 // runs, the coordinator is usable again, and the error is not raised twice. The end of a step's data is no error here. Unavailable that names a parameter
 // server is the end of the job: every later call returns it; end the program, which may be started again. Cancelled: the process was asked to end
-// (--drain_timeout); return from the program. What it gave out (variables, RemoteValues, datasets) answers FailedPrecondition once it is gone.
+// (--drain_timeout); return from the program. Once it is gone, variables and RemoteValues that were not ready answer FailedPrecondition.
 //
 //   absl::Status Train(Coordinator& coordinator) {
 //     RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kWeights).status());

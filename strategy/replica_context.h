@@ -132,7 +132,8 @@ class ReplicaContext : public VariableReader {
   // InvalidArgument: a variable that names no optimizer, or is not float32; a gradient of another shape. FailedPrecondition, too: a read-only step. A
   // collective, which every replica must call; it blocks until all have.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, ReduceOp op = ReduceOp::kMean);
-  // With this optimizer instead of the variables' own (replica 0's counts).
+  // With this optimizer instead of the variables' own (replica 0's counts). Slots that it needs are made when it is first used, before the step commits.
+  // REQUIRES: Validate(optimizer) is OK.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, const Optimizer& optimizer, ReduceOp op = ReduceOp::kMean);
 
   // An object kept between steps by this replica, made at first use (a LibTorch module, a scratch buffer). Gone when the worker is: never put state of the

@@ -18,8 +18,8 @@
 
 namespace divvy {
 
-// A handle, cheap to copy; thread-safe. It owns nothing of the variable, which lives as long as its job. After its coordinator has gone each call is
-// FailedPrecondition.
+// A handle, cheap to copy; thread-safe. It owns nothing of the variable, which lives as long as its job. After its coordinator has gone reads and
+// writes are FailedPrecondition.
 //
 //   ASSIGN_OR_RETURN(const Variable kernel, worker.strategy().FindVariable(kKernel));      // a VariableSpec is its name
 //   ASSIGN_OR_RETURN(const Tensor rows, kernel.Slice(0, 10));

@@ -28,11 +28,8 @@ enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 // a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names:
 //
 //   struct Scale : Layer {
-//     explicit Scale(std::string name) : name_(std::move(name)) { variables = {{name_, Shape{}, Ones()}}; }
-//     Var operator()(GradientTape& tape, const Var& x) const { return x * tape.Read(name_); }
-//
-//    private:
-//     std::string name_;
+//     explicit Scale(std::string name) { variables = {{std::move(name), Shape{}, Ones()}}; }
+//     Var operator()(GradientTape& tape, const Var& x) const { return x * tape.Read(variables[0].name); }
 //   };
 //
 // Names, shapes and options are checked when the variables are created, not here.
