@@ -251,6 +251,23 @@ TEST(SerialExecutorTest, TasksPostedToAStoppedExecutorGoAtOnce) {
   EXPECT_TRUE(PostThreeThatHoldTheirCaller(executor).expired());
 }
 
+TEST(CondVarTest, AWaitOfMillionsOfYearsEndsWhenWhatItWaitsForIsThereAndNotBefore) {
+  Mutex mu;
+  CondVar changed;
+  bool is_there = false;
+  std::thread other;
+  {
+    MutexLock lock(mu);
+    other = std::thread([&] {
+      MutexLock held(mu);
+      is_there = true;
+      changed.NotifyAll();
+    });
+    EXPECT_TRUE(changed.WaitFor(mu, absl::Hours(1e12), [&] { return is_there; }));
+  }
+  other.join();
+}
+
 TEST(CondVarTest, WaitForGivesUpAfterItsTimeAndSaysSo) {
   Mutex mu;
   CondVar never;

@@ -70,11 +70,11 @@ class CondVar {
     lock.release();
   }
 
-  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no simulation runs). Zero or less: asks once. Returns whether `ready()`
-  // held at the end.
+  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no simulation runs); of more than a hundred years, never. Zero or less:
+  // asks once. Returns whether `ready()` held at the end.
   template <typename Ready>
   bool WaitFor(Mutex& mu, absl::Duration timeout, Ready ready) DIVVY_REQUIRES(mu) {
-    if (timeout == absl::InfiniteDuration()) {
+    if (timeout > kLongestWait) {
       Wait(mu, ready);
       return true;
     }
@@ -88,6 +88,9 @@ class CondVar {
   void NotifyAll() { cv_.notify_all(); }
 
  private:
+  // std::condition_variable adds a timeout to a clock of 64 bits of nanoseconds, and what overflows there is over at once.
+  static constexpr absl::Duration kLongestWait = absl::Hours(24 * 365 * 100);
+
   std::condition_variable cv_;
 };
 
