@@ -1,9 +1,10 @@
 // How a role is reached from another: the seams behind which lie gRPC, the in-process clients of embedded mode, and the simulated network.
 //
 // All calls: thread-safe, never block. `done` is called exactly once, on the Executor, never from within the call and never under a lock of the caller's
-// choosing; by the call's deadline at the latest (DeadlineExceeded). A request may arrive although its call failed, late, or twice: receivers are made for it.
-// Failures of the way (Unavailable, DeadlineExceeded) carry no ErrorDetail; refusals by the receiver do. Nobody retries here: the cores do. Cancelled, without
-// a detail: the client is being closed. INVALID, from this side: the request is larger than a message may be, or the reply makes no sense.
+// choosing; over a network by the call's deadline at the latest (DeadlineExceeded); within one process whenever the receiver answers. A request may arrive
+// although its call failed, late, or twice: receivers are made for it. Failures of the way (Unavailable, DeadlineExceeded) carry no ErrorDetail; refusals by
+// the receiver do. Nobody retries here: the cores do. Cancelled, without a detail: the client is being closed. INVALID, from this side: the request is larger
+// than a message may be, or the reply makes no sense.
 #ifndef DIVVY_CLUSTER_CLIENTS_H_
 #define DIVVY_CLUSTER_CLIENTS_H_
 
@@ -23,7 +24,7 @@ using ResultCallback = std::function<void(absl::StatusOr<Reply>)>;
 // A parameter server at one address, whichever process listens there: requests name the life that they mean. Pull and Commit have no deadline of their own but
 // the progress of their stream: a broken stream answers Unavailable. The tensors of a request are lent until it is answered: nobody writes to them.
 //
-//   call           deadline   (over a network) refused, beside the prelude's refusals (cluster/prelude.h), with
+//   call           deadline   refused, beside the prelude's refusals (cluster/prelude.h), with
 //   Attach         10 s       VERSION_MISMATCH; NOT_READY (it is ending)
 //   Load           30 s       INVALID; of a checkpoint MEMORY_LIMIT, CHECKPOINT_MISSING, CHECKPOINT_CORRUPT, DISK, NOT_READY (its device failed: ask again)
 //   Sync            1 s       INVALID

@@ -54,7 +54,8 @@ struct StepRecord {
 };
 
 // The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before. A ps that does not answer, or cannot yet, is asked again
-// until it does (JudgePsAnswer); one that says that the session is over ends all pulls with Cancelled; one that refuses the request itself, with its error.
+// until it does (JudgePsAnswer); one that refuses the request itself fails the pull; one that says that the session is over is reported
+// by on_session_over, and whoever hears that cancels.
 //
 //   RUNNING   Pull, Stage   ->  Finish: the record, for the core to commit
 //                           ->  Cancel: nothing is left

@@ -31,7 +31,7 @@ struct WorkerTaskOptions {
   PullOptions pulls;
   absl::Duration orphan_timeout = absl::Hours(1);
   absl::Duration drain_timeout = absl::Seconds(25);
-  // Takes over the flags of the program that the coordinator runs; called once, before the first step. Its error refuses the coordinator.
+  // Takes over the flags of the program that the coordinator runs, as WorkerOptions::apply_program_flags says. Its error refuses the coordinator.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
 
   // InvalidArgument with every problem at once.
