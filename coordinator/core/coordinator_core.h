@@ -39,7 +39,9 @@
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/adoption.h"
-#include "coordinator/core/checkpoint_catalog.h"
+#include "coordinator/core/coordinator_options.h"
+#include "coordinator/core/coordinator_records.h"
+#include "coordinator/core/coordinator_snapshot.h"
 #include "coordinator/core/lease_book.h"
 #include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
@@ -47,114 +49,6 @@
 #include "partitioners/placement.h"
 
 namespace divvy {
-
-using StatusCallback = std::function<void(absl::Status)>;
-
-// As StrategyOptions::Placement (strategy/strategy_options.h).
-enum class Placement : uint8_t { kRoundRobin, kBalanced };
-
-// What becomes of a job that has lost a parameter server.
-enum class Durability : uint8_t {
-  kReplay,      // nothing that has finished is lost: it goes back to the newest checkpoint, and all since is run again
-  kCheckpoint,  // it ends, as TensorFlow's does: the next start goes on from the newest checkpoint
-};
-
-struct CoordinatorOptions {
-  Incarnation incarnation;                           // of this process life; not 0
-  uint64_t job_seed = 1;                             // initial values, shuffles and dropout follow from it
-  std::optional<JobId> job;                          // of a job that the store does not know yet; none: random
-  std::vector<std::string> ps_addresses;             // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
-  std::map<int, std::string> worker_addresses;       // of those known in advance; others are learnt by Register
-  int min_workers = 1;                               // the job begins when so many are known
-  int replicas_per_worker = 0;                       // a worker with another number is refused; 0: with another than those that are here
-  ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
-  std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
-  int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
-  int64_t max_queued_steps = 262'144;                // Schedule waits beyond; 0 or less: it never does
-  uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half
-  int max_step_attempts = 10;
-  int64_t max_args_bytes = 15 << 20;                  // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
-  absl::Duration step_deadline = absl::Minutes(10);   // of one attempt; time blocked on a ps is not counted
-  absl::Duration ps_timeout = absl::Minutes(10);      // a ps that does not answer for so long fails the job
-  absl::Duration worker_silence = absl::Seconds(5);   // a worker that says nothing for so long is lost
-  absl::Duration reconnect_limit = absl::Seconds(1);  // a broken Steps stream that is not back by then: lost
-  absl::Duration watchdog;                            // with no step finished for so long, though some are there: the log says what all do. 0: never
-  CheckpointCatalog* checkpoints = nullptr;           // null: this job keeps none. Outlives the core and its tasks
-  absl::Duration checkpoint_every;                    // 0: only when asked, and at the end
-  absl::Duration checkpoint_stall_timeout = absl::Minutes(10);  // what the end of a job waits for its last checkpoint, where a disk is full or broken
-  bool final_checkpoint = true;                                 // one is made when the job is complete
-  int keep_checkpoints = 3;                                     // the newest so many; at least 2
-  Durability durability = Durability::kReplay;
-  int64_t redo_log_bytes = 256 << 20;  // kReplay: memory for what was done since the last checkpoint. Half full, one is made; full, no step begins until it is.
-                                       // Without a catalog the log begins with the job, and when it is full durability is kCheckpoint from there on
-  int max_recoveries = 20;             // kReplay: more of them within 10 minutes end the job with Internal
-  std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
-  Placement placement = Placement::kRoundRobin;
-
-  // InvalidArgument with every problem at once.
-  absl::Status Validate() const;
-};
-
-// A closure: a registered step function and its arguments.
-struct StepRequest {
-  std::string function;
-  Nest args;               // iterators are PerWorkerHandle leaves
-  bool read_only = false;  // has no ordinal, writes nothing
-};
-
-// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
-struct RunRequest {
-  StepRequest step;    // args without the iterator
-  std::string source;  // of the data
-  Nest source_args;
-  bool leased = true;
-  std::optional<int64_t> last_step;  // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
-                                     // source stopped, if no other came between
-  uint64_t token = 0;                // what StopRun calls it: the caller's choice
-};
-
-// What a coordinator is doing, for the live line and status pages.
-struct CoordinatorSnapshot {
-  enum class Phase : uint8_t {
-    kAttaching,  // until every ps has answered in this epoch, and min_workers are known
-    kChoosing,   // there is something to restore: until the program restores it, or begins without
-    kLoading,    // the servers are told what to begin with
-    kReplaying,  // a server was lost: what had finished since the last checkpoint is run again
-    kRunning,    // steps run
-    kEnding,     // EndJob: the last word of every server is asked for, the tasks are told to exit
-    kOver,       // it is durable how the job ended, and every task has been told, or did not answer
-    kFailed,     // every call is answered with what ended the job
-  };
-  Phase phase = Phase::kAttaching;
-  JobId job;
-  Epoch epoch_id;
-  int64_t finished_steps = 0;  // training steps
-  int64_t finished_reads = 0;  // read-only steps
-  int64_t queued = 0, in_flight = 0;
-  int64_t lost_workers = 0;  // how often one was given up, for whatever reason but its own leave
-  int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
-  struct Progress {  // of the running RunRequest
-    bool read_only = false;
-    int64_t pass = 0;              // RunEpochs of training steps completed before it
-    int64_t done = 0;              // steps of this pass finished
-    std::optional<int64_t> total;  // of this pass, where known
-  };
-  std::optional<Progress> progress;
-  struct Wait {
-    std::string text;  // "ps 1 (10.0.0.9:2222): connection refused"
-    absl::Duration since;
-  };
-  std::vector<Wait> waits;                      // longest first
-  bool draining = false;                        // Drain was called
-  int64_t durable_steps = 0;                    // covered by a checkpoint
-  std::optional<CheckpointId> last_checkpoint;  // committed, or restored from
-  std::optional<CheckpointId> checkpoint;       // that is being made
-  std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
-  std::optional<int64_t> adopted_steps;         // this life of the coordinator went on with what the servers held: steps in it
-  absl::Duration longest_hold;                  // of commits, while a checkpoint was cut
-  int64_t recoveries = 0;                       // how often the job went back to its last checkpoint
-  int64_t redo_log_entries = 0, redo_log_bytes = 0;
-};
 
 // Thread-safe; no method waits but Start. Completions are called once, on whichever thread comes to it (perhaps within the call) and never under the lock: they
 // must not block. After Abandon they are dropped. Errors that every call of the program may get: what ended the job (kPsLost, kStaleEpoch, kSecondCoordinator,
@@ -291,194 +185,28 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   static constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
   static constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
 
-  // ---- data ----
-  // Another process registers as a task that we know: whether the known one still lives is being found out.
-  struct Claim {
-    Incarnation by;
-    std::string address;
-    absl::Duration since;
-    bool answered = false;  // the known one has: it lives
-  };
-  struct Ps {
-    int index = 0;
-    std::string address;
-    std::shared_ptr<ParameterClient> client;
-    Incarnation incarnation;
-    int64_t max_commit_bytes = 0;  // 0: any
-    PsAttachReply attach_reply;    // to the last Attach
-    bool attached = false, ready = false;
-    uint64_t tries = 0;  // of Attach: an answer to an older one, and its timer, are void
-    std::optional<Claim> claim;
-    uint64_t acked_seq = 0;
-    bool sync_outstanding = false, sync_wanted = false;
-    std::optional<absl::Duration> silent_since;  // Clock::Elapsed() of the first of the calls that failed since the last answer
-    std::string last_error;
-    Backoff backoff{0};
-    std::string Text() const { return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")"); }
-  };
-  using WorkerStream = ResumableStream<ToWorker, FromWorker>;
-  struct Step;
-  struct Worker {
-    enum class State : uint8_t { kDialing, kJoining, kReady };
-    int index = 0;
-    std::string address;
-    std::shared_ptr<WorkerClient> client;
-    Incarnation incarnation;
-    int replicas = 1, slots = 1;
-    State state = State::kDialing;
-    bool attaching = false;  // a call of Attach is under way
-    uint64_t tries = 0;      // of Attach: an answer to an older one, and its timer, are void
-    std::string last_error;  // of the last Attach that failed
-    std::optional<Claim> claim;
-    uint64_t pings = 0, pongs = 0;  // of this session
-    uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
-    bool leaving = false;           // drains: gets no more work
-    SessionId session;              // valid from kJoining on
-    uint64_t join_seq = 0;          // every ps knows the session when it acknowledged this Sync
-    std::unique_ptr<WorkerStream> stream;
-    std::shared_ptr<StreamConnection<ToWorker>> connection;
-    uint64_t connection_number = 0;  // tells the listener of this connection from those of older ones
-    std::optional<absl::Duration> broken_since;
-    absl::Duration last_heard;
-    std::vector<std::shared_ptr<Step>> in_flight;  // in order of dispatch
-    absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
-    bool cancelled_late = false;                   // it was told to stop at its deadline
-    Pong pong;
-    std::set<ResourceId> ended;  // iterators of its own whose data has ended
-    Backoff backoff{0};
-  };
-  struct RunState;
-  struct Step {
-    enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
-    StepRequest request;
-    std::vector<ResourceId> iterators;
-    ResultCallback<Nest> result;
-    std::shared_ptr<RunState> run;  // null: scheduled by the program
-    EntryId id;                     // 0 before the first dispatch
-    std::optional<int64_t> ordinal;
-    uint32_t attempt = 0;
-    std::vector<InputLease> leases;
-    double learning_rate_scale = 1;
-    State state = State::kQueued;
-    int worker = -1;             // of the attempt in flight
-    std::map<int, int> applied;  // StepFacts::applied
-    uint32_t forgiven = 0;       // attempts that a rewind has undone
-    bool replayed = false;       // it had finished before a rewind: nobody waits for it, it counts no second time
-    bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
-    absl::Status refusal;        // why the slots that it needs cannot be made
-  };
-  struct Iterator {
-    MakeResource make;
-    std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
-    LeaseBook book;                                   // leased ones
-    int64_t users = 0;                                // steps that are queued or open and name it
-    bool dropped = false;                             // goes when the last of them is closed
-    bool of_program = false;                          // not of a loop
-    bool trains = false;                              // a training step has read of it: where it stands is in every cut
-  };
-  struct KnownSize {
-    std::string source;
-    Nest args;
-    int64_t elements = 0;
-  };
-  struct RunState {
-    RunRequest request;
-    std::function<void(Nest)> value;
-    StatusCallback done;
-    ResourceId iterator;
-    int64_t outstanding = 0;  // steps made and not yet closed
-    int64_t finished_in_pass = 0;
-    bool stopped = false;  // makes no more steps
-  };
-  // Where a loop with last_step stopped in its data. One is kept, for each holds an iterator on every worker.
-  struct PausedPass {
-    std::string source;
-    Nest args;
-    ResourceId iterator;
-    int64_t finished = 0;
-  };
-  struct FenceWait {
-    int worker = 0;
-    uint64_t seq = 0;
-    std::set<int> acked;  // ps
-    std::vector<std::shared_ptr<Step>> steps;
-  };
-  struct LayoutJob {
-    // What to make, given the layout as it then is; nullopt: nothing. May fail.
-    struct Change {
-      VariableLayout variable;
-      std::map<int, std::vector<ShardSpec>> shards;  // by ps
-      int placed_in_turn = 0;                        // of them: the next variable comes after these
-    };
-    std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
-    StatusCallback done;
-    std::optional<VariableSpec> spec = {};  // of a variable that is created
-    std::optional<Colocation> with = {};
-  };
-  // A variable of the program, while nobody knows yet whether it is made or loaded.
-  struct Declared {
-    VariableSpec spec;
-    std::optional<Colocation> with;
-    VariableId id;
-    std::map<int, std::vector<ShardSpec>> shards;  // by ps
-  };
-  // What a checkpoint's variables, and those declared beside it, become on the servers that there are.
-  struct Relaid {
-    std::shared_ptr<const Layout> layout = Layout::Empty();
-    std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
-    std::set<std::string> unclaimed;
-  };
-  // The checkpoint that is being made.
-  struct CheckpointRun {
-    enum class Stage : uint8_t { kNaming, kHolding, kMarking, kWriting, kCommitting } stage = Stage::kNaming;
-    CheckpointId id;
-    std::set<int> waiting;  // kHolding: workers; kMarking, kWriting: ps
-    absl::Duration held_since;
-    JobState state;                              // at the cut
-    std::vector<std::vector<SavedSlice>> parts;  // by ps
-    uint64_t bytes = 0;
-    std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
-    bool is_final = false, is_last = false;           // of a job that ends; of a process that does
-    bool is_for_resize = false;                       // nothing has begun since the cut, and nothing will
-  };
-  struct LayoutWork {
-    LayoutJob::Change change;
-    std::shared_ptr<const Layout> next;
-    std::set<int> waiting;  // ps that have not answered
-    absl::Status refusal;   // of the first that refused; what the others made is taken back before the job ends
-    bool undoing = false;
-  };
-  struct DirectWrite {
-    EntryId id;
-    std::map<int, CommitRequest> commits;  // by ps; those not yet answered
-    std::vector<int> participants;
-    StatusCallback done;
-  };
-  // Back to the base and forward again, until all that had finished has been run again.
-  struct Recovery {
-    std::string why;
-    absl::Duration since;
-    EntryId next;                                                         // entries from here on are not begun
-    std::deque<std::shared_ptr<Step>> again;                              // replayed steps whose worker was lost
-    EntryId write;                                                        // that is being replayed; 0: none
-    int64_t steps_left = 0;                                               // finished ones from `next` on
-    std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
-    bool ending = false;                                                  // the job was
-  };
-  // On the way to another number of servers.
-  struct Resizing {
-    int num_ps = 0;
-    StatusCallback done;
-    absl::Duration since;
-    std::map<int, std::string> joining;           // ps -> address; empty: it has not registered
-    std::vector<std::function<void()>> deferred;  // calls that must not meet the old layout any more
-  };
-  struct DirectRead {
-    PullPlan plan;
-    std::map<int, PullRequest> requests;  // by ps; those not yet answered
-    std::map<int, PullReply> replies;
-    ResultCallback<std::vector<Tensor>> done;
-  };
+  // coordinator_records.h
+  using Claim = coordinator_records::Claim;
+  using Ps = coordinator_records::Ps;
+  using Worker = coordinator_records::Worker;
+  using Step = coordinator_records::Step;
+  using Iterator = coordinator_records::Iterator;
+  using KnownSize = coordinator_records::KnownSize;
+  using RunState = coordinator_records::RunState;
+  using PausedPass = coordinator_records::PausedPass;
+  using FenceWait = coordinator_records::FenceWait;
+  using LayoutJob = coordinator_records::LayoutJob;
+  using Declared = coordinator_records::Declared;
+  using Relaid = coordinator_records::Relaid;
+  using CheckpointRun = coordinator_records::CheckpointRun;
+  using LayoutWork = coordinator_records::LayoutWork;
+  using DirectWrite = coordinator_records::DirectWrite;
+  using Recovery = coordinator_records::Recovery;
+  using Resizing = coordinator_records::Resizing;
+  using DirectRead = coordinator_records::DirectRead;
+  using Raiser = coordinator_records::Raiser;
+  using WaitingSchedule = coordinator_records::WaitingSchedule;
+  using WorkerStream = coordinator_records::WorkerStream;
 
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found,
                   StoredJob stored);
@@ -780,17 +508,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   absl::Status error_ DIVVY_GUARDED_BY(mu_);  // of the first step that failed, until a call raises it
   bool cancelling_ DIVVY_GUARDED_BY(mu_) = false;
-  struct Raiser {
-    StatusCallback raise;
-    std::function<void()> again;
-    std::shared_ptr<RunState> run;  // that ends with the error: its pass is kept in every cut until it has been told
-  };
   std::deque<Raiser> raisers_ DIVVY_GUARDED_BY(mu_);
-  struct WaitingSchedule {
-    StepRequest request;
-    ResultCallback<Nest> result;
-    StatusCallback accepted;
-  };
   std::deque<WaitingSchedule> waiting_schedules_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> joins_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<RunState>> runs_ DIVVY_GUARDED_BY(mu_);
@@ -800,7 +518,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
   std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);    // of each source, begun
   std::vector<DataPass> unfinished_passes_ DIVVY_GUARDED_BY(mu_);  // that came with the checkpoint, and nobody has gone on with
-  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);       // of data whose last pass was read to its end
+  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;

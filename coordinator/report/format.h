@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/layout.h"
-#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/coordinator_snapshot.h"
 
 namespace divvy {
 

@@ -3,7 +3,8 @@
 #define DIVVY_COORDINATOR_SERVICE_COORDINATOR_STATUS_H_
 
 #include "absl/status/status.h"
-#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/coordinator_options.h"
+#include "coordinator/core/coordinator_snapshot.h"
 #include "proto/divvy.pb.h"
 
 namespace divvy {

@@ -1,0 +1,68 @@
+// What a coordinator is told when it starts.
+#ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
+#define DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cluster/ids.h"
+#include "cluster/messages.h"
+#include "coordinator/core/checkpoint_catalog.h"
+#include "partitioners/placement.h"
+
+namespace divvy {
+
+// As StrategyOptions::Placement (strategy/strategy_options.h).
+enum class Placement : uint8_t { kRoundRobin, kBalanced };
+
+// What becomes of a job that has lost a parameter server.
+enum class Durability : uint8_t {
+  kReplay,      // nothing that has finished is lost: it goes back to the newest checkpoint, and all since is run again
+  kCheckpoint,  // it ends, as TensorFlow's does: the next start goes on from the newest checkpoint
+};
+
+struct CoordinatorOptions {
+  Incarnation incarnation;                           // of this process life; not 0
+  uint64_t job_seed = 1;                             // initial values, shuffles and dropout follow from it
+  std::optional<JobId> job;                          // of a job that the store does not know yet; none: random
+  std::vector<std::string> ps_addresses;             // of ps 0, 1, ... as many as there are; an empty one is learnt by Register
+  std::map<int, std::string> worker_addresses;       // of those known in advance; others are learnt by Register
+  int min_workers = 1;                               // the job begins when so many are known
+  int replicas_per_worker = 0;                       // a worker with another number is refused; 0: with another than those that are here
+  ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
+  std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
+  int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
+  int64_t max_queued_steps = 262'144;                // Schedule waits beyond; 0 or less: it never does
+  uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half
+  int max_step_attempts = 10;
+  int64_t max_args_bytes = 15 << 20;                  // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
+  absl::Duration step_deadline = absl::Minutes(10);   // of one attempt; time blocked on a ps is not counted
+  absl::Duration ps_timeout = absl::Minutes(10);      // a ps that does not answer for so long fails the job
+  absl::Duration worker_silence = absl::Seconds(5);   // a worker that says nothing for so long is lost
+  absl::Duration reconnect_limit = absl::Seconds(1);  // a broken Steps stream that is not back by then: lost
+  absl::Duration watchdog;                            // with no step finished for so long, though some are there: the log says what all do. 0: never
+  CheckpointCatalog* checkpoints = nullptr;           // null: this job keeps none. Outlives the core and its tasks
+  absl::Duration checkpoint_every;                    // 0: only when asked, and at the end
+  absl::Duration checkpoint_stall_timeout = absl::Minutes(10);  // what the end of a job waits for its last checkpoint, where a disk is full or broken
+  bool final_checkpoint = true;                                 // one is made when the job is complete
+  int keep_checkpoints = 3;                                     // the newest so many; at least 2
+  Durability durability = Durability::kReplay;
+  int64_t redo_log_bytes = 256 << 20;  // kReplay: memory for what was done since the last checkpoint. Half full, one is made; full, no step begins until it is.
+                                       // Without a catalog the log begins with the job, and when it is full durability is kCheckpoint from there on
+  int max_recoveries = 20;             // kReplay: more of them within 10 minutes end the job with Internal
+  std::function<Partitioner(int num_ps)> partitioner;  // empty: variables are not cut
+  Placement placement = Placement::kRoundRobin;
+
+  // InvalidArgument with every problem at once.
+  absl::Status Validate() const;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_

@@ -1,0 +1,276 @@
+// What a coordinator is asked to run, and what it keeps of each task, step, loop and change that it has under way. Plain records: the rules are in the
+// parts of CoordinatorCore that use them, all under its lock.
+#ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
+#define DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cluster/backoff.h"
+#include "cluster/clients.h"
+#include "cluster/job_state.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+#include "cluster/transfer_plan.h"
+#include "coordinator/core/lease_book.h"
+#include "coordinator/core/step_rules.h"
+
+namespace divvy {
+
+using StatusCallback = std::function<void(absl::Status)>;
+
+// A closure: a registered step function and its arguments.
+struct StepRequest {
+  std::string function;
+  Nest args;               // iterators are PerWorkerHandle leaves
+  bool read_only = false;  // has no ordinal, writes nothing
+};
+
+// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
+struct RunRequest {
+  StepRequest step;    // args without the iterator
+  std::string source;  // of the data
+  Nest source_args;
+  bool leased = true;
+  std::optional<int64_t> last_step;  // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
+                                     // source stopped, if no other came between
+  uint64_t token = 0;                // what StopRun calls it: the caller's choice
+};
+
+namespace coordinator_records {
+
+// Another process registers as a task that we know: whether the known one still lives is being found out.
+struct Claim {
+  Incarnation by;
+  std::string address;
+  absl::Duration since;
+  bool answered = false;  // the known one has: it lives
+};
+
+struct Ps {
+  int index = 0;
+  std::string address;
+  std::shared_ptr<ParameterClient> client;
+  Incarnation incarnation;
+  int64_t max_commit_bytes = 0;  // 0: any
+  PsAttachReply attach_reply;    // to the last Attach
+  bool attached = false, ready = false;
+  uint64_t tries = 0;  // of Attach: an answer to an older one, and its timer, are void
+  std::optional<Claim> claim;
+  uint64_t acked_seq = 0;
+  bool sync_outstanding = false, sync_wanted = false;
+  std::optional<absl::Duration> silent_since;  // Clock::Elapsed() of the first of the calls that failed since the last answer
+  std::string last_error;
+  Backoff backoff{0};
+  std::string Text() const { return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")"); }
+};
+
+using WorkerStream = ResumableStream<ToWorker, FromWorker>;
+struct Step;
+struct Worker {
+  enum class State : uint8_t { kDialing, kJoining, kReady };
+  int index = 0;
+  std::string address;
+  std::shared_ptr<WorkerClient> client;
+  Incarnation incarnation;
+  int replicas = 1, slots = 1;
+  State state = State::kDialing;
+  bool attaching = false;  // a call of Attach is under way
+  uint64_t tries = 0;      // of Attach: an answer to an older one, and its timer, are void
+  std::string last_error;  // of the last Attach that failed
+  std::optional<Claim> claim;
+  uint64_t pings = 0, pongs = 0;  // of this session
+  uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
+  bool leaving = false;           // drains: gets no more work
+  SessionId session;              // valid from kJoining on
+  uint64_t join_seq = 0;          // every ps knows the session when it acknowledged this Sync
+  std::unique_ptr<WorkerStream> stream;
+  std::shared_ptr<StreamConnection<ToWorker>> connection;
+  uint64_t connection_number = 0;  // tells the listener of this connection from those of older ones
+  std::optional<absl::Duration> broken_since;
+  absl::Duration last_heard;
+  std::vector<std::shared_ptr<Step>> in_flight;  // in order of dispatch
+  absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
+  bool cancelled_late = false;                   // it was told to stop at its deadline
+  Pong pong;
+  std::set<ResourceId> ended;  // iterators of its own whose data has ended
+  Backoff backoff{0};
+};
+
+struct RunState;
+
+struct Step {
+  enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
+  StepRequest request;
+  std::vector<ResourceId> iterators;
+  ResultCallback<Nest> result;
+  std::shared_ptr<RunState> run;  // null: scheduled by the program
+  EntryId id;                     // 0 before the first dispatch
+  std::optional<int64_t> ordinal;
+  uint32_t attempt = 0;
+  std::vector<InputLease> leases;
+  double learning_rate_scale = 1;
+  State state = State::kQueued;
+  int worker = -1;             // of the attempt in flight
+  std::map<int, int> applied;  // StepFacts::applied
+  uint32_t forgiven = 0;       // attempts that a rewind has undone
+  bool replayed = false;       // it had finished before a rewind: nobody waits for it, it counts no second time
+  bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
+  absl::Status refusal;        // why the slots that it needs cannot be made
+};
+
+struct Iterator {
+  MakeResource make;
+  std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
+  LeaseBook book;                                   // leased ones
+  int64_t users = 0;                                // steps that are queued or open and name it
+  bool dropped = false;                             // goes when the last of them is closed
+  bool of_program = false;                          // not of a loop
+  bool trains = false;                              // a training step has read of it: where it stands is in every cut
+};
+
+// Of data whose last pass was read to its end.
+struct KnownSize {
+  std::string source;
+  Nest args;
+  int64_t elements = 0;
+};
+
+struct RunState {
+  RunRequest request;
+  std::function<void(Nest)> value;
+  StatusCallback done;
+  ResourceId iterator;
+  int64_t outstanding = 0;  // steps made and not yet closed
+  int64_t finished_in_pass = 0;
+  bool stopped = false;  // makes no more steps
+};
+
+// Where a loop with last_step stopped in its data. One is kept, for each holds an iterator on every worker.
+struct PausedPass {
+  std::string source;
+  Nest args;
+  ResourceId iterator;
+  int64_t finished = 0;
+};
+
+// A worker is being shut out: its steps go on elsewhere when every ps has acknowledged it.
+struct FenceWait {
+  int worker = 0;
+  uint64_t seq = 0;
+  std::set<int> acked;  // ps
+  std::vector<std::shared_ptr<Step>> steps;
+};
+
+struct LayoutJob {
+  // What to make, given the layout as it then is; nullopt: nothing. May fail.
+  struct Change {
+    VariableLayout variable;
+    std::map<int, std::vector<ShardSpec>> shards;  // by ps
+    int placed_in_turn = 0;                        // of them: the next variable comes after these
+  };
+  std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
+  StatusCallback done;
+  std::optional<VariableSpec> spec = {};  // of a variable that is created
+  std::optional<Colocation> with = {};
+};
+
+// A variable of the program, while nobody knows yet whether it is made or loaded.
+struct Declared {
+  VariableSpec spec;
+  std::optional<Colocation> with;
+  VariableId id;
+  std::map<int, std::vector<ShardSpec>> shards;  // by ps
+};
+
+// What a checkpoint's variables, and those declared beside it, become on the servers that there are.
+struct Relaid {
+  std::shared_ptr<const Layout> layout = Layout::Empty();
+  std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
+  std::set<std::string> unclaimed;
+};
+
+// The checkpoint that is being made.
+struct CheckpointRun {
+  enum class Stage : uint8_t { kNaming, kHolding, kMarking, kWriting, kCommitting } stage = Stage::kNaming;
+  CheckpointId id;
+  std::set<int> waiting;  // kHolding: workers; kMarking, kWriting: ps
+  absl::Duration held_since;
+  JobState state;                              // at the cut
+  std::vector<std::vector<SavedSlice>> parts;  // by ps
+  uint64_t bytes = 0;
+  std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
+  bool is_final = false, is_last = false;           // of a job that ends; of a process that does
+  bool is_for_resize = false;                       // nothing has begun since the cut, and nothing will
+};
+
+struct LayoutWork {
+  LayoutJob::Change change;
+  std::shared_ptr<const Layout> next;
+  std::set<int> waiting;  // ps that have not answered
+  absl::Status refusal;   // of the first that refused; what the others made is taken back before the job ends
+  bool undoing = false;
+};
+
+struct DirectWrite {
+  EntryId id;
+  std::map<int, CommitRequest> commits;  // by ps; those not yet answered
+  std::vector<int> participants;
+  StatusCallback done;
+};
+
+// Back to the base and forward again, until all that had finished has been run again.
+struct Recovery {
+  std::string why;
+  absl::Duration since;
+  EntryId next;                                                         // entries from here on are not begun
+  std::deque<std::shared_ptr<Step>> again;                              // replayed steps whose worker was lost
+  EntryId write;                                                        // that is being replayed; 0: none
+  int64_t steps_left = 0;                                               // finished ones from `next` on
+  std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
+  bool ending = false;                                                  // the job was
+};
+
+// On the way to another number of servers.
+struct Resizing {
+  int num_ps = 0;
+  StatusCallback done;
+  absl::Duration since;
+  std::map<int, std::string> joining;           // ps -> address; empty: it has not registered
+  std::vector<std::function<void()>> deferred;  // calls that must not meet the old layout any more
+};
+
+struct DirectRead {
+  PullPlan plan;
+  std::map<int, PullRequest> requests;  // by ps; those not yet answered
+  std::map<int, PullReply> replies;
+  ResultCallback<std::vector<Tensor>> done;
+};
+
+// A call that waits to raise the error of a step, until its batch has been cancelled.
+struct Raiser {
+  StatusCallback raise;
+  std::function<void()> again;
+  std::shared_ptr<RunState> run;  // that ends with the error: its pass is kept in every cut until it has been told
+};
+
+// A Schedule beyond max_queued_steps.
+struct WaitingSchedule {
+  StepRequest request;
+  ResultCallback<Nest> result;
+  StatusCallback accepted;
+};
+
+}  // namespace coordinator_records
+}  // namespace divvy
+
+#endif  // DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
