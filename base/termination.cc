@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -71,7 +72,8 @@ std::optional<Termination::Event> Termination::WaitFor(absl::Duration timeout) {
     const absl::Duration left = until - Clock::Real().Elapsed();
     if (left <= absl::ZeroDuration()) return std::nullopt;
     pollfd fds[] = {{signals_, POLLIN, 0}, {wake_, POLLIN, 0}};
-    poll(fds, 2, timeout == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(left) + 1));
+    const absl::Duration at_most = std::min(left, absl::Hours(24));  // poll counts in an int
+    poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(at_most) + 1));
   }
 }
 

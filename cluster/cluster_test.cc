@@ -32,6 +32,12 @@ TEST(VariableSpecTest, NamesArePartsJoinedBySlashes) {
   }
 }
 
+TEST(VariableSpecTest, ANameIsAsShortAsTheWireWantsItWithItsSlots) {
+  EXPECT_TRUE(Validate(VariableSpec{std::string(960, 'w'), {2}}).ok());
+  EXPECT_EQ(Validate(VariableSpec{std::string(961, 'w'), {2}}).message(),
+            "the name of a variable has 961 bytes, more than 960: \"" + std::string(60, 'w') + "...\"");
+}
+
 TEST(VariableSpecTest, ErrorsNameTheVariableAndTheFix) {
   const auto message = [](const VariableSpec& spec) { return std::string(Validate(spec).message()); };
   EXPECT_EQ(message({"w", {-1, 3}}), "variable \"w\": shape [-1, 3] is not fully known: give every dimension");

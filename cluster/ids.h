@@ -21,6 +21,7 @@ DIVVY_STRONG_ID(VariableId, uint32_t);   // never reused in a job
 DIVVY_STRONG_ID(ResourceId, uint64_t);   // an iterator that every worker makes for itself; never reused in a job
 
 constexpr SessionId kCoordinatorSession{0};  // the coordinator's own: direct reads and writes
+constexpr int64_t kMaxShards = 1 << 16;      // of a variable: what ShardKey::part counts
 
 // One shard of a variable (slot 0) or of one of its optimizer slots (from 1). Ids are never reused, so "does this shard exist" is the whole version
 // check of a commit.

@@ -45,7 +45,8 @@ absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& wr
     return absl::InvalidArgumentError(
         absl::StrCat("variable \"", variable.spec.name, "\" has no optimizer: name one in its VariableSpec, or give one to ApplyGradients"));
   }
-  return absl::OkStatus();
+  const absl::Status optimizer = write.optimizer ? Validate(*write.optimizer) : absl::OkStatus();
+  return optimizer.ok() ? optimizer : absl::Status(optimizer.code(), absl::StrCat("variable \"", variable.spec.name, "\": ", optimizer.message()));
 }
 
 // Ids and rows that fall into each shard of a variable, ids made local.

@@ -100,6 +100,13 @@ TEST_F(CheckWriteTest, AGradientNeedsAnOptimizerFromTheVariableOrTheWrite) {
   EXPECT_TRUE(CheckWrite(*layout_, Write("w", WriteOp::kGradient, write.value)).ok());
 }
 
+TEST_F(CheckWriteTest, AnOptimizerOfTheWriteThatCannotBeIsRefusedByName) {
+  StagedWrite write = Write("plain", WriteOp::kGradient, Matrix(3, 2, {1, 1, 1, 1, 1, 1}));
+  write.optimizer = Adam{0.1, /*beta1=*/2.0f};
+  ExpectRefused(write, absl::StatusCode::kInvalidArgument, "beta1");
+  ExpectRefused(write, absl::StatusCode::kInvalidArgument, "variable \"plain\"");
+}
+
 TEST_F(CheckWriteTest, BoolIsAssignedAndNotAddedTo) {
   VariableLayout flag = ScalarVariable(4, "flag", 0);
   flag.spec.dtype = DType::kBool;

@@ -17,7 +17,14 @@ bool IsNamePart(absl::string_view part) {
   return true;
 }
 
+// The wire takes names of 1,024 bytes, those of slots ("<variable>/<optimizer>/<slot>") among them.
+constexpr size_t kMaxNameBytes = 960;
+
 absl::Status CheckName(absl::string_view name) {
+  if (name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the name of a variable has ", name.size(), " bytes, more than ", kMaxNameBytes, ": \"", name.substr(0, 60), "...\""));
+  }
   for (absl::string_view part : absl::StrSplit(name, '/')) {
     if (!IsNamePart(part)) {
       return absl::InvalidArgumentError(

@@ -30,7 +30,7 @@ enum class VariableAggregation {
 //   const VariableSpec kUsers{"users/embedding", {1'000'000, 64}, RandomUniform{}, RowwiseAdagrad{0.05}};
 //   const VariableSpec kCount{"count", {}, Zeros(), std::nullopt, DType::kInt64};
 struct VariableSpec {
-  std::string name;  // unique in the job; [A-Za-z0-9_.-]+ joined by '/', no part "." or ".."; in checkpoints, too
+  std::string name;  // unique in the job; [A-Za-z0-9_.-]+ joined by '/', no part "." or "..", at most 960 bytes; in checkpoints, too
   Shape shape;       // fully known; rows (axis 0) are what is cut and looked up. {}: a scalar, never cut
   Initializer initializer = Zeros();
   std::optional<Optimizer> optimizer = {};  // its slots are created with it; none: the one given to ApplyGradients or Trainer

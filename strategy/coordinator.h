@@ -226,7 +226,7 @@ class Coordinator {
   // Errors of the source appear in the steps that use it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) = 0;
   // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the beginning of each life of the program. A step that is run again
-  // keeps the one it had. Does not block. REQUIRES: finite; a worker refuses a step with another.
+  // keeps the one it had. Does not block. Not finite: the one before stays, and the next call raises InvalidArgument, as for a step that failed.
   virtual void SetLearningRateScale(double scale) = 0;
   // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand). Does not block. InvalidArgument: no
   // name, or one that no run of TensorBoard can have.

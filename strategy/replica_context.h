@@ -133,7 +133,7 @@ class ReplicaContext : public VariableReader {
   // collective, which every replica must call; it blocks until all have.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, ReduceOp op = ReduceOp::kMean);
   // With this optimizer instead of the variables' own (replica 0's counts). Slots that it needs are made when it is first used, before the step commits.
-  // REQUIRES: Validate(optimizer) is OK.
+  // InvalidArgument, too: what Validate says of the optimizer.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, const Optimizer& optimizer, ReduceOp op = ReduceOp::kMean);
 
   // An object kept between steps by this replica, made at first use (a LibTorch module, a scratch buffer). Gone when the worker is: never put state of the

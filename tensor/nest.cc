@@ -79,6 +79,11 @@ Nest Nest::operator[](size_t index) const {
   return (*list())[index];
 }
 
+Nest Nest::operator[](int index) const {
+  if (index < 0) return Failed(absl::InvalidArgumentError(absl::StrCat("element ", index, " of a list: elements count from 0")));
+  return (*this)[static_cast<size_t>(index)];
+}
+
 absl::StatusOr<Tensor> Nest::tensor() const {
   if (const auto* tensor = std::get_if<Tensor>(&node_->value)) return *tensor;
   return KindError("a tensor");

@@ -61,7 +61,7 @@ class Nest {
   Nest operator[](absl::string_view key) const;
   Nest operator[](const char* key) const { return (*this)[absl::string_view(key)]; }
   Nest operator[](size_t index) const;
-  Nest operator[](int index) const { return (*this)[static_cast<size_t>(index)]; }
+  Nest operator[](int index) const;
 
   // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure, whatever its code. indexed_slices() are given as they were put in;
   // sparse_ids() have passed Validate (so they lie on the CPU), and other keys of their dict are passed over.

@@ -140,7 +140,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   JobId job() const;
   int64_t epoch() const;                    // RunEpochs of training steps completed
   int64_t step() const;                     // training steps finished
-  void SetLearningRateScale(double scale);  // of steps that are first dispatched from now on. REQUIRES: finite
+  // Of steps that are first dispatched from now on. Not finite: the one before stays, and InvalidArgument is raised as a step's error is.
+  void SetLearningRateScale(double scale);
 
   // Ends the job: all parameter servers confirm that they are what they were, the store says how it ended, workers and ps are told to exit with `exit_code`.
   // REQUIRES: joined. The program makes no further calls.

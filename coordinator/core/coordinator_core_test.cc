@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -515,6 +516,25 @@ TEST_F(CoordinatorCoreTest, ShardsGoRoundRobinAndSlotsWithTheirVariable) {
   EXPECT_THAT(core_->layout()->Find("b")->ps, ElementsAre(1, 2));
   EXPECT_THAT(core_->layout()->Find("c")->ps, ElementsAre(0));
   EXPECT_EQ(ps_[2]->created.size(), 4u);  // part 1 of b, and its m, v and t
+}
+
+TEST_F(CoordinatorCoreTest, MoreShardsThanAVariableCanHaveAreRefusedWithTheirNumber) {
+  Start(1, 1);
+  VariableSpec spec{"w", {70'000}};
+  spec.partitioner = Partitioner(FixedShardsPartitioner{65'537});
+  EXPECT_THAT(std::string(Create(spec)->status.message()), HasSubstr("cuts variable \"w\" into 65537 shards, more than 65536"));
+  EXPECT_EQ(core_->layout()->Find("w"), nullptr);
+}
+
+TEST_F(CoordinatorCoreTest, ALearningRateScaleThatIsNoNumberIsRaisedAndTheOneBeforeItStays) {
+  Start(1, 1);
+  core_->SetLearningRateScale(0.5);
+  core_->SetLearningRateScale(std::numeric_limits<double>::infinity());
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_EQ(join->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("SetLearningRateScale: inf"));
+  Schedule("step");
+  EXPECT_EQ(workers_[0]->dispatched.back().learning_rate_scale, 0.5);
 }
 
 TEST_F(CoordinatorCoreTest, TheTurnOfThePsDoesNotAdvanceForAVariableThatWasRefused) {

@@ -1,5 +1,6 @@
 // The queue, dispatch, reports, and lazy cancellation (semantics of TensorFlow's ClusterCoordinator, 3.2 to 3.5).
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,8 +125,14 @@ int64_t CoordinatorCore::step() const {
 }
 
 void CoordinatorCore::SetLearningRateScale(double scale) {
-  MutexLock lock(mu_);
-  learning_rate_scale_ = scale;
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (std::isfinite(scale)) {
+    learning_rate_scale_ = scale;
+  } else {
+    StoreError(absl::InvalidArgumentError(absl::StrCat("SetLearningRateScale: ", scale, " is no finite number; ", learning_rate_scale_, " stays")));
+    Pump();
+  }
 }
 
 bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_.empty() && in_flight_ == 0 && !recovery_; }

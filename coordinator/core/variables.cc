@@ -87,6 +87,10 @@ absl::Status CoordinatorCore::CutAndPlace(const VariableSpec& spec, const Layout
     partitioner = options_.partitioner(static_cast<int>(ps_.size()));
   }
   ASSIGN_OR_RETURN(const int64_t shards, NumShards(partitioner, spec.shape, spec.dtype));
+  if (shards > kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the partitioner cuts variable \"", spec.name, "\" into ", shards, " shards, more than ", kMaxShards, ": let it make larger ones"));
+  }
   ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(spec.shape.rows(), shards));
   VariableLayout& variable = change.variable;
   variable.offsets = split.offsets();
