@@ -142,10 +142,11 @@ Tensor Tensor::Vector(absl::Span<const T> values) {
 
 template <typename T>
 absl::StatusOr<Tensor> Tensor::Copy(Shape shape, absl::Span<const T> values) {
-  ASSIGN_OR_RETURN(Tensor tensor, Uninitialized(DTypeOf<T>::value, shape));
+  RETURN_IF_ERROR(CheckStorable(DTypeOf<T>::value, shape));
   if (shape.num_elements() != static_cast<int64_t>(values.size())) {
     return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " wants ", shape.num_elements(), " values, not ", values.size()));
   }
+  ASSIGN_OR_RETURN(Tensor tensor, Uninitialized(DTypeOf<T>::value, shape));
   if (!values.empty()) std::memcpy(tensor.fresh_data<T>(), values.data(), values.size() * sizeof(T));
   return tensor;
 }
