@@ -126,7 +126,7 @@ absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data
   tensor.shape_ = shape;
   if (!release) release = [] {};
   tensor.buffer_ = std::make_shared<Buffer>(Block{const_cast<void*>(data)}, device, std::move(release));
-  tensor.data_ = data;
+  if (tensor.size_bytes() > 0) tensor.data_ = data;
   return tensor;
 }
 
@@ -268,7 +268,8 @@ absl::StatusOr<Tensor> Tensor::Rows(int64_t begin, int64_t end) const {
   }
   Tensor result = *this;
   result.shape_ = shape_.WithRows(end - begin);
-  if (data_ != nullptr) result.data_ = static_cast<const char*>(data_) + begin * shape_.row_elements() * DTypeSize(dtype_);
+  const bool bytes = result.size_bytes() > 0;
+  result.data_ = bytes ? static_cast<const char*>(data_) + begin * shape_.row_elements() * DTypeSize(dtype_) : nullptr;
   return result;
 }
 
