@@ -15,6 +15,7 @@ namespace {
 
 // Keys of `dict` for a message: "image", "label".
 std::string KeyList(const Nest::Dict& dict) {
+  if (dict.empty()) return "nothing";
   return absl::StrJoin(dict, ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, "\"", entry.first, "\""); });
 }
 
@@ -80,6 +81,7 @@ Nest Nest::operator[](size_t index) const {
 }
 
 Nest Nest::operator[](int index) const {
+  if (list() == nullptr) return Failed(KindError(absl::StrCat("a list with element ", index)));
   if (index < 0) return Failed(absl::InvalidArgumentError(absl::StrCat("element ", index, " of a list: elements count from 0")));
   return (*this)[static_cast<size_t>(index)];
 }
