@@ -221,9 +221,9 @@ namespace internal {
 
 absl::Status WantElements(const Nest& nest, size_t elements) {
   RETURN_IF_ERROR(nest.status());
-  if (nest.list() == nullptr || nest.size() != elements)
-    return absl::InvalidArgumentError(absl::StrCat("wanted a list of ", elements, ", not ", nest.ToString()));
-  return absl::OkStatus();
+  if (nest.list() != nullptr && nest.size() == elements) return absl::OkStatus();
+  const bool any = nest.size() == elements;  // who takes a list of any length wants as many as there are
+  return absl::InvalidArgumentError(absl::StrCat("wanted a list", any ? "" : absl::StrCat(" of ", elements), ", not ", nest.ToString()));
 }
 
 absl::Status OutOfRangeScalar(const Nest& nest) {
