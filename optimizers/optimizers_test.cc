@@ -106,10 +106,15 @@ TEST(LearningRateTest, RefusesWhatCannotBeEvaluated) {
       {ExponentialDecay{INFINITY, 1, 0.5}, "initial is inf"},
       {ExponentialDecay{0.1, 1, NAN}, "rate is nan"},
       {InverseTimeDecay{0.1, -1, 0.5}, "decay_steps is -1"},
+      {InverseTimeDecay{NAN, 1, 0.5}, "initial is nan"},
+      {InverseTimeDecay{0.1, 1, INFINITY}, "rate is inf"},
       {PolynomialDecay{0.1, 0}, "decay_steps is 0"},
+      {PolynomialDecay{NAN, 1}, "initial is nan"},
       {PolynomialDecay{0.1, 1, NAN}, "final_rate is nan"},
       {PolynomialDecay{0.1, 1, 0, NAN}, "power is nan"},
       {CosineDecay{0.1, 0}, "decay_steps is 0"},
+      {CosineDecay{NAN, 1}, "initial is nan"},
+      {CosineDecay{0.1, 1, NAN}, "final_fraction is nan"},
       {CosineDecay{0.1, 1, 0, -1}, "warmup_steps is -1"},
       {CosineDecay{0.1, 1, 0, 1, NAN}, "warmup_target is nan"},
       {PiecewiseConstant{{1}, {1}}, "1 boundaries need 2 values, not 1"},
@@ -122,6 +127,11 @@ TEST(LearningRateTest, RefusesWhatCannotBeEvaluated) {
     EXPECT_NE(std::string(status.message()).find(problem), std::string::npos) << status;
   }
   EXPECT_TRUE(Validate(LearningRate(PiecewiseConstant{{}, {1}})).ok());
+}
+
+TEST(LearningRateTest, ANegativeRateAscends) {
+  EXPECT_TRUE(Validate(LearningRate(-0.1)).ok());
+  EXPECT_TRUE(Validate(LearningRate(ExponentialDecay{-0.1, 1, 0.5})).ok());
 }
 
 // ---- options, slots, scalars -------------------------------------------------------------------------------------------------------------------------
@@ -219,6 +229,34 @@ TEST(OptimizerStepTest, IsCheckedWhereItArrives) {
   infinite.learning_rate = INFINITY;
   EXPECT_EQ(Validate(infinite).message(), "Sgd: the learning rate is inf; give a finite number");
   EXPECT_EQ(Validate(StepOf(Ftrl{PiecewiseConstant{{0}, {1, 0}}}, 5)).message(), "Ftrl: the learning rate is 0; give one above 0");
+}
+
+// A caller may be of another build, or no friend: what Validate(Optimizer) would have refused can stand in any field.
+TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
+  using Field = float OptimizerStep::*;
+  const std::tuple<Optimizer, Field, float, std::string> cases[] = {
+      {Momentum{0.1}, &OptimizerStep::momentum, 1.5f, "Momentum: momentum is 1.5; give a finite number in [0, 1]"},
+      {Adagrad{0.1}, &OptimizerStep::epsilon, -1, "Adagrad: epsilon is -1; give a finite number at least 0"},
+      {RowwiseAdagrad{0.1}, &OptimizerStep::epsilon, NAN, "RowwiseAdagrad: epsilon is nan; give a finite number at least 0"},
+      {Adam{0.1}, &OptimizerStep::beta1, 1, "Adam: beta1 is 1; give a finite number in [0, 1)"},
+      {Adam{0.1}, &OptimizerStep::beta2, -1, "Adam: beta2 is -1; give a finite number in [0, 1)"},
+      {Adam{0.1}, &OptimizerStep::epsilon, INFINITY, "Adam: epsilon is inf; give a finite number at least 0"},
+      {Adam{0.1}, &OptimizerStep::weight_decay, -1, "Adam: weight_decay is -1; give a finite number at least 0"},
+      {RmsProp{0.1}, &OptimizerStep::rho, 2, "RmsProp: rho is 2; give a finite number in [0, 1]"},
+      {RmsProp{0.1}, &OptimizerStep::momentum, NAN, "RmsProp: momentum is nan; give a finite number in [0, 1]"},
+      {RmsProp{0.1}, &OptimizerStep::epsilon, -1, "RmsProp: epsilon is -1; give a finite number at least 0"},
+      {Ftrl{0.1}, &OptimizerStep::l1, -1, "Ftrl: l1 is -1; give a finite number at least 0"},
+      {Ftrl{0.1}, &OptimizerStep::l2, NAN, "Ftrl: l2 is nan; give a finite number at least 0"},
+      {Ftrl{0.1}, &OptimizerStep::learning_rate_power, 1, "Ftrl: learning_rate_power is 1; give a finite number at most 0"},
+      {Ftrl{0.1}, &OptimizerStep::beta, -1, "Ftrl: beta is -1; give a finite number at least 0"},
+      {Ftrl{0.1}, &OptimizerStep::l2_shrinkage, -1, "Ftrl: l2_shrinkage is -1; give a finite number at least 0"},
+  };
+  for (const auto& [optimizer, field, value, problem] : cases) {
+    OptimizerStep step = StepOf(optimizer, 0);
+    ASSERT_TRUE(Validate(step).ok()) << problem;
+    step.*field = value;
+    EXPECT_EQ(Validate(step), absl::InvalidArgumentError(problem));
+  }
 }
 
 // ---- arithmetic --------------------------------------------------------------------------------------------------------------------------------------
