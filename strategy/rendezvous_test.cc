@@ -1,8 +1,9 @@
 // Meetings by number. Most need no second thread: who does not wait gives its meeting up at once.
 #include "strategy/rendezvous.h"
 
-#include <thread>
+#include <future>
 
+#include "base/executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -56,9 +57,11 @@ TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNex
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(Sum(rendezvous, 0, first, kAtOnce).ok());
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(Sum(rendezvous, 1, second, kAtOnce).ok());
   EXPECT_FALSE(Sum(rendezvous, 0, first).ok());  // that which replica 1 has given up
-  std::thread other([&] { EXPECT_EQ(Sum(rendezvous, 1, second), absl::OkStatus()); });
+  ThreadPoolExecutor executor(1);
+  std::promise<absl::Status> met;
+  executor.Post([&] { met.set_value(Sum(rendezvous, 1, second)); });
   EXPECT_EQ(Sum(rendezvous, 0, first), absl::OkStatus());
-  other.join();
+  EXPECT_EQ(met.get_future().get(), absl::OkStatus());
   EXPECT_EQ(first, 30);
   EXPECT_EQ(second, 30);
 }
@@ -67,12 +70,12 @@ TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNex
 TEST(RendezvousTest, WhoWaitsInAMeetingThatAnotherGivesUpIsToldWithIt) {
   Rendezvous rendezvous(3);
   int first = 1, second = 2;
-  absl::Status waiting;
-  std::thread other([&] { waiting = Sum(rendezvous, 0, first); });
+  ThreadPoolExecutor executor(1);
+  std::promise<absl::Status> waiting;
+  executor.Post([&] { waiting.set_value(Sum(rendezvous, 0, first)); });
   const absl::Status given_up = Sum(rendezvous, 1, second, absl::Milliseconds(50));
-  other.join();
   EXPECT_EQ(given_up.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(waiting, given_up);
+  EXPECT_EQ(waiting.get_future().get(), given_up);
 }
 
 TEST(RendezvousTest, AMeetingThatWasGivenUpIsToldEvenWhenWhoGaveItUpHasLeft) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/executor.h"
 #include "base/random.h"
 #include "base/trace_range.h"
 #include "gmock/gmock.h"
@@ -331,12 +332,13 @@ TEST(TransfersTest, NoCopyAcrossComesBetweenThePartsOfACollective) {
   {
     const std::vector<Tensor> values = {*Filled(4, 1).To(Gpu(0)), *Filled(4, 2).To(Gpu(1))};
     std::atomic<bool> done{false};
-    std::thread copies([&] {
+    ThreadPoolExecutor copies(1);
+    copies.Post([&] {
       while (!done) EXPECT_TRUE(values[0].To(Gpu(1)).ok());
     });
     for (int i = 0; i < 20 || math.copies() == 0; ++i) EXPECT_EQ(backend.AllReduce(values)->size(), 2);
     done = true;
-    copies.join();
+    copies.Stop();
   }
   EXPECT_FALSE(math.was_disturbed());
   SetGpuMemory(nullptr);
