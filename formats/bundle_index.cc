@@ -15,10 +15,10 @@
 namespace divvy {
 namespace {
 
-constexpr uint64_t kVersion = 1;          // of the format: both "producer" and the latest that we can read
-constexpr int64_t kWholeAxis = -1;        // TensorFlow's length of an extent that names none
-constexpr size_t kMostBoxes = 4096;       // of one tensor that is cut along several axes: each is compared with each
-constexpr size_t kMostAxes = 254;         // TensorFlow's limit
+constexpr uint64_t kVersion = 1;     // of the format: both "producer" and the latest that we can read
+constexpr int64_t kWholeAxis = -1;   // TensorFlow's length of an extent that names none
+constexpr size_t kMostBoxes = 4096;  // of one tensor that is cut along several axes: each is compared with each
+constexpr size_t kMostAxes = 254;    // TensorFlow's limit
 
 // tensorflow.DataType.
 struct TypeRow {

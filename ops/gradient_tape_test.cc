@@ -44,7 +44,9 @@ std::vector<T> ValuesOf(const absl::StatusOr<Tensor>& value) {
 std::vector<float> FloatsOf(const Var& var) { return ValuesOf<float>(var.Value()); }
 
 // A table of five rows, and two dense variables.
-MapReader Reader() { return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}, *TestDevice()); }
+MapReader Reader() {
+  return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}, *TestDevice());
+}
 
 Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits, std::vector<float> weights = {}) {
   SparseIds sparse{Tensor::Vector<int64_t>(ids), Tensor::Vector<int64_t>(row_splits), std::nullopt};

@@ -47,7 +47,8 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::Ca
 
 grpc::ServerUnaryReactor* AdminService::RequestCheckpoint(grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
                                                           v1::RequestCheckpointReply* reply) {
-  return Operate("Admin.RequestCheckpoint", context, *request, *reply, [this](ResultCallback<v1::RequestCheckpointReply> done) { calls_->save(std::move(done)); });
+  return Operate("Admin.RequestCheckpoint", context, *request, *reply,
+                 [this](ResultCallback<v1::RequestCheckpointReply> done) { calls_->save(std::move(done)); });
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) {

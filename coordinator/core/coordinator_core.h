@@ -138,8 +138,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   uint64_t job_seed() const { return options_.job_seed; }
   JobId job() const;
-  int64_t epoch() const;                    // RunEpochs of training steps completed
-  int64_t step() const;                     // training steps finished
+  int64_t epoch() const;  // RunEpochs of training steps completed
+  int64_t step() const;   // training steps finished
   // Of steps that are first dispatched from now on. Not finite: the one before stays, and InvalidArgument is raised as a step's error is.
   void SetLearningRateScale(double scale);
 

@@ -210,9 +210,8 @@ bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
     SendStep(step, *worker);
     return true;
   }
-  const bool one_may_come = std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
-    return entry.second.state == Worker::State::kDialing && !entry.second.leaving;
-  });
+  const bool one_may_come =
+      std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
   if (!one_may_come && HasNoDataLeft(*step)) FailReplay(*step, EndOfData("its data has ended"));
   return false;
 }
@@ -245,10 +244,10 @@ void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerd
 
 // The checkpoint is good all the same: another start needs no replay.
 void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
-  FailJob(MakeError(Reason::kPsLost,
-                    absl::StrCat("step ", step.request.function, " (", step.id.value(), ") had finished, and could not be run again after a parameter server was ",
-                                 "lost: ", error.message(), ". A step must depend on its args, inputs, variables and seed() alone, and data that is not leased ",
-                                 "may end early; --durability=checkpoint runs nothing again", RemedyOfLoss())));
+  FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step.request.function, " (", step.id.value(),
+                                                  ") had finished, and could not be run again after a parameter server was ", "lost: ", error.message(),
+                                                  ". A step must depend on its args, inputs, variables and seed() alone, and data that is not leased ",
+                                                  "may end early; --durability=checkpoint runs nothing again", RemedyOfLoss())));
 }
 
 void CoordinatorCore::FinishReplay() {

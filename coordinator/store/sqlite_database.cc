@@ -102,7 +102,8 @@ absl::Status SqliteDatabase::Error(int code) {
   const bool may_not_grow = handle_ != nullptr && MayNotGrow(handle_);
   const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
   const std::string what = absl::StrCat(path_, ": ", why);
-  if (may_not_grow) return absl::ResourceExhaustedError(absl::StrCat(what, ". It is as large as a file may be here: raise the limit (ulimit -f), or move --state_dir"));
+  if (may_not_grow)
+    return absl::ResourceExhaustedError(absl::StrCat(what, ". It is as large as a file may be here: raise the limit (ulimit -f), or move --state_dir"));
   device_failed_ |= (code & 0xff) == SQLITE_IOERR;
   switch (code & 0xff) {
     case SQLITE_BUSY:

@@ -13,7 +13,8 @@ ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server t
 ABSL_FLAG(int64_t, commit_buffer_bytes, int64_t{256} << 20, "of commits that a parameter server is receiving; also the largest commit there can be");
 ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30, "of replies to pulls that a parameter server makes and sends; a larger one waits until it is alone");
 
-ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30, "of copies of what commits change while a checkpoint is written; at it no commit begins; those under way may exceed it by what they change");
+ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30,
+          "of copies of what commits change while a checkpoint is written; at it no commit begins; those under way may exceed it by what they change");
 
 namespace divvy {
 

@@ -19,8 +19,8 @@ struct PullOptions {
   // for the first time, what its function only read before, and that was pulled too early for it, is run again. A coordinator leaves two steps waiting at a
   // worker, so more than 3 is as good as 3.
   //
-  // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read and copied there meanwhile, too: each step gets the elements
-  // that it would get anyway.
+  // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read and copied there meanwhile, too: each step gets the
+  // elements that it would get anyway.
   int pipeline_depth = 1;
 
   // Memory for rows that training steps have pulled by id: a row is used again by the step that pulled it, and by up to row_cache_staleness steps of this
