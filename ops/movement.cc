@@ -52,7 +52,7 @@ absl::StatusOr<GradientList> ConcatGradient(const Backend& backend, const std::v
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shapes[i]));
     const Blocks to(dx, axis);
     backend.CopyBlocks(dx.device(), data + offset, from.bytes, dx.fresh_data<char>(), to.bytes, to.bytes, to.rows);
-    offset += to.bytes;
+    offset += dx.size_bytes() == 0 ? 0 : to.bytes;
     gradients[i] = std::move(dx);
   }
   return gradients;
@@ -72,7 +72,7 @@ absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
     const Tensor& part = internal::ValueOf(var);
     const Blocks from(part, axis);
     backend->CopyBlocks(y.device(), part.data(), from.bytes, data, to.bytes, from.bytes, from.rows);
-    data += from.bytes;
+    data += part.size_bytes() == 0 ? 0 : from.bytes;
     shapes.push_back(part.shape());
   }
   return internal::Result(std::move(y), parts, [backend, shapes, axis](const Tensor& gradient) { return ConcatGradient(*backend, shapes, axis, gradient); });
@@ -88,7 +88,7 @@ absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end)
   dims[axis] = end - begin;
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value, Shape(dims)));
   const Blocks whole(value, axis), part(y, axis);
-  const int64_t offset = end == begin ? 0 : part.bytes / (end - begin) * begin;
+  const int64_t offset = y.size_bytes() == 0 ? 0 : part.bytes / (end - begin) * begin;
   backend->CopyBlocks(y.device(), static_cast<const char*>(value.data()) + offset, whole.bytes, y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
   return internal::Result(std::move(y), {x}, [=](const Tensor& gradient) -> absl::StatusOr<GradientList> {
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));

@@ -538,7 +538,7 @@ absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis, D
   for (const Tensor& value : values) {
     const int64_t bytes = value.shape().dim(first.axis) * first.inner_bytes;
     backend->CopyBlocks(device, value.data(), bytes, out, dim * first.inner_bytes, bytes, first.outer);
-    out += bytes;
+    out += value.size_bytes() == 0 ? 0 : bytes;
   }
   return gathered;
 }

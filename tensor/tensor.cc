@@ -43,7 +43,7 @@ struct Tensor::Buffer {
   bool borrowed() const { return static_cast<bool>(release); }
   // Where what lies at `there` came from. Null: it has no origin.
   const char* OriginOf(const void* there) const {
-    return origin == nullptr ? nullptr : origin_data + (static_cast<const char*>(there) - static_cast<const char*>(block.data));
+    return origin == nullptr || there == nullptr ? nullptr : origin_data + (static_cast<const char*>(there) - static_cast<const char*>(block.data));
   }
 
   const Block block;
@@ -203,7 +203,8 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   there.shape_ = shape_;
   there.buffer_ = std::make_shared<Buffer>(Block{data, memory}, device, nullptr);
   there.data_ = data;
-  if (dtype_ != DType::kInt64 && dtype_ != DType::kInt32) return there;
+  // Borrowed memory is its owner's again when it has been read.
+  if ((dtype_ != DType::kInt64 && dtype_ != DType::kInt32) || buffer_->borrowed()) return there;
   there.buffer_->origin = from_cpu ? buffer_ : buffer_->origin;
   there.buffer_->origin_data = from_cpu ? data_as<char>() : buffer_->OriginOf(data_);
   return there;

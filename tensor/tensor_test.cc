@@ -409,6 +409,22 @@ TEST(DeviceMemoryTest, WhatADeviceStillReadsIsNeitherWrittenNorReleased) {
   EXPECT_TRUE(released);
 }
 
+TEST(DeviceMemoryTest, BorrowedIntegersAreBroughtBackFromThereForTheirOwnerMayHaveWrittenOthers) {
+  FakeDeviceMemory memory;
+  int64_t borrowed[2] = {1, 2};
+  const Tensor there = *Tensor::Borrow(DType::kInt64, {2}, borrowed, Device(), nullptr)->To(kGpu);
+  borrowed[0] = 9;
+  EXPECT_THAT(*(*there.To(Device())).values<int64_t>(), ElementsAre(1, 2));
+}
+
+TEST(DeviceMemoryTest, NoRowsOfIntegersComeBackAsNoData) {
+  FakeDeviceMemory memory;
+  const Tensor there = *Tensor::Vector<int64_t>({1, 2}).To(kGpu);
+  const Tensor here = (*ToHost({*there.Rows(1, 1)}))[0];
+  EXPECT_EQ(here.shape(), Shape({0}));
+  EXPECT_EQ(here.data(), nullptr);
+}
+
 TEST(DeviceMemoryTest, WhatLiesThereIsNotReadHere) {
   FakeDeviceMemory memory;
   Tensor there = *Tensor::Scalar<float>(1).To(kGpu);

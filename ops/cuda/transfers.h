@@ -65,7 +65,7 @@ class Transfers {
   // To be held while devices are told of a collective (DeviceMath::AllReduce); a copy across holds it while its two devices are told to wait for each other.
   // The parts of a collective wait for each other: if one device were told of its part, then of a copy's wait, and the other of the copy before its own part,
   // each would wait for the other for ever, and so would all steps that share them. Whoever holds it only tells; it may wait for the library's own lock
-  // (taken after this one), whose holders wait only for what devices have been told in full.
+  // and for a lane's (both taken after this one), whose holders wait only for what devices have been told in full.
   Mutex& together() const { return together_; }
 
  private:

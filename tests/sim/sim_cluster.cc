@@ -528,7 +528,10 @@ void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   for (const auto& process : processes_) {
     if (process->node.get() != &from || process->session.second != session) continue;
     auto replaced = process->to_be_replaced.extract(step);
-    if (!replaced.empty() && process->assigned_in == StateOf(*process)) process->replaced.merge(replaced.mapped());
+    if (!replaced.empty() && process->assigned_in == StateOf(*process)) {
+      result_.rows_replaced += static_cast<int64_t>(replaced.mapped().size());
+      process->replaced.merge(replaced.mapped());
+    }
     const auto written = process->written.extract(step);
     if (written.empty()) continue;
     for (const auto& [row, value] : written.mapped()) process->seen[row] = std::max(process->seen[row], value);
@@ -627,7 +630,6 @@ void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, s
           }
           if (row >= assignment.first && row < assignment.last) will_be.emplace(row, value);
         }
-        if (call.attempt == 1) result_.rows_replaced += static_cast<int64_t>(will_be.size());
         if (call.attempt == 1) process.to_be_replaced[call.step] = std::move(will_be);
         return std::vector<StagedWrite>();
       }});

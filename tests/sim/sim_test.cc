@@ -79,7 +79,6 @@ SimConfig Calm(uint64_t seed) {
   return config;
 }
 
-// A step's first pull may leave while those before it compute; nothing else of the protocol changes.
 TEST(SimReplicasTest, AWorkerOfAnotherNumberThanTheCoordinatorWasToldComesFirstInVain) {
   int64_t refused = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -92,6 +91,7 @@ TEST(SimReplicasTest, AWorkerOfAnotherNumberThanTheCoordinatorWasToldComesFirstI
   EXPECT_GT(refused, 40);
 }
 
+// A step's first pull may leave while those before it compute; nothing else of the protocol changes.
 TEST(SimPipelineTest, AStepMissesNoMoreOfItsOwnWorkerThanTheDepthAllows) {
   int64_t ahead = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {

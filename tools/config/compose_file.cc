@@ -134,6 +134,7 @@ std::vector<std::string> CommandOf(const Task& task, const ComposeOptions& optio
     return words;
   }
   words.push_back("--state_dir=/state");
+  if (options.gpus_per_worker > 0) words.push_back(absl::StrCat("--replicas_per_worker=", options.gpus_per_worker));
   words.insert(words.end(), options.command.begin() + 1, options.command.end());
   return words;
 }

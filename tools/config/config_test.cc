@@ -203,6 +203,7 @@ TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
   }
   EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--gpus=all"])"));
   EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"])"));
+  EXPECT_THAT(file, HasSubstr(R"("--state_dir=/state", "--replicas_per_worker=2")")) << "the chief lets no other workers in";
 }
 
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -77,7 +78,7 @@ std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f", static_cas
 std::string DevicesOf(const v1::WorkerStatus& worker) {
   std::vector<std::string> gpus;
   for (const v1::WorkerStatus::Device& device : worker.devices()) {
-    if (device.name().empty()) continue;
+    if (!absl::StartsWith(device.device(), "GPU:")) continue;
     gpus.push_back(absl::StrCat(device.device(), " ", device.name()));
     if (device.memory_limit_bytes() == 0) continue;
     absl::StrAppend(&gpus.back(), " (", Mebibytes(device.memory_bytes()), " of ", Mebibytes(device.memory_limit_bytes()), " MiB)");

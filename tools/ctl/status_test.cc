@@ -65,6 +65,9 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
     gpu.set_name("NVIDIA H200");
   }
   EXPECT_THAT(Shown(status), HasSubstr("7 steps reported, idle, 0 queued, on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200\n"));
+  status.mutable_worker()->mutable_devices(1)->clear_name();
+  EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1")) << "a GPU without a name is no CPU";
+  status.mutable_worker()->mutable_devices(1)->set_name("NVIDIA H200");
   status.mutable_worker()->mutable_devices(1)->set_memory_limit_bytes(10 << 20);
   status.mutable_worker()->mutable_devices(1)->set_memory_bytes(3 << 19);
   EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 of 10.0 MiB)\n"));

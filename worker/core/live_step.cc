@@ -31,6 +31,19 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
       absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
 
+// The learning rate is known now: the schedule's at this step, times the scale.
+absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
+  for (const CommitPart& part : parts) {
+    if (!part.optimizer) continue;
+    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
+      const VariableLayout* const variable = layout.Find(part.shard.variable);
+      return absl::Status(status.code(), absl::StrCat("variable \"", variable == nullptr ? "" : variable->spec.name, "\": ", status.message(),
+                                                      " at every step (its schedule times SetLearningRateScale)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool Assigns(const StagedWrite& write) { return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate; }
 
 // The variables whose values the writes replace, in part or whole.
@@ -271,6 +284,7 @@ void WorkerCore::BeginCommit() {
     if (link == session_->links->ps.end()) {
       return ReportLive(StepOutcome::kFailed, absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it")));
     }
+    if (absl::Status bad = CheckOptimizers(*session_->layout, part); !bad.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(bad));
     if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(large));
   }
   live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;

@@ -1155,6 +1155,23 @@ TEST_F(WorkerCoreTest, ACommitThatCannotBeWrongAndIsRefusedIsReportedWithThoseWh
   EXPECT_EQ(ps_[0].commits().size(), 1u);
 }
 
+TEST_F(WorkerCoreTest, ALearningRateThatNoServerTakesIsTheStepsErrorAndNothingIsSent) {
+  runner_.Define("train", [](const StepCall&) {
+    return std::vector<Move>{Stage{{"w", WriteOp::kGradient, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt}}};
+  });
+  Attach();
+  divvy::Dispatch dispatch = Step(1, "train");
+  dispatch.learning_rate_scale = 1e300;
+  end_->Tell(dispatch);
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+  EXPECT_TRUE(DetailOf(OnlyReport().error).user);
+  const std::string error(OnlyReport().error.message());
+  EXPECT_NE(error.find("variable \"w\": "), std::string::npos) << error;
+  EXPECT_NE(error.find("the learning rate is inf"), std::string::npos) << error;
+  EXPECT_EQ(commits(), 0u);
+}
+
 TEST_F(WorkerCoreTest, AGradientOfNoRowsCommitsToNobody) {
   runner_.Define("nothing", [](const StepCall&) {
     return std::vector<Move>{Stage{{"w", WriteOp::kGradient, Matrix(0, 1, {}), Tensor::Vector<int64_t>({}), std::nullopt}}};
