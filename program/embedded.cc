@@ -27,11 +27,10 @@ absl::Status Together(const std::vector<std::string>& problems) {
 
 absl::Status Check(const EmbeddedSetup& setup) {
   std::vector<std::string> problems;
+  if (absl::Status options = setup.options.Validate(); !options.ok()) problems.push_back(std::string(options.message()));
   if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
   for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
-  for (const absl::Status& status : {setup.options.Validate(), CheckRegistrations()}) {
-    if (!status.ok()) problems.push_back(std::string(status.message()));
-  }
+  if (absl::Status registered = CheckRegistrations(); !registered.ok()) problems.push_back(std::string(registered.message()));
   return Together(problems);
 }
 

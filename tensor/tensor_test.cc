@@ -438,10 +438,10 @@ TEST(DeviceMemoryTest, WhatLiesThereIsNotReadHere) {
 
 TEST(DeviceMemoryTest, SeveralAreBroughtAtOnceInTheirOrder) {
   FakeDeviceMemory memory;
-  const Tensor one = Tensor::Scalar<float>(1), two = *Tensor::Vector<int32_t>({2, 3}).To(kGpu), three = *Tensor::Scalar<double>(4).To(kOtherGpu);
+  const Tensor one = Tensor::Scalar<float>(1), two = *Tensor::Vector<float>({2, 3}).To(kGpu), three = *Tensor::Scalar<double>(4).To(kOtherGpu);
   memory.calls.clear();
   const std::vector<Tensor> here = *ToHost({two, one, three});
-  EXPECT_THAT(*here[0].values<int32_t>(), ElementsAre(2, 3));
+  EXPECT_THAT(*here[0].values<float>(), ElementsAre(2, 3));
   EXPECT_EQ(here[1].data(), one.data());
   EXPECT_EQ(*here[2].scalar<double>(), 4);
   EXPECT_THAT(memory.calls, ElementsAre("Bring GPU:0 8", "Bring GPU:1 8"));
