@@ -165,7 +165,8 @@ void CpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) 
 absl::StatusOr<std::vector<double>> CpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
   std::vector<double> sums;
   for (const Tensor& x : values) {
-    OnFloating(x.dtype(), [&](auto t) { sums.push_back(SumOfSquaresAs<decltype(t)>(x)); });
+    sums.push_back(0);
+    OnFloating(x.dtype(), [&](auto t) { sums.back() = SumOfSquaresAs<decltype(t)>(x); });
   }
   return sums;
 }

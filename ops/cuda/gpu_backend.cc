@@ -15,8 +15,9 @@ static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DTyp
 // A tensor without elements lies nowhere, and there is nothing to do for it.
 bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
 
-// What a device found wrong in its data.
+// What a device found wrong in its data. One that was copied while it was written may lack its parts.
 std::string TextOf(const cuda::Fault& fault) {
+  if (fault.in.num_dims < (fault.kind == cuda::Fault::kIdOutOfRange ? 1 : 2)) return "an id or a label is out of range";
   const auto dtype = static_cast<DType>(fault.in.element);
   const Shape shape(absl::MakeConstSpan(fault.in.dims, static_cast<size_t>(fault.in.num_dims)));
   if (fault.kind == cuda::Fault::kIdOutOfRange) return IdOutOfRange(fault.value, fault.position, dtype, shape);
