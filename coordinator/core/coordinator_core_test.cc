@@ -49,7 +49,7 @@ class FakePs : public ParameterClient {
   }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
     loaded = std::move(request);
-    Answer("Load", std::move(done), LoadReply());
+    Answer("Load", std::move(done), LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     SnapshotReply reply;
@@ -82,6 +82,8 @@ class FakePs : public ParameterClient {
   uint64_t incarnation = 100 + index_;
   int64_t max_commit_bytes = 0;
   bool draining = false;
+  bool loads_other_layout = false;
+  bool answers = false;                         // at this moment
   Epoch epoch;                                  // that it has obeyed
   Fence attached;                               // of the last Attach
   absl::Status down;                            // answers everything with this
@@ -100,7 +102,11 @@ class FakePs : public ParameterClient {
     if (!call.empty()) log_.push_back(absl::StrCat("ps ", index_, " ", call));
     absl::Status status = down;
     if (status.ok() && refuses.count(call) > 0) status = refuses[call];
-    executor_.PostAfter(absl::Milliseconds(1), [done, reply, status] { done(status.ok() ? absl::StatusOr<Reply>(reply) : absl::StatusOr<Reply>(status)); });
+    executor_.PostAfter(absl::Milliseconds(1), [this, done, reply, status] {
+      answers = true;
+      done(status.ok() ? absl::StatusOr<Reply>(reply) : absl::StatusOr<Reply>(status));
+      answers = false;
+    });
   }
 };
 
@@ -299,6 +305,27 @@ TEST_F(CoordinatorCoreTest, BadOptionsAreReportedAllAtOnce) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("incarnation"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("parameter server"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("min_workers"));
+}
+
+TEST_F(CoordinatorCoreTest, AServerThatHasLoadedAnotherLayoutEndsTheJob) {
+  CoordinatorOptions options;
+  Boot(2, 1, options);
+  ps_[1]->loads_other_layout = true;
+  world_.RunFor(absl::Milliseconds(500));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+  const auto told = Watch([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_THAT(std::string(told->status.message()), HasSubstr("ps 1 has loaded another layout of the variables"));
+}
+
+// Copying gigabytes takes seconds, and all that the coordinator says to anybody goes through its outbox.
+TEST_F(CoordinatorCoreTest, WhatAReadBringsIsAssembledOutsideOfTheOutbox) {
+  Start(2, 1);
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  std::vector<bool> within_an_answer;
+  core_->Read({{"table", std::nullopt}}, [&](const absl::StatusOr<std::vector<Tensor>>&) { within_an_answer.push_back(ps_[0]->answers || ps_[1]->answers); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(within_an_answer, std::vector<bool>({false}));
 }
 
 TEST_F(CoordinatorCoreTest, StepsStartInOrderAndSeveralWaitAtAWorker) {

@@ -10,6 +10,14 @@
 #include "coordinator/core/refusals.h"
 
 namespace divvy {
+namespace {
+
+absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
+  return absl::InternalError(absl::StrCat("ps ", ps, " has loaded another layout of the variables (", absl::Hex(loaded), ", not ", absl::Hex(wanted),
+                                          "): run the same version of Divvy in every task"));
+}
+
+}  // namespace
 
 // ---- attach and load ----
 
@@ -80,9 +88,10 @@ void CoordinatorCore::LoadPs(int index) {
     if (const auto shards = loaded_.find(index); shards != loaded_.end()) request.shards = shards->second;
   }
   outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request = std::move(request)] {
-    client->Load(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<LoadReply> reply) {
+    client->Load(request, [weak = self->weak_from_this(), index, attempt, hash = request.layout_hash](absl::StatusOr<LoadReply> reply) {
       const auto self = weak.lock();
       if (self == nullptr) return;
+      if (reply.ok() && !reply->loading && reply->layout_hash != hash) reply = OtherLayout(index, reply->layout_hash, hash);
       self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsLoaded(index, attempt, reply); })();
     });
   });

@@ -363,7 +363,8 @@ void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, ui
   read->replies[ps] = *std::move(reply);
   if (!read->requests.empty()) return;
   open_reads_.erase(read);
-  outbox_.Add([read] { read->done(read->plan.Assemble(read->replies)); });
+  // Assembling a large value takes seconds. The outbox must not wait for it: it carries all that the coordinator says to anybody.
+  outbox_.Add([&executor = executor_, read] { executor.PostBlocking("read", [read] { read->done(read->plan.Assemble(read->replies)); }); });
 }
 
 }  // namespace divvy

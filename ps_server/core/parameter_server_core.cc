@@ -171,7 +171,8 @@ void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> do
 void ParameterServerCore::BecomeReady(const LoadRequest& request) {
   horizon_ = request.horizon;
   applied_.ForgetClosed(horizon_);
-  SetLayout(request.layout_version, request.layout_hash);
+  layout_version_ = request.layout_version;  // also where it is lower than before: a new lineage counts its layouts anew
+  layout_hash_ = request.layout_hash;
   state_ = PsState::kReady;
 }
 
@@ -198,6 +199,7 @@ void ParameterServerCore::Clear() {
   applied_.Clear();
   history_.clear();
   applied_seq_ = 0;
+  layout_version_ = layout_hash_ = 0;
   lineage_ = epoch_;
 }
 

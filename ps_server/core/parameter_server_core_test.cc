@@ -247,6 +247,26 @@ TEST(PsStateTest, LoadEmptyMakesItReadyWithTheGivenHorizonAndLineage) {
   EXPECT_EQ(ps.CommitReason(99, {}), Reason::kStepClosed);
 }
 
+// The layout of a new lineage is counted from its first variable on. A server that kept the higher version of the lineage before would tell an adopting
+// coordinator of a layout change that never was.
+TEST(PsStateTest, TheLayoutIsThatOfTheLastLoadAlsoWhereItsVersionIsLower) {
+  Server ps;
+  ps.BeginWithRows(1);
+  ASSERT_TRUE(ps.Done(ps.SendCreate({Spec(Key(2), Shape{1, 2})}, /*version=*/7))->one().ok());
+  ps.epoch = Epoch(2);
+  ASSERT_TRUE(ps.Done(ps.SendAttach())->one().ok());
+  LoadRequest load;
+  load.layout_version = 2;
+  load.layout_hash = 4711;
+  const auto loaded = ps.Done(ps.SendLoad(load));
+  ASSERT_TRUE(loaded->one().ok());
+  EXPECT_EQ(loaded->one()->layout_hash, 4711u);
+  ps.epoch = Epoch(3);
+  const auto attached = ps.Done(ps.SendAttach());
+  EXPECT_EQ(attached->one()->layout_version, 2u);
+  EXPECT_EQ(attached->one()->layout_hash, 4711u);
+}
+
 TEST(PsStateTest, LoadInAReadyEpochDoesNothing) {
   Server ps;
   ps.BeginWithRows(2);

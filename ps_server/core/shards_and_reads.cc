@@ -139,7 +139,7 @@ void ParameterServerCore::Install(const CreateRun& run) {
   SetLayout(run.call.request.layout_version, run.call.request.layout_hash);
 }
 
-// A late request does not turn the layout back.
+// A request that changes the layout and comes late does not turn it back. Only a Load does (BecomeReady).
 void ParameterServerCore::SetLayout(uint64_t version, uint64_t hash) {
   if (version < layout_version_) return;
   layout_version_ = version;
