@@ -120,6 +120,18 @@ class CommitPlanner {
 
 }  // namespace
 
+std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout, absl::Span<const StagedWrite> writes) {
+  std::vector<std::pair<std::string, Optimizer>> missing;
+  for (const StagedWrite& write : writes) {  // a step stages one gradient for each variable, so no pair comes twice
+    if (write.op != WriteOp::kGradient) continue;
+    const VariableLayout* const variable = layout.Find(write.variable);
+    if (variable == nullptr) continue;
+    const Optimizer& optimizer = OptimizerOf(layout, write);
+    if (!variable->SlotsFor(optimizer)) missing.emplace_back(write.variable, optimizer);
+  }
+  return missing;
+}
+
 int64_t RowBytes(const VariableSpec& spec) { return spec.shape.row_elements() * DTypeSize(spec.dtype); }
 
 Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable) {

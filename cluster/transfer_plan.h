@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,6 +52,9 @@ absl::Status CheckRead(const Layout& layout, const VariableRead& read);
 
 // The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite is OK, op is kGradient.
 const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
+// The optimizers whose slots the gradients among `writes` need and `layout` lacks, each with its variable: their slots are created before the commit is
+// planned.
+std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout, absl::Span<const StagedWrite> writes);
 
 // What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard that no row falls into is not asked. The learning rate is
 // evaluated at `ordinal` and scaled. REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.

@@ -176,6 +176,7 @@ void CoordinatorCore::MaybeCut() {
   checkpoint_->saves = std::exchange(saves_wanted_, {});  // those that are asked for later want another
   checkpoint_->is_final = phase_ == Phase::kEnding;
   checkpoint_->is_for_resize = ResizeIsQuiet();
+  checkpoint_->next_id = EntryId(next_id_);
   checkpoint_->is_last = draining_ && in_flight_ == 0;
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
   for (const Ps& ps : ps_) SendSnapshot(ps.index);
@@ -319,7 +320,7 @@ void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed
   PutThen(std::move(change), [](CoordinatorCore&) {});
   given_up_ = 0;
   Collect(id);
-  if (run.is_for_resize && ResizeIsQuiet()) return ChangeServers(run.state);
+  if (run.is_for_resize && NothingSince(run) && ResizeIsQuiet()) return ChangeServers(run.state);  // else another checkpoint is due
   if (phase_ == Phase::kEnding) FinishEnding();
   Pump();
 }

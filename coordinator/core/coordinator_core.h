@@ -340,8 +340,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
+  void CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done) DIVVY_REQUIRES(mu_);
   void StartNextLayoutJob() DIVVY_REQUIRES(mu_);
+  bool MayStartLayoutJob() const DIVVY_REQUIRES(mu_);
   void StartLayoutJob() DIVVY_REQUIRES(mu_);
+  void SettleLayoutJob(LayoutWork work) DIVVY_REQUIRES(mu_);
   void SendShards(int ps) DIVVY_REQUIRES(mu_);
   void OnShards(int ps, uint64_t tries, absl::Status answer);
   void AfterShards() DIVVY_REQUIRES(mu_);
@@ -353,6 +356,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, LayoutJob::Change& change) DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
+  bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
   void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
@@ -450,6 +454,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::optional<absl::Status> AdmitJoiningPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
+  bool NothingSince(const CheckpointRun& cut) const DIVVY_REQUIRES(mu_);
   void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
@@ -488,6 +493,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_);
   int next_placement_ DIVVY_GUARDED_BY(mu_) = 0;
   std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);  // the first is under way
+  // Who waits for slots that a layout job creates, by LayoutJob::slots. Every worker asks for the slots of its first step: one job answers all of them.
+  std::map<std::string, std::vector<StatusCallback>> slots_wanted_ DIVVY_GUARDED_BY(mu_);
   std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
   std::map<VariableId, StatusCallback> unnumbered_ DIVVY_GUARDED_BY(mu_);  // creates whose number is being stored
 

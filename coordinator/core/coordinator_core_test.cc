@@ -469,6 +469,54 @@ TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWo
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("no memory for x/adam/m"));
 }
 
+// Each worker's first step finds that no slots exist, and says so for every variable: 40 workers x 100 variables ran out of stack.
+TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
+  constexpr int kVariables = 100, kRequests = 200;
+  Start(1, 1);
+  std::vector<std::pair<std::string, Optimizer>> missing;
+  for (int i = 0; i < kVariables; ++i) {
+    ASSERT_TRUE(Create({absl::StrCat("v", i), {4}})->status.ok());
+    missing.emplace_back(absl::StrCat("v", i), Adam{0.001});
+  }
+  Schedule("train");
+  log_.clear();
+  for (int i = 0; i < kRequests; ++i) workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, missing});
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_TRUE(core_->layout()->Find("v99")->SlotsFor(Adam{0.001}).has_value());
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 CreateShards"), kVariables);
+}
+
+TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirst) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  StagedWrite write;
+  write.variable = "x";
+  write.op = WriteOp::kGradient;
+  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  write.optimizer = Adam{0.001};
+  log_.clear();
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(written->over && written->status.ok()) << written->status;
+  EXPECT_THAT(log_, ElementsAre("ps 0 CreateShards", "ps 0 Commit"));
+}
+
+TEST_F(CoordinatorCoreTest, AGradientWhoseSlotsAreRefusedIsRefusedWithTheWordsOfThePs) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  ps_[0]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "no room for slots");
+  StagedWrite write;
+  write.variable = "x";
+  write.op = WriteOp::kGradient;
+  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  write.optimizer = Adam{0.001};
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_TRUE(written->over);
+  EXPECT_EQ(ReasonOf(written->status), Reason::kMemoryLimit) << written->status;
+  EXPECT_TRUE(ps_[0]->commits.empty());
+}
+
 TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndEndsWithTheLast) {
   Start(1, 1);
   workers_[0]->silent = true;
@@ -1434,6 +1482,31 @@ TEST_F(ResizeTest, AServerThatJoinsLoadsItsShareOfWhatThereIs) {
   EXPECT_EQ(ps_[1]->loaded.shards.size(), 1u);
 }
 
+// What is created after the cut is not in the checkpoint, though the resize is quiet both times.
+class ResizeWithValuesTest : public ResizeTest, public ::testing::WithParamInterface<int> {};
+TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIsThereAfterwards) {
+  Start(2);
+  for (const auto& ps : ps_) ps->refuses["Snapshot, written"] = absl::UnavailableError("a slow disk");
+  const auto resized = Resize(GetParam());
+  ASSERT_FALSE(resized->over);
+  core_->ExpectValues(+1);
+  const auto created = Create({"brought", {4}});
+  ASSERT_TRUE(created->over && created->status.ok()) << created->status;
+  StagedWrite write;
+  write.variable = "brought";
+  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_TRUE(written->over && written->status.ok());
+  core_->ExpectValues(-1);
+  for (const auto& ps : ps_) ps->refuses.clear();
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_TRUE(resized->over && resized->status.ok()) << resized->status;
+  EXPECT_EQ(core_->Snapshot().num_ps, GetParam());
+  EXPECT_NE(core_->layout()->Find("brought"), nullptr) << "the program was told that it exists";
+}
+INSTANTIATE_TEST_SUITE_P(FewerAndMore, ResizeWithValuesTest, ::testing::Values(1, 4));
+
 // ---- back and forward again ----
 
 class ReplayTest : public CheckpointTest {
@@ -1701,6 +1774,25 @@ TEST_F(ReplayTest, MoreRecoveriesThanAllowedWithinTenMinutesEndTheJob) {
   LosePs(0);
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries (2)"));
   EXPECT_EQ(ExitCodeOf(WhyOver()), 70);
+}
+
+TEST_F(ReplayTest, AServerThatEndsWheneverItLoadsEndsTheJobAfterAllRecoveries) {
+  CoordinatorOptions options;
+  options.max_recoveries = 5;
+  StartWith(options);
+  Finished("a");
+  Save();
+  world_.RunFor(absl::Milliseconds(100));
+  ps_[0]->refuses["Load"] = absl::UnavailableError("it ran out of memory while it loaded");
+  for (int i = 0; i < 5; ++i) {
+    LosePs(0);
+    world_.RunFor(absl::Milliseconds(300));
+    ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading);
+  }
+  LosePs(0);
+  world_.RunFor(absl::Milliseconds(300));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries"));
 }
 
 TEST_F(ReplayTest, AHalfFullLogWantsACheckpointAndAFullOneNoStepUntilItIsThere) {

@@ -182,6 +182,7 @@ struct LayoutJob {
   StatusCallback done;
   std::optional<VariableSpec> spec = {};  // of a variable that is created
   std::optional<Colocation> with = {};
+  std::string slots = {};  // the key in slots_wanted_ of a job that creates slots: everybody who waits there is answered with `done`
 };
 
 // A variable of the program, while nobody knows yet whether it is made or loaded.
@@ -210,7 +211,8 @@ struct CheckpointRun {
   uint64_t bytes = 0;
   std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
   bool is_final = false, is_last = false;           // of a job that ends; of a process that does
-  bool is_for_resize = false;                       // nothing has begun since the cut, and nothing will
+  bool is_for_resize = false;                       // the resize was quiet at the cut
+  EntryId next_id;                                  // at the cut: a higher one now means that something has happened since
 };
 
 struct LayoutWork {

@@ -204,9 +204,11 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
 void CoordinatorCore::BeginChoosing() {
   phase_ = Phase::kChoosing;
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
-  for (LayoutJob& job : std::exchange(layout_jobs_, {})) Declare(std::move(job));
+  std::deque<LayoutJob> jobs = std::exchange(layout_jobs_, {});
+  for (LayoutJob& job : jobs) job.spec ? Declare(std::move(job)) : layout_jobs_.push_back(std::move(job));
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (!open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() || !saves_wanted_.empty()) ChooseEmpty();
+  if (!layout_jobs_.empty() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() || !saves_wanted_.empty())
+    ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
@@ -370,6 +372,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (WaitingSchedule& waiting : waiting_schedules_) fail(waiting.accepted);
   for (const auto& run : runs_) fail(run->done);
   for (LayoutJob& job : layout_jobs_) fail(job.done);
+  for (auto& [key, waiting] : slots_wanted_) std::for_each(waiting.begin(), waiting.end(), fail);
   for (auto& [id, done] : unnumbered_) fail(done);
   for (auto& [id, write] : open_writes_) fail(write->done);
   for (auto& write : waiting_writes_) fail(write->done);
@@ -388,7 +391,8 @@ void CoordinatorCore::FailJob(absl::Status error) {
     step->state = Step::State::kClosed;
     fail(step->result);
   }
-  when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), layout_work_.reset();
+  when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), slots_wanted_.clear(),
+      layout_work_.reset();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
   unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset(), recovery_.reset();
   in_flight_ = 0;

@@ -9,7 +9,7 @@
 // All servers go back, not only the lost one: so there is one cut and one way to recover, and nothing is assumed of step functions but that they depend on
 // their args, inputs, variables and seed() alone.
 //
-// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor takes its place.
+// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor takes its place. Each loss counts for --max_recoveries.
 #include <algorithm>
 #include <iterator>
 #include <utility>

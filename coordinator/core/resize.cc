@@ -70,6 +70,12 @@ bool CoordinatorCore::ResizeIsQuiet() const {
   return ResizeWaits() && in_flight_ == 0 && open_steps_.empty() && open_writes_.empty() && waiting_writes_.empty() && open_reads_.empty() && !layout_work_;
 }
 
+// Whether the servers hold exactly what the checkpoint does. First values that the program brings are let through while it is written (ResizeWaits), and with
+// them steps.
+bool CoordinatorCore::NothingSince(const CheckpointRun& cut) const {
+  return cut.next_id == EntryId(next_id_) && cut.state.layout->version() == layout_->version();
+}
+
 void CoordinatorCore::CancelResize(const absl::Status& why) {
   if (!resizing_) return;
   Resizing resizing = *std::exchange(resizing_, std::nullopt);

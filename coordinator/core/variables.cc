@@ -136,20 +136,37 @@ void CoordinatorCore::ChangeLayout(LayoutJob job) {
   StartNextLayoutJob();
 }
 
-// One at a time, and none while a checkpoint is cut.
+// The slots that `optimizer` needs for `variable`, unless they exist. Requests for the same slots share one job.
+void CoordinatorCore::CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done) {
+  std::string key = absl::StrCat(variable, "\n", OptimizerName(optimizer));
+  for (const SlotSpec& slot : SlotsOf(optimizer)) absl::StrAppend(&key, "\n", slot.name);
+  if (!job_error_.ok()) return outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
+  std::vector<StatusCallback>& waiting = slots_wanted_[key];
+  waiting.push_back(std::move(done));
+  if (waiting.size() > 1) return;
+  ChangeLayout({[this, variable, optimizer](const Layout& layout) { return PrepareSlots(variable, optimizer, layout); }, nullptr, {}, {}, std::move(key)});
+}
+
+// One at a time, and none while a checkpoint is cut. A resize waits for the steps in flight, so the jobs that these need are let through.
+bool CoordinatorCore::MayStartLayoutJob() const {
+  if (ResizeWaits() && in_flight_ == 0) return false;
+  return !layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !Holding();
+}
+
+// A loop: thousands of jobs in a row may have nothing to change.
 void CoordinatorCore::StartNextLayoutJob() {
-  if (ResizeWaits() && in_flight_ == 0) return;  // nobody needs it for a step that must end first
-  if (!layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !Holding()) StartLayoutJob();
+  while (MayStartLayoutJob()) StartLayoutJob();
 }
 
 void CoordinatorCore::StartLayoutJob() {
   auto change = layout_jobs_.front().prepare(*layout_);
-  layout_work_ = LayoutWork{};
   if (!change.ok() || !*change) {
-    layout_work_->refusal = change.status();
-    layout_work_->next = layout_;
-    return FinishLayoutJob();
+    LayoutWork nothing;
+    nothing.refusal = change.status();
+    nothing.next = layout_;
+    return SettleLayoutJob(std::move(nothing));
   }
+  layout_work_ = LayoutWork{};
   layout_work_->change = **std::move(change);
   layout_work_->next = layout_->With(layout_work_->change.variable);
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
@@ -221,8 +238,13 @@ void CoordinatorCore::OnUndone(int ps, uint64_t tries, absl::Status answer) {
 }
 
 void CoordinatorCore::FinishLayoutJob() {
-  const LayoutWork work = *std::move(layout_work_);
-  layout_work_.reset();
+  SettleLayoutJob(*std::exchange(layout_work_, std::nullopt));
+  StartNextLayoutJob();
+  Pump();
+}
+
+// The first job is over, and whoever waits for it is answered.
+void CoordinatorCore::SettleLayoutJob(LayoutWork work) {
   LayoutJob job = std::move(layout_jobs_.front());
   layout_jobs_.pop_front();
   if (work.refusal.ok() && work.next != layout_) {
@@ -233,9 +255,11 @@ void CoordinatorCore::FinishLayoutJob() {
     GiveUpFullLog();
     SendToAll(LayoutUpdate{layout_});
   }
-  if (job.done) outbox_.Add([done = std::move(job.done), status = work.refusal] { done(status); });
-  StartNextLayoutJob();
-  Pump();
+  const auto tell = [this, &work](StatusCallback done) { outbox_.Add([done = std::move(done), status = work.refusal] { done(status); }); };
+  if (job.done) tell(std::move(job.done));
+  if (job.slots.empty()) return;
+  auto waiting = slots_wanted_.extract(job.slots);
+  for (StatusCallback& done : waiting.mapped()) tell(std::move(done));
 }
 
 // ---- direct writes ----
@@ -250,6 +274,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
   }
   if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
   ChooseEmpty();
+  if (CreateMissingSlots(writes, done)) return;
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
   for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
@@ -260,6 +285,16 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
   if (!refused.ok() || write->commits.empty()) return outbox_.Add([done = std::move(write->done), refused] { done(refused); });
   waiting_writes_.push_back(std::move(write));
   Pump();
+}
+
+// As for a step: the slots that a gradient needs are created first, then the write begins anew. False: they are all there.
+bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
+  const auto missing = MissingSlots(*layout_, writes);
+  if (missing.empty()) return false;
+  const auto& [variable, optimizer] = missing.front();
+  CreateSlots(variable, optimizer,
+              [self = shared_from_this(), writes, done](const absl::Status& created) { created.ok() ? self->Write(writes, done) : done(created); });
+  return true;
 }
 
 void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {

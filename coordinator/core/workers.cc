@@ -238,10 +238,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     if (iterator != iterators_.end() && ready->elements) NoteElements(iterator->second, *ready->elements);
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
-    for (const auto& [variable, optimizer] : wanted->slots) {
-      ChangeLayout({[this, variable = variable, optimizer = optimizer](const Layout& layout) { return PrepareSlots(variable, optimizer, layout); },
-                    RefusalOfSlots(worker.index, wanted->step)});
-    }
+    for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
   } else if (auto* pong = std::get_if<Pong>(&message)) {
     worker.pong = std::move(*pong);
     if (++worker.pongs > worker.claim_pings && worker.claim) worker.claim->answered = true;

@@ -248,21 +248,9 @@ absl::Status WorkerCore::CheckAssigned(const std::set<std::string>& assigned) co
 
 // ---- 3 -----------------------------------------------------------------------------------------------------------------------------------------------
 
-std::vector<std::pair<std::string, Optimizer>> WorkerCore::MissingSlots() const {
-  std::vector<std::pair<std::string, Optimizer>> missing;
-  for (const StagedWrite& write : session_->live->record.writes) {  // one gradient for each variable, so no pair twice
-    if (write.op != WriteOp::kGradient) continue;
-    const VariableLayout* const variable = session_->layout->Find(write.variable);
-    if (variable == nullptr) continue;
-    const Optimizer& optimizer = OptimizerOf(*session_->layout, write);
-    if (!variable->SlotsFor(optimizer)) missing.emplace_back(write.variable, optimizer);
-  }
-  return missing;
-}
-
 void WorkerCore::CommitIfSlotsExist() {
   LiveStep& live = *session_->live;
-  std::vector<std::pair<std::string, Optimizer>> missing = MissingSlots();
+  std::vector<std::pair<std::string, Optimizer>> missing = MissingSlots(*session_->layout, live.record.writes);
   if (missing.empty()) return BeginCommit();
   if (live.state == WorkerSnapshot::Step::kNeedsSlots) return;  // asked for already: another change of the layout came first
   live.state = WorkerSnapshot::Step::kNeedsSlots;

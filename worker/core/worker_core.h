@@ -241,7 +241,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
   absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);
-  std::vector<std::pair<std::string, Optimizer>> MissingSlots() const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
   void BeginCommit() DIVVY_REQUIRES(mu_);
   void AnswerHold() DIVVY_REQUIRES(mu_);
