@@ -64,7 +64,10 @@ Dataset Dataset::FromTensors(Nest rows) {
 
 Dataset Dataset::Idx(std::string images, std::string labels) { return Dataset(IdxRecipe(std::move(images), std::move(labels))); }
 
-Dataset Dataset::Libsvm(std::string files) { return Dataset(LibsvmRecipe(std::move(files))); }
+Dataset Dataset::Libsvm(std::string files, int64_t below, LibsvmLabels labels) {
+  if (below < 0) return Refused("Libsvm of \"", files, "\": ids below ", below, ": give the rows of their table, or 0 for ids of any size");
+  return Dataset(LibsvmRecipe(std::move(files), below, labels));
+}
 
 Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns, char separator) {
   const std::string problem = ColumnsProblem(columns);

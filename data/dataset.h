@@ -46,6 +46,16 @@ struct CsvColumn {
   int64_t hash_buckets = 0;  // > 0: any text (dtype kString says so best), hashed to an int64 below it
   int64_t width = 1;         // > 1: so many fields; where a header names columns, its name stands over the first of them
   int64_t below = 0;         // > 0: integers in [0, below), the rows of a table; any other is DataLoss, with its file and line
+  // What becomes of nan and inf in a column of floating numbers: DataLoss, with file and line, or an element like others, for a Map or Filter that knows
+  // what they stand for. One that reaches a loss makes every parameter that it touches NaN.
+  enum class NotFinite { kRefused, kTaken } not_finite = NotFinite::kRefused;
+};
+
+// What Dataset::Libsvm makes of a label. SigmoidCrossEntropy wants 0 and 1; many files of the libsvm collection have -1 and +1, some 1 and 2.
+enum class LibsvmLabels {
+  kAsWritten,
+  kBinary,  // -1 and 0 become 0, +1 stays 1; any other label is DataLoss, with its file and line
+  kOneTwo,  // 1 becomes 0, 2 becomes 1; any other likewise
 };
 
 // Through what iterators reach the world. All must outlive the iterators, and the executor its own tasks.
@@ -106,14 +116,15 @@ class Dataset {
   // {"image": uint8 [h, w], "label": uint8 []}; in general row i of each array, in the type of its file (int16 becomes int32).
   // DataLoss: not as many labels as images. The names are taken as they are.
   static Dataset Idx(std::string images, std::string labels);
-  // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:" is read and dropped.
-  static Dataset Libsvm(std::string files);
+  // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:" is read and dropped. DataLoss, with file and line: nan or
+  // inf; and, where `below` is above 0, an id outside [0, below), the rows of its table (ids count from 1 in most files: so one more than there are features).
+  static Dataset Libsvm(std::string files, int64_t below = 0, LibsvmLabels labels = LibsvmLabels::kAsWritten);
   // {name: scalar or [width]}. By name if the first line of a file has all names, and then other fields are ignored; else by position.
   static Dataset Csv(std::string files, std::vector<CsvColumn> columns, char separator = ',');
   // Lines of label, 13 counts and 26 categories, parted by tabs (the Criteo display ads and terabyte logs): {"label": float32 [], 0 or 1, "dense": float32
-  // [13], the counts as written, 0 where there is none, "sparse": int64 [26]}. A category is hashed (HashText, as in Csv) to any number from 0 on: Map it below
-  // the rows of its table. Parted by commas, as samples of these logs are passed around, where a file's first line has no tab; if that begins with "label" it
-  // is a header, and passed over.
+  // [13], the counts as written (nan and inf are refused), 0 where there is none, "sparse": int64 [26]}. A category is hashed (HashText, as in Csv) to any
+  // number from 0 on: Map it below the rows of its table. Parted by commas, as samples of these logs are passed around, where a file's first line has no tab;
+  // if that begins with "label" it is a header, and passed over.
   static Dataset CriteoTsv(std::string files);
   // What `parse` makes of each record. The record's memory is lent for the call. DataLoss, with the number of the record in its file, counted from 1, and the
   // byte where it begins: a checksum that does not fit, or a record that is cut off; so say errors of `parse` too.

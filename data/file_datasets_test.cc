@@ -23,6 +23,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -188,6 +189,47 @@ TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
   const auto iterator = Dataset::Libsvm("a.libsvm").Iterate(environment_);
   EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(), absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
+}
+
+TEST_F(FileDatasetsTest, LibsvmLabelsBecomeZeroAndOneByOptionAndOthersAreErrors) {
+  Write("signs.libsvm", "+1 1:1\n-1 1:1\n0 1:1\n");
+  Write("classes.libsvm", "1 1:1\n2 1:1\n");
+  EXPECT_TRUE(BitwiseEqual(*Read(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kBinary).Batch(3))[0]["label"].tensor(), Tensor::Vector<float>({1, 0, 0})));
+  EXPECT_TRUE(BitwiseEqual(*Read(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kOneTwo).Batch(2))[0]["label"].tensor(), Tensor::Vector<float>({0, 1})));
+  EXPECT_THAT(FirstError(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kBinary).Skip(1)).message(),
+              AllOf(HasSubstr("classes.libsvm: line 2: the label 2 is none of -1, 0 and 1"), HasSubstr("kOneTwo is for 1 and 2")));
+  EXPECT_THAT(FirstError(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kOneTwo).Skip(1)).message(),
+              AllOf(HasSubstr("signs.libsvm: line 2: the label -1 is none of 1 and 2"), HasSubstr("kBinary")));
+}
+
+TEST_F(FileDatasetsTest, ALibsvmIdBeyondItsTableIsAnErrorWithFileLineAndBound) {
+  Write("a.libsvm", "1 3:1\n0 123:1\n0 124:1 5:1\n");
+  const auto iterator = Dataset::Libsvm("a.libsvm", 124).Iterate(environment_);
+  EXPECT_TRUE(iterator->Next().ok() && iterator->Next().ok());
+  EXPECT_EQ(iterator->Next().status(),
+            absl::DataLossError("a.libsvm: line 3: the id 124 is not in [0, 124): correct the line, or make the bound of Libsvm, and its table, larger"));
+  EXPECT_EQ(FirstError(Dataset::Libsvm("a.libsvm", -1)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileDatasetsTest, WhatIsNotFiniteIsAnErrorWithFileAndLine) {
+  for (const std::string wrong : {"nan", "inf", "-inf"}) {
+    Write("label.libsvm", absl::StrCat(wrong, " 1:1\n"));
+    Write("value.libsvm", absl::StrCat("1 1:", wrong, "\n"));
+    Write("day_0", absl::StrCat("1\t", wrong, std::string(38, '\t'), "\n"));
+    Write("a.csv", absl::StrCat("1,2\n3,", wrong, "\n"));
+    for (const std::string file : {"label.libsvm", "value.libsvm"}) {
+      EXPECT_THAT(FirstError(Dataset::Libsvm(file)).message(), HasSubstr(absl::StrCat(file, ": line 1: \"", wrong, "\" is not a finite number")));
+    }
+    EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: "));
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+      EXPECT_THAT(FirstError(Dataset::Csv("a.csv", {{"x"}, {"label", dtype}}).Skip(1)).message(),
+                  AllOf(HasSubstr(absl::StrCat("a.csv: line 2: column \"label\": \"", wrong, "\" is not finite")), HasSubstr("NotFinite::kTaken")));
+    }
+  }
+  CsvColumn taken{"label"};
+  taken.not_finite = CsvColumn::NotFinite::kTaken;
+  Write("a.csv", "1,2\n3,nan\n");
+  EXPECT_TRUE(std::isnan(*Read(Dataset::Csv("a.csv", {{"x"}, taken}))[1]["label"].tensor()->scalar<float>()));
 }
 
 // What is blank and what is a bad line is the same for one who reads and one who passes over.

@@ -64,7 +64,7 @@ Recipe IdxRecipe(std::string images, std::string labels);
 Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 
 // text_sources.cc
-Recipe LibsvmRecipe(std::string files);
+Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels);
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
 Recipe CriteoRecipe(std::string files);
 

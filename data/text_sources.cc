@@ -1,5 +1,6 @@
 // Datasets read from text: a reader of records for each format.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -20,8 +21,31 @@ namespace {
 
 // ---- libsvm
 
+// The label of a row as `labels` says.
+absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
+  const auto refused = [written](absl::string_view wanted) { return absl::DataLossError(absl::StrCat("the label ", written, " is none of ", wanted)); };
+  switch (labels) {
+    case LibsvmLabels::kAsWritten: return written;
+    case LibsvmLabels::kBinary:
+      if (written == -1 || written == 0) return 0;
+      if (written == 1) return 1;
+      return refused("-1, 0 and 1, which LibsvmLabels::kBinary takes: kOneTwo is for 1 and 2, kAsWritten for more classes and for numbers");
+    case LibsvmLabels::kOneTwo:
+      if (written == 1 || written == 2) return written - 1;
+      return refused("1 and 2, which LibsvmLabels::kOneTwo takes: kBinary is for -1 and 1 or 0 and 1, kAsWritten for more classes and for numbers");
+  }
+  return written;
+}
+
+// The rule of columns with a bound and of ids.
+absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below, absl::string_view bound) {
+  return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below, "): correct the line, or make ", bound, ", and its table, larger"));
+}
+
 class LibsvmReader : public RecordReader {
  public:
+  LibsvmReader(int64_t below, LibsvmLabels labels) : below_(below), labels_(labels) {}
+
   bool Skip(absl::string_view text, TextPosition& at) override {
     absl::string_view line;
     while (TakeLine(text, at, &line)) {
@@ -36,12 +60,20 @@ class LibsvmReader : public RecordReader {
       const int64_t number = at.line;
       if (!TakeLine(text, at, &line)) return std::nullopt;
       const absl::StatusOr<bool> is_row = ReadLibsvmLine(line, row_);
-      if (!is_row.ok()) return WithContext(is_row.status(), absl::StrCat("line ", number));
+      const absl::Status status = is_row.ok() && *is_row ? Check() : is_row.status();
+      if (!status.ok()) return WithContext(status, absl::StrCat("line ", number));
       if (*is_row) return ToNest();
     }
   }
 
  private:
+  absl::Status Check() {
+    ASSIGN_OR_RETURN(row_.label, LabelAs(labels_, row_.label));
+    if (below_ == 0 || row_.ids.empty()) return absl::OkStatus();
+    const int64_t largest = *std::max_element(row_.ids.begin(), row_.ids.end());
+    return largest < below_ ? absl::OkStatus() : NotBelow("the id ", largest, below_, "the bound of Libsvm");
+  }
+
   Nest ToNest() const {
     SparseIds features;
     features.ids = Tensor::Vector<int64_t>(row_.ids);
@@ -50,6 +82,8 @@ class LibsvmReader : public RecordReader {
     return Nest{{"features", Nest(std::move(features))}, {"label", Nest(Tensor::Scalar<float>(row_.label))}};
   }
 
+  const int64_t below_;  // 0: no bound
+  const LibsvmLabels labels_;
   LibsvmRow row_;
 };
 
@@ -81,7 +115,22 @@ template <typename T>
 absl::StatusOr<T> ParseBelow(int64_t below, absl::string_view text) {
   ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
   if (value >= 0 && static_cast<int64_t>(value) < below) return value;
-  return absl::DataLossError(absl::StrCat(value, " is not in [0, ", below, "): correct the line, or make the column's bound, and its table, larger"));
+  return NotBelow("", static_cast<int64_t>(value), below, "the column's bound");
+}
+
+// The number in a field of a column where NotFinite is refused.
+template <typename T>
+absl::StatusOr<T> ParseFinite(absl::string_view text) {
+  ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
+  bool finite = true;
+  if constexpr (std::is_floating_point_v<T>) {
+    finite = std::isfinite(value);
+  } else if constexpr (!std::is_integral_v<T>) {
+    finite = std::isfinite(value.ToFloat());
+  }
+  if (finite) return value;
+  return absl::DataLossError(
+      absl::StrCat(QuoteForMessage(text), " is not finite: correct the line, pass it over (IgnoreErrors), or give the column CsvColumn::NotFinite::kTaken"));
 }
 
 // A tensor of one element for each field; a scalar where there is one.
@@ -110,6 +159,7 @@ absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std:
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
           if (column.below > 0) return FieldsToTensor<T>(fields, [&column](absl::string_view text) { return ParseBelow<T>(column.below, text); });
         }
+        if (column.not_finite == CsvColumn::NotFinite::kRefused) return FieldsToTensor<T>(fields, ParseFinite<T>);
         return FieldsToTensor<T>(fields, ParseField<T>);
       },
       absl::StatusOr<Tensor>(absl::InvalidArgumentError(absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
@@ -259,7 +309,7 @@ class CriteoReader : public RecordReader {
     if (label != 0 && label != 1) return absl::DataLossError(absl::StrCat("the label, its first field, is ", label, ", must be 0 or 1"));
     std::vector<float> dense;
     for (size_t i = 1; i <= kCounts; ++i) {
-      ASSIGN_OR_RETURN(const float count, ParseFloat(fields[i].empty() ? "0" : fields[i]));
+      ASSIGN_OR_RETURN(const float count, ParseFiniteFloat(fields[i].empty() ? "0" : fields[i]));
       dense.push_back(count);
     }
     std::vector<int64_t> sparse;
@@ -273,8 +323,8 @@ class CriteoReader : public RecordReader {
 
 }  // namespace
 
-Recipe LibsvmRecipe(std::string files) {
-  return RecordFilesRecipe(std::move(files), [] { return std::make_unique<LibsvmReader>(); });
+Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels) {
+  return RecordFilesRecipe(std::move(files), [below, labels] { return std::make_unique<LibsvmReader>(below, labels); });
 }
 
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator) {

@@ -3,12 +3,13 @@
 #include "base/status_macros.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm", "libsvm files; a glob");
-ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm", "libsvm files; a glob");
+ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm", "libsvm files with labels 0 and 1, or -1 and +1, and ids below 127; a glob");
+ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm", "the same, to score by");
 
 using namespace divvy;
 
-const VariableSpec kWeights{"weights", {127, 1}, Zeros(), Ftrl{0.5, /*l1=*/0.001f}};
+constexpr int64_t kIds = 127;
+const VariableSpec kWeights{"weights", {kIds, 1}, Zeros(), Ftrl{0.5, /*l1=*/0.001f}};
 const VariableSpec kBias{"bias", {1}, Zeros(), Ftrl{0.5}};
 
 // [batch] logits. Only the rows of the features that occur in the batch travel.
@@ -51,7 +52,9 @@ absl::StatusOr<Metrics> TestStep(WorkerContext& worker, Iterator batches) {
 }
 const Step kTest("test", TestStep, StepKind::kReadOnly);
 
-absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) { return Dataset::Libsvm(files).Shuffle(10'000, input.seed).Batch(32); }
+absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) {
+  return Dataset::Libsvm(files, kIds, LibsvmLabels::kBinary).Shuffle(10'000, input.seed).Batch(32);
+}
 const DataSource kMushrooms("mushrooms", Mushrooms);
 
 // On the coordinator.

@@ -28,7 +28,7 @@ absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
   if (colon == absl::string_view::npos) return absl::DataLossError(absl::StrCat(QuoteForMessage(field), " is not \"id:value\""));
   ASSIGN_OR_RETURN(const int64_t id, ParseInt64(field.substr(0, colon)));
   if (id < 0) return absl::DataLossError(absl::StrCat("the id ", id, " is negative"));
-  ASSIGN_OR_RETURN(const float value, ParseFloat(field.substr(colon + 1)));
+  ASSIGN_OR_RETURN(const float value, ParseFiniteFloat(field.substr(colon + 1)));
   row.ids.push_back(id);
   row.values.push_back(value);
   return absl::OkStatus();
@@ -57,7 +57,7 @@ absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row) {
   const absl::string_view label = TakeField(line);
   row.ids.clear();
   row.values.clear();
-  ASSIGN_OR_RETURN(row.label, ParseFloat(label));
+  ASSIGN_OR_RETURN(row.label, ParseFiniteFloat(label));
   absl::string_view field = TakeField(line);
   if (absl::ConsumePrefix(&field, kRankingGroup)) {
     RETURN_IF_ERROR(ParseInt64(field));

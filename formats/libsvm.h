@@ -18,7 +18,7 @@ struct LibsvmRow {
 
 // Reads one line (without its end) into `row`, whose memory is used again. False: a blank line or a comment alone. Fields are parted by
 // spaces and tabs. "qid:n" (a ranking group) may stand behind the label; it is checked and dropped. Pure.
-// DataLoss: a label or value that is no number, an id that is negative or no integer, an id that occurs twice in the line, a field
+// DataLoss: a label or value that is no finite number, an id that is negative or no integer, an id that occurs twice in the line, a field
 // without a colon.
 absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace divvy {
 namespace {
@@ -57,6 +58,12 @@ absl::StatusOr<float> ParseFloat(absl::string_view text) {
 absl::StatusOr<double> ParseDouble(absl::string_view text) {
   double value = 0;
   if (HasOuterSpace(text) || !absl::SimpleAtod(text, &value) || Overflowed(text, value)) return NotANumber(text, "a float64 number");
+  return value;
+}
+
+absl::StatusOr<float> ParseFiniteFloat(absl::string_view text) {
+  ASSIGN_OR_RETURN(const float value, ParseFloat(text));
+  if (!std::isfinite(value)) return NotANumber(text, "a finite number");
   return value;
 }
 

@@ -29,6 +29,8 @@ TextPosition StartOfText(absl::string_view text);
 absl::StatusOr<int64_t> ParseInt64(absl::string_view text);
 absl::StatusOr<float> ParseFloat(absl::string_view text);
 absl::StatusOr<double> ParseDouble(absl::string_view text);
+// Neither nan nor inf: for what a model learns from, where one such number spoils every parameter that it reaches.
+absl::StatusOr<float> ParseFiniteFloat(absl::string_view text);
 
 // `text` as a message shows it: quoted, escaped, and cut after 40 bytes.
 std::string QuoteForMessage(absl::string_view text);

@@ -64,15 +64,19 @@ struct BinaryRecord {
     ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, op, gradient, other, gradient.shape()));
     return internal::SummedTo(*backend, product, to, scale);
   }
-  absl::StatusOr<Tensor> Masked(const Tensor& gradient, BinaryOp mask, const Shape& to) const {
-    ASSIGN_OR_RETURN(const Tensor chosen, Compute(*backend, mask, a, b, gradient.shape()));
-    return Times(gradient, BinaryOp::kMultiply, chosen, to);
+  absl::StatusOr<Tensor> Masked(const Tensor& gradient, BinaryOp slope, const Shape& to) const {
+    ASSIGN_OR_RETURN(const Tensor slopes, Compute(*backend, slope, a, b, gradient.shape()));
+    return Times(gradient, BinaryOp::kMultiply, slopes, to);
   }
   absl::StatusOr<Tensor> OfA(const Tensor& gradient) const {
     switch (op) {
       case BinaryOp::kMultiply: return Times(gradient, BinaryOp::kMultiply, b, a_shape);
       case BinaryOp::kDivide: return Times(gradient, BinaryOp::kDivide, b, a_shape);
       case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kGreaterEqual, a_shape);
+      case BinaryOp::kMinimum: return Masked(gradient, BinaryOp::kLessEqual, a_shape);
+      case BinaryOp::kPower: return Masked(gradient, BinaryOp::kPowerByBase, a_shape);
+      case BinaryOp::kKeepWhere:
+      case BinaryOp::kDropWhere: return Times(gradient, op, b, a_shape);
       default: return internal::SummedTo(*backend, gradient, a_shape);
     }
   }
@@ -84,7 +88,9 @@ struct BinaryRecord {
         ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, BinaryOp::kMultiply, gradient, y, gradient.shape()));
         return Times(product, BinaryOp::kDivide, b, b_shape, -1);
       }
-      case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kLess, b_shape);
+      case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kNotGreaterEqual, b_shape);
+      case BinaryOp::kMinimum: return Masked(gradient, BinaryOp::kNotLessEqual, b_shape);
+      case BinaryOp::kPower: return Masked(gradient, BinaryOp::kPowerByExponent, b_shape);
       default: return internal::SummedTo(*backend, gradient, b_shape);
     }
   }
@@ -100,13 +106,19 @@ struct BinaryRecord {
   }
 };
 
+// Its result is a constant to the tape.
+bool IsComparison(BinaryOp op) { return op == BinaryOp::kLess || op == BinaryOp::kLessEqual || op == BinaryOp::kGreaterEqual || op == BinaryOp::kEqual; }
+// Its second operand, the mask, is one.
+bool IsChoice(BinaryOp op) { return op == BinaryOp::kKeepWhere || op == BinaryOp::kDropWhere; }
+
 absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {a, b}));
   ASSIGN_OR_RETURN(auto operands, Operands(operation, *backend, a, b));
   auto& [x, z] = operands;
   ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(operation, x.shape(), z.shape()));
   ASSIGN_OR_RETURN(Tensor y, Compute(*backend, op, x, z, shape));
-  BinaryRecord record{backend, op, internal::NeedsGradient(a), internal::NeedsGradient(b), x.shape(), z.shape(), {}, {}, {}};
+  const bool for_a = internal::NeedsGradient(a) && !IsComparison(op), for_b = internal::NeedsGradient(b) && !IsComparison(op) && !IsChoice(op);
+  BinaryRecord record{backend, op, for_a, for_b, x.shape(), z.shape(), {}, {}, {}};
   if (!record.for_a && !record.for_b) return Var(std::move(y));
   if (op != BinaryOp::kAdd && op != BinaryOp::kSubtract) {
     record.a = x;
@@ -117,6 +129,12 @@ absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Va
 }
 
 Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) { return internal::OrFailed(TryBinary(operation, op, a, b)); }
+
+// Both choices are computed and one of each two elements is 0, so that what was not chosen, a NaN too, does not reach the sum.
+Var Chosen(const Var& mask, const Var& a, const Var& b) {
+  const Var chosen = Cast(mask, a.node()->adapts ? b.dtype() : a.dtype());
+  return Binary("Where", BinaryOp::kKeepWhere, a, chosen) + Binary("Where", BinaryOp::kDropWhere, b, chosen);
+}
 
 absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var& x) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {x}));
@@ -169,7 +187,17 @@ Var operator-(const Var& a, const Var& b) { return Binary("operator-", BinaryOp:
 Var operator*(const Var& a, const Var& b) { return Binary("operator*", BinaryOp::kMultiply, a, b); }
 Var operator/(const Var& a, const Var& b) { return Binary("operator/", BinaryOp::kDivide, a, b); }
 Var Maximum(const Var& a, const Var& b) { return Binary("Maximum", BinaryOp::kMaximum, a, b); }
+Var Minimum(const Var& a, const Var& b) { return Binary("Minimum", BinaryOp::kMinimum, a, b); }
+Var Pow(const Var& a, const Var& b) { return Binary("Pow", BinaryOp::kPower, a, b); }
+Var Clip(const Var& x, const Var& low, const Var& high) { return Minimum(Maximum(x, low), high); }
+Var Less(const Var& a, const Var& b) { return Binary("Less", BinaryOp::kLess, a, b); }
+Var LessEqual(const Var& a, const Var& b) { return Binary("LessEqual", BinaryOp::kLessEqual, a, b); }
+Var Greater(const Var& a, const Var& b) { return Binary("Greater", BinaryOp::kLess, b, a); }
+Var GreaterEqual(const Var& a, const Var& b) { return Binary("GreaterEqual", BinaryOp::kGreaterEqual, a, b); }
+Var Equal(const Var& a, const Var& b) { return Binary("Equal", BinaryOp::kEqual, a, b); }
+Var Where(const Var& mask, const Var& a, const Var& b) { return Chosen(mask, a, b); }
 Var operator-(const Var& a) { return Unary("operator-", UnaryOp::kNegative, a); }
+Var Abs(const Var& x) { return Unary("Abs", UnaryOp::kAbs, x); }
 Var Exp(const Var& x) { return Unary("Exp", UnaryOp::kExp, x); }
 Var Log(const Var& x) { return Unary("Log", UnaryOp::kLog, x); }
 Var Sqrt(const Var& x) { return Unary("Sqrt", UnaryOp::kSqrt, x); }

@@ -66,11 +66,13 @@ class Backend {
   virtual void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const = 0;
   virtual void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const = 0;
 
-  // labels: int64 [batch], or like the logits. Fills loss [batch] and softmax, like the logits. InvalidArgument: a label outside [0, classes).
+  // labels: int64 [batch], or like the logits. Fills loss [batch] and softmax, like the logits. InvalidArgument: a label outside [0, classes), or a
+  // probability outside [0, 1].
   virtual absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const = 0;
   // Turns softmax into the gradient of the logits, in place.
   virtual void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const = 0;
-  virtual void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const = 0;
+  // InvalidArgument: a label outside [0, 1].
+  virtual absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const = 0;
   virtual void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const = 0;
 
   // Any two dtypes.

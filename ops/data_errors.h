@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -21,6 +22,34 @@ inline std::string IdOutOfRange(int64_t id, int64_t position, DType dtype, const
 inline std::string LabelOutOfRange(int64_t label, int64_t example, DType dtype, const Shape& logits) {
   return absl::StrCat("SoftmaxCrossEntropy: label ", label, " of example ", example, " is outside [0, ", logits.dim(1), "): the logits, ", DTypeName(dtype),
                       " ", logits.ToString(), ", have ", logits.dim(1), " classes");
+}
+
+// The probability of a class at `position` among all of [examples, classes].
+inline std::string ProbabilityOutOfRange(double probability, int64_t position, DType dtype, const Shape& logits) {
+  const int64_t classes = logits.dim(1);
+  return absl::StrCat("SoftmaxCrossEntropy: probability ", probability, " of example ", position / classes, ", class ", position % classes,
+                      ", is outside [0, 1]: labels of the shape of the logits, ", DTypeName(dtype), " ", logits.ToString(),
+                      ", are probabilities; numbers of classes are integers [batch]");
+}
+
+// A yes or no (or a probability of yes) at `position` among `labels`, an array of examples. `operation` may be a metric, too.
+inline std::string LabelNotInUnit(absl::string_view operation, double label, int64_t position, const Shape& labels) {
+  const int64_t rows = labels.rank() == 0 ? 1 : labels.dim(0);
+  return absl::StrCat(
+      operation, ": label ", label, " of example ", position / (labels.num_elements() / rows),
+      " is outside [0, 1]: make the labels 0 and 1. Dataset::Libsvm does for files with -1 and +1 (LibsvmLabels::kBinary) or 1 and 2 (kOneTwo); "
+      "else Map the data, or write Maximum(labels, 0) for -1 and +1, labels - 1 for 1 and 2");
+}
+
+// The first of n numbers that is outside [0, 1] (a NaN is); -1: there is none.
+template <typename T>
+int64_t FirstOutsideUnit(const T* numbers, int64_t n) {
+  int64_t outside = 0;
+  for (int64_t i = 0; i < n; ++i) outside += !(numbers[i] >= T(0)) | !(numbers[i] <= T(1));  // without a branch, for it finds nothing nearly always
+  if (outside == 0) return -1;
+  int64_t first = 0;
+  while (numbers[first] >= T(0) && numbers[first] <= T(1)) ++first;
+  return first;
 }
 
 }  // namespace divvy::internal

@@ -101,6 +101,17 @@ DIVVY_HOST_DEVICE T Larger(T v, T w) {
   return v >= w || v != v ? v : w;
 }
 
+template <typename T>
+DIVVY_HOST_DEVICE T Smaller(T v, T w) {
+  return v <= w || v != v ? v : w;
+}
+
+// -1, 0 or 1; a NaN stays.
+template <typename T>
+DIVVY_HOST_DEVICE T SignOf(T v) {
+  return v > 0 ? T(1) : v < 0 ? T(-1) : v;
+}
+
 // ---- by name ---------------------------------------------------------------------------------------------------------------------------------------------
 // Objects, not lambdas: a kernel takes them by value.
 
@@ -120,6 +131,7 @@ DIVVY_HOST_DEVICE T Larger(T v, T w) {
   }
 
 DIVVY_FUNCTION1(Negative, -v);
+DIVVY_FUNCTION1(Absolute, std::abs(v));
 DIVVY_FUNCTION1(Exponential, ExpOf(v));
 DIVVY_FUNCTION1(Logarithm, std::log(v));
 DIVVY_FUNCTION1(SquareRoot, std::sqrt(v));
@@ -132,6 +144,7 @@ DIVVY_FUNCTION1(SoftplusUnit, SoftplusOf(v));
 
 // v: what is kept of the operation (KeptForGradient); w: the gradient of its result.
 DIVVY_FUNCTION2(NegativeGradient, -w);
+DIVVY_FUNCTION2(AbsoluteGradient, w* SignOf(v));
 DIVVY_FUNCTION2(ExponentialGradient, w* v);
 DIVVY_FUNCTION2(LogarithmGradient, w / v);
 DIVVY_FUNCTION2(SquareRootGradient, w* T(0.5) / v);
@@ -147,9 +160,18 @@ DIVVY_FUNCTION2(Difference, v - w);
 DIVVY_FUNCTION2(Product, v* w);
 DIVVY_FUNCTION2(Quotient, v / w);
 DIVVY_FUNCTION2(Maximum, Larger(v, w));
+DIVVY_FUNCTION2(Minimum, Smaller(v, w));
+DIVVY_FUNCTION2(Power, std::pow(v, w));
+DIVVY_FUNCTION2(IsLess, v < w ? T(1) : T(0));
+DIVVY_FUNCTION2(IsLessEqual, v <= w ? T(1) : T(0));
 DIVVY_FUNCTION2(IsGreaterEqual, v >= w ? T(1) : T(0));
-DIVVY_FUNCTION2(IsLess, v >= w ? T(0) : T(1));
 DIVVY_FUNCTION2(IsEqual, v == w ? T(1) : T(0));
+DIVVY_FUNCTION2(IsNotLessEqual, v <= w ? T(0) : T(1));
+DIVVY_FUNCTION2(IsNotGreaterEqual, v >= w ? T(0) : T(1));
+DIVVY_FUNCTION2(KeptWhere, w != 0 ? v : T(0));
+DIVVY_FUNCTION2(DroppedWhere, w != 0 ? T(0) : v);
+DIVVY_FUNCTION2(PowerByBase, w* std::pow(v, w - 1));
+DIVVY_FUNCTION2(PowerByExponent, v > 0 ? std::pow(v, w) * std::log(v) : T(0));
 
 // function(v + w).
 template <typename Function>
@@ -168,6 +190,7 @@ template <typename Use>
 void WithUnary(UnaryOp op, Use&& use) {
   switch (op) {
     case UnaryOp::kNegative: return use(Negative());
+    case UnaryOp::kAbs: return use(Absolute());
     case UnaryOp::kExp: return use(Exponential());
     case UnaryOp::kLog: return use(Logarithm());
     case UnaryOp::kSqrt: return use(SquareRoot());
@@ -190,6 +213,7 @@ void WithUnaryOfOutput(UnaryOp op, Use&& use) {
     case UnaryOp::kSigmoid: return use(Sigmoidal());
     case UnaryOp::kTanh: return use(HyperbolicTangent());
     case UnaryOp::kNegative:
+    case UnaryOp::kAbs:
     case UnaryOp::kLog:
     case UnaryOp::kSquare:
     case UnaryOp::kGelu:
@@ -201,6 +225,7 @@ template <typename Use>
 void WithUnaryGradient(UnaryOp op, Use&& use) {
   switch (op) {
     case UnaryOp::kNegative: return use(NegativeGradient());
+    case UnaryOp::kAbs: return use(AbsoluteGradient());
     case UnaryOp::kExp: return use(ExponentialGradient());
     case UnaryOp::kLog: return use(LogarithmGradient());
     case UnaryOp::kSqrt: return use(SquareRootGradient());
@@ -221,9 +246,18 @@ void WithBinary(BinaryOp op, Use&& use) {
     case BinaryOp::kMultiply: return use(Product());
     case BinaryOp::kDivide: return use(Quotient());
     case BinaryOp::kMaximum: return use(Maximum());
-    case BinaryOp::kGreaterEqual: return use(IsGreaterEqual());
+    case BinaryOp::kMinimum: return use(Minimum());
+    case BinaryOp::kPower: return use(Power());
     case BinaryOp::kLess: return use(IsLess());
+    case BinaryOp::kLessEqual: return use(IsLessEqual());
+    case BinaryOp::kGreaterEqual: return use(IsGreaterEqual());
     case BinaryOp::kEqual: return use(IsEqual());
+    case BinaryOp::kNotLessEqual: return use(IsNotLessEqual());
+    case BinaryOp::kNotGreaterEqual: return use(IsNotGreaterEqual());
+    case BinaryOp::kKeepWhere: return use(KeptWhere());
+    case BinaryOp::kDropWhere: return use(DroppedWhere());
+    case BinaryOp::kPowerByBase: return use(PowerByBase());
+    case BinaryOp::kPowerByExponent: return use(PowerByExponent());
   }
 }
 

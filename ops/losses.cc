@@ -44,7 +44,7 @@ absl::StatusOr<Var> TrySigmoidCrossEntropy(const Var& logits, const Var& labels)
   const Tensor& x = internal::ValueOf(logits);
   ASSIGN_OR_RETURN(const Tensor z, LabelsLike("SigmoidCrossEntropy", *backend, x, internal::ValueOf(labels)));
   ASSIGN_OR_RETURN(Tensor loss, internal::NewLike(x));
-  backend->SigmoidCrossEntropy(x, z, loss);
+  RETURN_IF_ERROR(backend->SigmoidCrossEntropy(x, z, loss));
   return internal::Result(std::move(loss), {logits}, [backend, x, z](const Tensor& gradient) -> absl::StatusOr<GradientList> {
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(x));
     backend->SigmoidCrossEntropyGradient(x, z, gradient, dx);

@@ -6,16 +6,26 @@
 
 namespace divvy::internal {
 
-enum class UnaryOp { kNegative, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh, kGelu, kSoftplus };
+enum class UnaryOp { kNegative, kAbs, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh, kGelu, kSoftplus };
 enum class BinaryOp {
   kAdd,
   kSubtract,
   kMultiply,
   kDivide,
   kMaximum,
-  kGreaterEqual,  // 1 where a >= b, else 0: the mask of a maximum's gradient
-  kLess,          // 1 where not a >= b
-  kEqual,         // 1 where a == b, else 0
+  kMinimum,
+  kPower,
+  // 1 where it holds, else 0. A NaN is neither less than a number nor equal to one.
+  kLess,
+  kLessEqual,
+  kGreaterEqual,
+  kEqual,
+  kNotLessEqual,     // with kLessEqual the masks of a minimum's gradient: one of the two is 1, also beside a NaN
+  kNotGreaterEqual,  // with kGreaterEqual those of a maximum's
+  kKeepWhere,        // a where b is not 0, else 0
+  kDropWhere,        // a where b is 0, else 0
+  kPowerByBase,      // b a^(b - 1), the derivative of a^b by a
+  kPowerByExponent,  // a^b log a where a > 0, else 0: its derivative by b
 };
 
 // Which side of an operation its derivative is computed from: keeping that one is enough, and the other's memory can go.
@@ -23,6 +33,7 @@ enum class Kept { kInput, kOutput };
 constexpr Kept KeptForGradient(UnaryOp op) {
   switch (op) {
     case UnaryOp::kNegative:
+    case UnaryOp::kAbs:
     case UnaryOp::kLog:
     case UnaryOp::kSquare:
     case UnaryOp::kGelu:

@@ -26,19 +26,32 @@ Var operator*(const Var& a, const Var& b);
 Var operator/(const Var& a, const Var& b);
 Var operator-(const Var& a);
 
-// Element by element: any shape -> the same (Maximum: with broadcasting). Outside their domain as the C library: Log(0) is -infinity,
-// Sqrt(-1) is NaN. Sigmoid, Softplus and Softmax do not overflow for any finite input.
+// Element by element: any shape -> the same; those of several operands broadcast. Outside their domain as the C library: Log(0) is -infinity, Sqrt(-1) and
+// Pow(-1, 0.5) are NaN. Sigmoid, Softplus and Softmax do not overflow for any finite input. Gradients at ties are TensorFlow's.
+Var Abs(const Var& x);  // gradient 0 at 0
 Var Exp(const Var& x);
 Var Log(const Var& x);
 Var Sqrt(const Var& x);
 Var Square(const Var& x);
-Var Maximum(const Var& a, const Var& b);  // the gradient goes to the larger one, to `a` where they are equal
-Var Relu(const Var& x);                   // gradient 0 at 0
+Var Maximum(const Var& a, const Var& b);                  // the gradient goes to the larger one, to `a` where they are equal
+Var Minimum(const Var& a, const Var& b);                  // to the smaller one, to `a` where they are equal
+Var Clip(const Var& x, const Var& low, const Var& high);  // Minimum(Maximum(x, low), high): the gradient goes to x from `low` to `high`, both included
+Var Pow(const Var& base, const Var& exponent);            // the exponent's gradient is 0 where the base is not above 0
+Var Relu(const Var& x);                                   // gradient 0 at 0
 Var Sigmoid(const Var& x);
 Var Tanh(const Var& x);
 Var Gelu(const Var& x);      // x Phi(x), with the exact distribution function (Hendrycks and Gimpel, 2016; tf.nn.gelu with approximate=False)
 Var Softplus(const Var& x);  // log(1 + e^x)
 Var Softmax(const Var& x);   // over the last axis; rank >= 1
+
+// Masks in the operands' dtype: 1 where it holds, else 0. Beside a NaN all are 0. Constants to the tape. Integers are compared after a Cast.
+Var Less(const Var& a, const Var& b);
+Var LessEqual(const Var& a, const Var& b);
+Var Greater(const Var& a, const Var& b);
+Var GreaterEqual(const Var& a, const Var& b);
+Var Equal(const Var& a, const Var& b);
+// a where `mask` (of any dtype) is not 0, else b; all three broadcast. The gradient goes to what was chosen; what was not may be NaN.
+Var Where(const Var& mask, const Var& a, const Var& b);
 
 // Each element is 0 with probability `rate`, else divided by 1 - rate (Srivastava et al., 2014; tf.nn.dropout). Which ones follows from the tape's seed (one
 // for each step and replica, the same on every attempt) and from `seed`; where that is 0, from the number of such calls on the tape before. So a step that is
@@ -113,9 +126,10 @@ Var Range(int64_t n);  // int64 [n]: 0, 1, ...; InvalidArgument: n < 0
 // Losses are per example (tf.nn's *_cross_entropy_with_logits): who averages decides how partial batches weigh. Computed in a stable form: no logit overflows.
 // Labels are constants: no gradient flows into them, but for SquaredError's.
 // logits [batch, classes], labels [batch] of any integer dtype, or [batch, classes] of probabilities -> [batch]. InvalidArgument: a label outside
-// [0, classes); the message has the label, its example and the number of classes.
+// [0, classes), or a probability outside [0, 1]; the message has it, its example and the number of classes.
 Var SoftmaxCrossEntropy(const Var& logits, const Var& labels);
-// Both of one shape, [batch] or [batch, 1] (or any other) -> that shape; labels in [0, 1], any numeric dtype.
+// Both of one shape, [batch] or [batch, 1] (or any other) -> that shape; labels in [0, 1], any numeric dtype. InvalidArgument: a label outside [0, 1], with its
+// example: -1 and +1 are made 0 and 1 by Dataset::Libsvm's LibsvmLabels, or by Maximum(labels, 0).
 Var SigmoidCrossEntropy(const Var& logits, const Var& labels);
 // (prediction - label)^2. Both of one shape -> that shape; labels of any numeric dtype.
 Var SquaredError(const Var& predictions, const Var& labels);

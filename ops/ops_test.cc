@@ -28,6 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsNan;
 using ::testing::Pointwise;
 
 Tensor Doubles(Shape shape, std::vector<double> values) { return There(*Tensor::Copy<double>(shape, values)); }
@@ -94,6 +95,10 @@ std::vector<GradientCase> BinaryCases() {
       {"Multiply", [](const Var& a, const Var& b) { return a * b; }},
       {"Divide", [](const Var& a, const Var& b) { return a / b; }},
       {"Maximum", [](const Var& a, const Var& b) { return Maximum(a, b); }},
+      {"Minimum", [](const Var& a, const Var& b) { return Minimum(a, b); }},
+      {"Pow", [](const Var& a, const Var& b) { return Pow(Square(a) + 0.5f, b); }},
+      {"Where", [](const Var& a, const Var& b) { return Where(Greater(a, 0.0f), Square(a), b); }},
+      {"Clip", [](const Var& a, const Var& b) { return Clip(a, b - 1.5f, b); }},
   };
   const std::vector<std::pair<std::string, std::pair<Shape, Shape>>> shapes = {
       {"OfOneShape", {{2, 3}, {2, 3}}},        {"WithARow", {{4, 3}, {3}}},
@@ -115,6 +120,7 @@ GradientCase UnaryCase(std::string name, Var (*function)(const Var&), double low
 std::vector<GradientCase> UnaryCases() {
   return {UnaryCase(
               "Negative", [](const Var& x) { return -x; }, -1, 1),
+          UnaryCase("Abs", Abs, -2, 2),
           UnaryCase("Exp", Exp, -2, 2),
           UnaryCase("Log", Log, 0.3, 3),
           UnaryCase("Sqrt", Sqrt, 0.3, 3),
@@ -336,6 +342,61 @@ TEST(MaximumTest, GivesTheGradientOfEqualsToTheFirst) {
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("a"))), ElementsAre(1, 0));
   EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients->entries().at("b"))), ElementsAre(0, 1));
+}
+
+// The gradients of the sum of function(a, b), "a" first.
+std::vector<std::vector<float>> GradientsAt(std::vector<float> a, std::vector<float> b, const std::function<Var(const Var&, const Var&)>& function) {
+  MapReader reader;
+  GradientTape tape(reader);
+  const int64_t n = static_cast<int64_t>(a.size());
+  const Var x = tape.Watch("a", Floats({n}, a)), y = tape.Watch("b", Floats({n}, b));
+  const auto gradients = tape.Gradient(ReduceSum(function(x, y)));
+  EXPECT_TRUE(gradients.ok()) << gradients.status();
+  if (!gradients.ok()) return {};
+  return {ValuesOf<float>(std::get<Tensor>(gradients->entries().at("a"))), ValuesOf<float>(std::get<Tensor>(gradients->entries().at("b")))};
+}
+
+TEST(MinimumTest, GivesTheGradientOfEqualsToTheFirstAndKeepsNaN) {
+  EXPECT_THAT(GradientsAt({1, 5, 9}, {1, 7, 8}, Minimum), ElementsAre(ElementsAre(1, 1, 0), ElementsAre(0, 0, 1)));
+  EXPECT_THAT(ValuesOf<float>(Minimum(Floats({2}, {NAN, 1}), Floats({2}, {1, NAN}))), ElementsAre(IsNan(), IsNan()));
+}
+
+TEST(AbsTest, IsFlatAtZeroOnlyAndKeepsNaN) {
+  EXPECT_THAT(GradientsAt({-2, 0, 3}, {0, 0, 0}, [](const Var& a, const Var& b) { return Abs(a) + b; })[0], ElementsAre(-1, 0, 1));
+  EXPECT_THAT(ValuesOf<float>(Abs(Floats({3}, {-2, 0, NAN}))), ElementsAre(2, 0, IsNan()));
+}
+
+TEST(ClipTest, LetsTheGradientThroughAtBothEnds) {
+  const auto clipped = [](const Var& a, const Var& b) { return Clip(a, -1.0f, 1.0f) + 0.0f * b; };
+  EXPECT_THAT(GradientsAt({-2, -1, 0, 1, 2}, {0, 0, 0, 0, 0}, clipped)[0], ElementsAre(0, 1, 1, 1, 0));
+  EXPECT_THAT(ValuesOf<double>(Clip(Doubles({3}, {-2, 0, 2}), -1.0f, 1.0f)), ElementsAre(-1, 0, 1));
+}
+
+TEST(PowTest, HasNoGradientOfTheExponentWhereTheBaseIsNotPositive) {
+  const auto gradients = GradientsAt({2, 0, -2}, {3, 2, 3}, Pow);
+  EXPECT_THAT(gradients[0], ElementsAre(FloatEq(12), 0, FloatEq(12)));
+  EXPECT_THAT(gradients[1], ElementsAre(FloatEq(8 * std::log(2.0f)), 0, 0));
+  EXPECT_THAT(ValuesOf<float>(Pow(Floats({3}, {4, -1, 0}), 0.5f)), ElementsAre(2, IsNan(), 0));
+}
+
+TEST(ComparisonTest, GivesMasksOfTheOperandsTypeWithoutADerivative) {
+  const Var a = Floats({4}, {1, 2, 3, NAN}), two(2.0f);
+  EXPECT_THAT(ValuesOf<float>(Less(a, two)), ElementsAre(1, 0, 0, 0));
+  EXPECT_THAT(ValuesOf<float>(LessEqual(a, two)), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(ValuesOf<float>(Greater(a, two)), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(ValuesOf<float>(GreaterEqual(a, two)), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(ValuesOf<float>(Equal(a, two)), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(ValuesOf<double>(Greater(Doubles({2}, {1, 3}), Doubles({2, 1}, {0, 2}))), ElementsAre(1, 1, 0, 1));
+  EXPECT_THAT(GradientsAt({1, 2}, {2, 1}, [](const Var& x, const Var& y) { return Greater(x, y) * x + 0.0f * y; })[0], ElementsAre(0, 1));
+}
+
+TEST(WhereTest, TakesMasksOfAnyTypeAndLeavesOutWhatWasNotChosen) {
+  const Var a = Floats({2}, {1, NAN}), b = Floats({2}, {NAN, 4});
+  EXPECT_THAT(ValuesOf<float>(Where(List<int64_t>({7, 0}), a, b)), ElementsAre(1, 4));
+  EXPECT_THAT(ValuesOf<double>(Where(List<uint8_t>({1, 0}), 5.0f, Doubles({2}, {1, 2}))), ElementsAre(5, 2));
+  // No gradient comes to what was not chosen, though its own derivative is infinite there.
+  const auto safe_sqrt = [](const Var& x, const Var& y) { return Where(Greater(x, 0.0f), Sqrt(Where(Greater(x, 0.0f), x, 1.0f)), y); };
+  EXPECT_THAT(GradientsAt({4, 0}, {5, 6}, safe_sqrt), ElementsAre(ElementsAre(0.25, 0), ElementsAre(0, 1)));
 }
 
 TEST(ReluTest, IsFlatAtZeroAndKeepsNaN) {
@@ -725,6 +786,28 @@ TEST(SoftmaxCrossEntropyTest, NamesALabelOutOfRangeAndTheNumberOfClasses) {
   }
 }
 
+TEST(SoftmaxCrossEntropyTest, NamesAProbabilityOutOfRange) {
+  for (const float wrong : {-0.5f, 1.5f, NAN}) {
+    const absl::Status status = StatusOf(SoftmaxCrossEntropy(Zeros(DType::kFloat32, {2, 3}), Floats({2, 3}, {0, 1, 0, 0, wrong, 0})));
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("probability ", wrong, " of example 1, class 1, is outside [0, 1]")));
+  }
+}
+
+TEST(SigmoidCrossEntropyTest, NamesALabelOutsideZeroToOneItsExampleAndTheWayOut) {
+  for (const Shape& shape : {Shape{4}, Shape{4, 1}}) {
+    for (const float wrong : {-1.0f, 2.0f, NAN}) {
+      const absl::Status status = StatusOf(SigmoidCrossEntropy(Zeros(DType::kFloat32, shape), Floats(shape, {1, 0, 0.5f, wrong})));
+      EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(absl::StrCat("label ", wrong, " of example 3 is outside [0, 1]")), HasSubstr("LibsvmLabels::kBinary"), HasSubstr("Maximum")));
+    }
+  }
+  EXPECT_THAT(std::string(StatusOf(SigmoidCrossEntropy(Zeros(DType::kFloat32, {2, 2}), List<int64_t>({0}))).message()), HasSubstr("shape"));
+  EXPECT_THAT(std::string(StatusOf(SigmoidCrossEntropy(Zeros(DType::kFloat32, {2, 2}), Floats({2, 2}, {0, 1, 1, -3}))).message()),
+              HasSubstr("label -3 of example 1"));
+}
+
 TEST(SigmoidCrossEntropyTest, IsStableAndTakesLabelsOfAnyType) {
   const Var logits(Floats({3}, {1000, -1000, 0}));
   EXPECT_THAT(ValuesOf<float>(SigmoidCrossEntropy(logits, List<int64_t>({1, 1, 0}))), ElementsAre(0, 1000, FloatEq(std::log(2.0f))));
@@ -774,6 +857,11 @@ std::vector<ErrorCase> ErrorCases() {
           {"Multiply", [] { return F({2}) * F({3}); }, with("operator*", shapes)},
           {"Divide", [] { return F({2}) / F({3}); }, with("operator/", shapes)},
           {"Maximum", [] { return Maximum(F({2}), F({3})); }, with("Maximum", shapes)},
+          {"Minimum", [] { return Minimum(F({2}), F({3})); }, with("Minimum", shapes)},
+          {"Pow", [] { return Pow(F({2}), F({3})); }, with("Pow", shapes)},
+          {"Greater", [] { return Greater(F({3}), F({2})); }, with("Greater", shapes)},
+          {"Where", [] { return Where(F({3}), F({2}), F({2})); }, with("Where", shapes)},
+          {"EqualIntegers", [] { return Equal(I({2}), 1.0f); }, {"Equal", "int64 [2]"}},
           {"MixedDTypes", [] { return F({2}) + Var(Zeros(DType::kFloat64, {2})); }, {"operator+", "float32 [2]", "float64 [2]", "Cast"}},
           {"Integers", [] { return I({2}) + 1.0f; }, {"operator+", "int64 [2]"}},
           {"AddThen", [] { return internal::AddThen(internal::UnaryOp::kRelu, F({2}), F({3})); }, with("operator+", shapes)},

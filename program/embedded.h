@@ -43,6 +43,11 @@ class EmbeddedCluster {
   ~EmbeddedCluster();  // stops all tasks
 
   BlockingCoordinator& coordinator() { return *coordinator_; }
+  // As a signal to a chief: no more steps begin, those in flight end, a last checkpoint is made where there is a directory, and the program's calls fail.
+  // Returns at once.
+  void Drain() {
+    core_->Drain([] {});
+  }
   Reporter* reporter() { return reporter_.get(); }  // null: none
   // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
   void KillWorker(int index);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,47 +52,12 @@ int EndWith(const absl::Status& result) {
   return ExitCodeOf(result);
 }
 
-// ---- the whole cluster in this process -------------------------------------------------------------------------------------------------------------------
+// ---- signals of those that run the program --------------------------------------------------------------------------------------------------------------
 
-void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
-  const std::string& directory = setup.options.checkpoint_dir;
-  if (!directory.empty()) TellEvaluator(FileSystem::Real(), directory, exit_code);
-}
-
-int RunEmbedded(const RegisteredProgram& program) {
-  if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
-  const EmbeddedSetup setup = EmbeddedSetupFromFlags(program.options);
-  auto cluster = EmbeddedCluster::Start(setup);
-  if (!cluster.ok()) return RefuseToStart(cluster.status());
-  WriteStandardError(
-      absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ", setup.options.num_workers, " workers in this process (no network, no TLS)\n"));
-  TellEvaluator(setup, std::nullopt);
-  BlockingCoordinator& coordinator = (*cluster)->coordinator();
-  const absl::Status result = coordinator.Finish(CallTrain(program.train, coordinator));
-  if (ExitCodeOf(result) < exit_codes::kOfSignal) TellEvaluator(setup, ExitCodeOf(result));
-  (*cluster)->reporter()->Summarize(PeakMemoryBytes());
-  return EndWith(result);
-}
-
-// ---- a worker --------------------------------------------------------------------------------------------------------------------------------------------
-
-int RunWorker(const TaskOptions& task) {
-  Termination termination;
-  const auto worker =
-      WorkerTask::Start(WorkerOptionsFromFlags(task), [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
-  if (!worker.ok()) return RefuseToStart(worker.status());
-  termination.OnStatusAsked([&worker] { return (*worker)->StatusText(); });
-  DIVVY_LOG(INFO) << task.name() << " is at " << (*worker)->address() << " and waits for the coordinator";
-  return AwaitEnd(
-      termination, task.name(), [&worker] { (*worker)->Drain(); }, DrainTimeoutFromFlags());
-}
-
-// ---- the chief -------------------------------------------------------------------------------------------------------------------------------------------
-
-// Waits for a signal while the program runs on the main thread; a drain ends the program's calls, and with them Train.
+// Waits for a signal while the program runs on the main thread; a drain (`drain` begins it, and does not block) ends the program's calls, and with them Train.
 class SignalWatch {
  public:
-  SignalWatch(Termination& termination, ChiefTask& chief) : termination_(termination), chief_(chief), thread_(1) {
+  SignalWatch(Termination& termination, std::function<void()> drain) : termination_(termination), drain_(std::move(drain)), thread_(1) {
     thread_.PostBlocking("signals", [this] { Watch(); });
   }
   // The exit code that a signal asks for; nullopt: none came.
@@ -107,7 +73,7 @@ class SignalWatch {
     if (event.signal == 0) return;
     code_ = event.exit_code;
     DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for " << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";
-    chief_.Drain([] {});
+    drain_();
     const std::optional<Termination::Event> end = AwaitDrained(event.asked);
     if (end && end->signal == 0) return;
     if (!end) DIVVY_LOG(WARNING) << "chief: not drained in time";
@@ -133,10 +99,51 @@ class SignalWatch {
   }
 
   Termination& termination_;
-  ChiefTask& chief_;
+  const std::function<void()> drain_;
   std::optional<int> code_;
   ThreadPoolExecutor thread_;
 };
+
+// ---- the whole cluster in this process -------------------------------------------------------------------------------------------------------------------
+
+void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
+  const std::string& directory = setup.options.checkpoint_dir;
+  if (!directory.empty()) TellEvaluator(FileSystem::Real(), directory, exit_code);
+}
+
+int RunEmbedded(const RegisteredProgram& program) {
+  if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
+  const EmbeddedSetup setup = EmbeddedSetupFromFlags(program.options);
+  Termination termination;
+  auto cluster = EmbeddedCluster::Start(setup);
+  if (!cluster.ok()) return RefuseToStart(cluster.status());
+  WriteStandardError(
+      absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ", setup.options.num_workers, " workers in this process (no network, no TLS)\n"));
+  TellEvaluator(setup, std::nullopt);
+  SignalWatch signals(termination, [&cluster] { (*cluster)->Drain(); });
+  BlockingCoordinator& coordinator = (*cluster)->coordinator();
+  const absl::Status result = coordinator.Finish(CallTrain(program.train, coordinator));
+  (*cluster)->reporter()->Summarize(PeakMemoryBytes());
+  const std::optional<int> signalled = signals.Stop();
+  const bool drained = signalled && !result.ok() && coordinator.Snapshot().phase != CoordinatorSnapshot::Phase::kOver;
+  if (!drained && ExitCodeOf(result) < exit_codes::kOfSignal) TellEvaluator(setup, ExitCodeOf(result));
+  return drained ? *signalled : EndWith(result);
+}
+
+// ---- a worker --------------------------------------------------------------------------------------------------------------------------------------------
+
+int RunWorker(const TaskOptions& task) {
+  Termination termination;
+  const auto worker =
+      WorkerTask::Start(WorkerOptionsFromFlags(task), [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
+  if (!worker.ok()) return RefuseToStart(worker.status());
+  termination.OnStatusAsked([&worker] { return (*worker)->StatusText(); });
+  DIVVY_LOG(INFO) << task.name() << " is at " << (*worker)->address() << " and waits for the coordinator";
+  return AwaitEnd(
+      termination, task.name(), [&worker] { (*worker)->Drain(); }, DrainTimeoutFromFlags());
+}
+
+// ---- the chief -------------------------------------------------------------------------------------------------------------------------------------------
 
 int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
@@ -147,7 +154,7 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   if (!chief.ok()) return RefuseToStart(chief.status());
   termination.OnStatusAsked([&chief] { return (*chief)->StatusText(); });
   DIVVY_LOG(INFO) << "chief is at " << (*chief)->address();
-  SignalWatch signals(termination, **chief);
+  SignalWatch signals(termination, [&chief] { (*chief)->Drain([] {}); });
   BlockingCoordinator& coordinator = (*chief)->coordinator();
   absl::Status result = coordinator.WaitUntilReady();
   if (result.ok()) result = CallTrain(program.train, coordinator);
@@ -227,6 +234,7 @@ int Main(int argc, char** argv) {
   SurviveLargeFiles();
   DescribeBinary("a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster");
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
+  StepRegistry::Seal();
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (*task) return Play(**task);
@@ -241,6 +249,7 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
   }
   DescribeBinary(absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary, " --program=lib.so"));
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
+  StepRegistry::Seal();
   if (!library) return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());

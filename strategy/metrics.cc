@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "ops/data_errors.h"
 
 namespace divvy {
 namespace {
@@ -49,12 +50,29 @@ bool IsColumn(const Shape& shape) { return shape.rank() == 1 || (shape.rank() ==
 
 int64_t Greatest(absl::Span<const double> row) { return std::max_element(row.begin(), row.end()) - row.begin(); }
 
+absl::Status CheckInUnit(absl::string_view metric, const Numbers& labels) {
+  const int64_t wrong = internal::FirstOutsideUnit(labels.values.data(), static_cast<int64_t>(labels.values.size()));
+  if (wrong < 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(internal::LabelNotInUnit(metric, labels.values[wrong], wrong, labels.shape));
+}
+
+absl::Status CheckClassNumbers(const Numbers& labels, int64_t classes) {
+  for (size_t i = 0; i < labels.values.size(); ++i) {
+    const double label = labels.values[i];
+    if (label >= 0 && label < static_cast<double>(classes) && label == std::floor(label)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Accuracy: label ", label, " of example ", i, " is no number in [0, ", classes, "): the logits have ", classes, " classes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Metric> ClassAccuracy(const Numbers& logits, const Numbers& labels) {
   const int64_t batch = logits.shape.dim(0), classes = logits.shape.dim(1);
   const bool probabilities = labels.shape == logits.shape;
   if (!probabilities && !(IsColumn(labels.shape) && labels.shape.dim(0) == batch)) {
     return Unfit("Accuracy", logits.shape, labels.shape, "logits [batch, classes], labels [batch] or [batch, classes]");
   }
+  RETURN_IF_ERROR(probabilities ? CheckInUnit("Accuracy", labels) : CheckClassNumbers(labels, classes));
   double right = 0;
   for (int64_t i = 0; i < batch; ++i) {
     const double label = probabilities ? Greatest(absl::MakeConstSpan(labels.values).subspan(i * classes, classes)) : labels.values[i];
@@ -63,10 +81,12 @@ absl::StatusOr<Metric> ClassAccuracy(const Numbers& logits, const Numbers& label
   return Metric::Mean(right, batch);
 }
 
+// Logits and the labels of yes and no.
 absl::StatusOr<std::pair<Numbers, Numbers>> Columns(absl::string_view metric, const Var& a, const Var& b) {
   ASSIGN_OR_RETURN(Numbers x, NumbersOf(a));
   ASSIGN_OR_RETURN(Numbers y, NumbersOf(b));
   if (!IsColumn(x.shape) || !IsColumn(y.shape) || x.shape.dim(0) != y.shape.dim(0)) return Unfit(metric, x.shape, y.shape, "[batch] or [batch, 1] both");
+  RETURN_IF_ERROR(CheckInUnit(metric, y));
   return std::make_pair(std::move(x), std::move(y));
 }
 

@@ -57,10 +57,10 @@ absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metri
 absl::StatusOr<Metric> MeanOf(const Var& values);  // over all elements
 // Keras' CategoricalAccuracy, SparseCategoricalAccuracy and BinaryAccuracy: logits [batch, classes] with two classes or more, labels [batch] or [batch, 1] of
 // class numbers or [batch, classes] of probabilities: the greatest (the first of equals) counts. Or both [batch] or [batch, 1]: yes above logit 0, labels above
-// 0.5.
+// 0.5. InvalidArgument, too: a class number that is none, or a label or probability outside [0, 1], with its example.
 absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels);
 // Keras' AUC: the area under the ROC curve, both [batch] or [batch, 1]; labels above 0.5 are positive. 4096 buckets of the probability (Keras: 200 thresholds),
-// ties within one count half. InvalidArgument, too: a logit that is NaN.
+// ties within one count half. InvalidArgument, too: a logit that is NaN, a label outside [0, 1].
 absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels);
 // Keras' RootMeanSquaredError: over all elements, of any shapes with the same number of them.
 absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);

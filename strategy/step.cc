@@ -16,6 +16,8 @@ struct Registry {
   Mutex mu;
   std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);  // nodes stay where they are: pointers into it are given out
   std::set<std::string> doubles DIVVY_GUARDED_BY(mu);
+  bool sealed DIVVY_GUARDED_BY(mu) = false;
+  std::set<std::string, std::less<>> late DIVVY_GUARDED_BY(mu);
 };
 
 // Never destroyed, so that no order of initialisation or destruction matters.
@@ -24,13 +26,26 @@ Registry& TheRegistry() {
   return *registry;
 }
 
+bool IsLate(absl::string_view name) {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  return registry.late.count(name) > 0;
+}
+
 }  // namespace
 
 void StepRegistry::Add(RegisteredStep step) {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mu);
   const std::string name = step.name;
+  if (registry.sealed) registry.late.insert(name);
   if (!registry.steps.emplace(name, std::move(step)).second) registry.doubles.insert(name);
+}
+
+void StepRegistry::Seal() {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mu);
+  registry.sealed = true;
 }
 
 const RegisteredStep* StepRegistry::Find(absl::string_view name) {
@@ -49,6 +64,10 @@ std::vector<const RegisteredStep*> StepRegistry::All() {
 }
 
 absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) {
+  if (IsLate(name)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the Step \"", name, "\" was made after main had begun, so no other process has it: define it const at namespace scope"));
+  }
   if (const RegisteredStep* step = Find(name)) return step;
   const std::vector<const RegisteredStep*> all = All();
   const auto append = [](std::string* out, const RegisteredStep* step) { absl::StrAppend(out, "\"", step->name, "\""); };

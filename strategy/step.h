@@ -118,10 +118,12 @@ class StepRegistry {
   static void Add(RegisteredStep step);
   // Null: no such step. Valid forever.
   static const RegisteredStep* Find(absl::string_view name);
-  // NotFound: lists the steps there are.
+  // NotFound: lists the steps there are. FailedPrecondition: it was added after Seal.
   static absl::StatusOr<const RegisteredStep*> Get(absl::string_view name);
   // In name order; of a double name the first.
   static std::vector<const RegisteredStep*> All();
+  // No more steps from here on, says `main`: those that are added later are known here and nowhere else, and Get refuses them (FailedPrecondition).
+  static void Seal();
   // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, all at once.
   static absl::Status Validate();
 };

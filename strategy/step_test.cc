@@ -89,6 +89,19 @@ TEST(AccuracyTest, RefusesShapesThatDoNotFit) {
   }
 }
 
+TEST(AccuracyTest, RefusesLabelsThatItsLogitsCannotMean) {
+  const auto words = [](const absl::StatusOr<Metric>& metric) { return std::string(metric.status().message()); };
+  for (const float wrong : {-1.0f, 2.0f, NAN}) {
+    EXPECT_THAT(words(Accuracy(Floats({-1, 1}), Floats({0, wrong}))), HasSubstr(absl::StrCat("Accuracy: label ", wrong, " of example 1 is outside [0, 1]")));
+    EXPECT_THAT(words(Auc(Floats({-1, 1}), Floats({0, wrong}))), HasSubstr(absl::StrCat("Auc: label ", wrong, " of example 1 is outside [0, 1]")));
+  }
+  const Tensor logits = Floats({2, 3}, {1, 5, 2, 7, 7, 0});
+  for (const float wrong : {-1.0f, 3.0f, 0.5f}) {
+    EXPECT_THAT(words(Accuracy(logits, Floats({0, wrong}))), HasSubstr(absl::StrCat("label ", wrong, " of example 1 is no number in [0, 3)")));
+  }
+  EXPECT_THAT(words(Accuracy(logits, Floats({2, 3}, {0, 1, 0, 0, 0, -1}))), HasSubstr("label -1 of example 1 is outside [0, 1]"));
+}
+
 TEST(AucTest, CountsThePairsInOrderAndTiesHalf) {
   EXPECT_EQ(Auc(Floats({-2, -1, 1, 2}), Floats({0, 0, 1, 1}))->value(), 1);
   EXPECT_EQ(Auc(Floats({-2, -1, 1, 2}), Floats({1, 1, 0, 0}))->value(), 0);

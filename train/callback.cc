@@ -4,26 +4,37 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace divvy {
 namespace {
 
-// Whether less of it is better.
-bool Falls(absl::string_view metric) {
+using Mode = EarlyStopping::Mode;
+
+constexpr absl::string_view kFalling[] = {"loss", "error", "rmse", "mse", "mae", "mape", "msle", "perplexity", "nll", "entropy", "divergence", "hinge"};
+constexpr absl::string_view kRising[] = {"accuracy", "acc",  "auc", "precision", "recall", "f1",     "ndcg", "map",
+                                         "mrr",      "hits", "iou", "dice",      "bleu",   "cosine", "r2"};
+
+// What the words of a metric's name say of it. kAuto: nothing, or both.
+Mode ModeOf(absl::string_view metric) {
   const absl::string_view name = metric.substr(metric.rfind('/') + 1);  // npos + 1 is 0
-  for (const absl::string_view cost : {"loss", "error", "rmse"}) {
-    if (absl::StrContains(name, cost)) return true;
+  bool falls = false, rises = false;
+  for (const absl::string_view word : absl::StrSplit(name, absl::ByAnyChar("_-@. "))) {
+    falls |= absl::c_linear_search(kFalling, word);
+    rises |= absl::c_linear_search(kRising, word);
   }
-  return false;
+  if (falls == rises) return Mode::kAuto;
+  return falls ? Mode::kMin : Mode::kMax;
 }
 
 }  // namespace
 
-EarlyStopping::EarlyStopping(std::string metric, int patience, double min_delta)
-    : metric_(std::move(metric)), patience_(patience), min_delta_(min_delta), falls_(Falls(metric_)) {}
+EarlyStopping::EarlyStopping(std::string metric, int patience, double min_delta, Mode mode)
+    : metric_(std::move(metric)), patience_(patience), min_delta_(min_delta), mode_(mode == Mode::kAuto ? ModeOf(metric_) : mode) {}
 
 absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
   best_.reset();
@@ -31,6 +42,10 @@ absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
   std::vector<std::string> problems;
   if (patience_ < 0) problems.push_back(absl::StrCat("patience is ", patience_, ", must be at least 0"));
   if (!(min_delta_ >= 0)) problems.push_back(absl::StrCat("min_delta is ", min_delta_, ", must be at least 0"));
+  if (mode_ == Mode::kAuto) {
+    problems.push_back(
+        absl::StrCat("whether \"", metric_, "\" improves when it falls or when it rises does not follow from its name: give Mode::kMin or kMax"));
+  }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("EarlyStopping: ", absl::StrJoin(problems, "; ")));
 }
@@ -38,7 +53,7 @@ absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
 bool EarlyStopping::Improves(double value) const {
   if (std::isnan(value)) return false;
   if (!best_) return true;
-  return falls_ ? value < *best_ - min_delta_ : value > *best_ + min_delta_;
+  return mode_ == Mode::kMin ? value < *best_ - min_delta_ : value > *best_ + min_delta_;
 }
 
 absl::Status EarlyStopping::OnEpochEnd(TrainingRun& run) {

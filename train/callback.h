@@ -61,16 +61,24 @@ class Callback {
   virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation; not of an epoch that was stopped in its middle
 };
 
-// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen (names whose last part contains "loss", "error" or "rmse")
-// or risen (all others) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is as good as 1; the first epoch of a Fit never ends
-// it. As Keras' EarlyStopping, without restoring the best weights. For one Fit at a time.
+// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen or risen (Mode) by more than `min_delta` beyond the best seen.
+// NaN is no improvement. Patience 0 is as good as 1; the first epoch of a Fit never ends it. As Keras' EarlyStopping, without restoring the best weights. For
+// one Fit at a time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {
  public:
-  // Fit gives InvalidArgument: a metric that is not there at the end of an epoch (the message lists those that are), patience < 0, or min_delta < 0 or no
-  // number.
-  EarlyStopping(std::string metric, int patience, double min_delta = 0);
+  // Which way a metric improves.
+  enum class Mode {
+    kAuto,  // by the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those that are known: it falls with loss, error, rmse,
+            // mse, mae, mape, msle, perplexity, nll, entropy, divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg, map, mrr,
+            // hits, iou, dice, bleu, cosine or r2
+    kMin,   // it is the better the smaller it is
+    kMax,
+  };
+  // Fit gives InvalidArgument, before it trains: a name that kAuto does not know, patience < 0, or min_delta < 0 or no number; and a metric that is not there
+  // at the end of an epoch (the message lists those that are).
+  EarlyStopping(std::string metric, int patience, double min_delta = 0, Mode mode = Mode::kAuto);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
@@ -80,7 +88,7 @@ class EarlyStopping : public Callback {
   const std::string metric_;
   const int patience_;
   const double min_delta_;
-  const bool falls_;
+  const Mode mode_;  // kAuto: the name says nothing
   std::optional<double> best_;
   int epochs_ = 0;
   int waited_ = 0;  // epochs without improvement

@@ -20,10 +20,14 @@ Var Activate(const Var& x, const Var& bias, Activation activation) {
   return x + bias;
 }
 
-// An error that arose in a layer says in which.
-Var In(absl::string_view layer, const Var& x, Var result) {
+// An error that arose in a layer says in which. One of its input or of its variables arose elsewhere: a variable is fetched with all others that were asked
+// for, and fails with them.
+Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result) {
   const absl::Status status = result.status();
-  if (status.ok() || !x.status().ok()) return result;
+  if (status.ok()) return result;
+  for (const Var& operand : operands) {
+    if (!operand.status().ok()) return result;
+  }
   return internal::FailedVar(absl::Status(status.code(), absl::StrCat("layer ", layer, ": ", status.message())));
 }
 
@@ -39,7 +43,7 @@ Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activ
 
 Var Dense::operator()(GradientTape& tape, const Var& x) const {
   const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
-  return In(name_, x, Activate(MatMul(x, kernel), bias, activation_));
+  return In(name_, {x, kernel, bias}, Activate(MatMul(x, kernel), bias, activation_));
 }
 
 Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths) {
@@ -68,7 +72,7 @@ Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kern
 
 Var Conv::operator()(GradientTape& tape, const Var& x) const {
   const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
-  return In(name_, x, Activate(Conv2D(x, kernel, stride_, Padding::kSame), bias, activation_));
+  return In(name_, {x, kernel, bias}, Activate(Conv2D(x, kernel, stride_, Padding::kSame), bias, activation_));
 }
 
 Embedding::Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer, Initializer initializer) : name_(std::move(name)) {

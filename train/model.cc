@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "ops/recording.h"
 #include "strategy/replica_context.h"
 
 namespace divvy {
@@ -54,6 +55,15 @@ absl::Status CheckLosses(const std::string& model, const Var& losses) {
   return absl::InvalidArgumentError(absl::StrCat("model ", model, ": losses are ", shape.ToString(), "; return one for each example, [batch], not reduced"));
 }
 
+// What `forward` makes of a batch. A variable that does not exist is mostly that of a layer that the Model was not given.
+ModelOutput CallForward(const std::string& model, Model::Forward* forward, GradientTape& tape, const Nest& batch) {
+  ModelOutput output = forward(tape, batch);
+  const absl::Status status = output.losses.status();
+  if (status.code() != absl::StatusCode::kNotFound) return output;
+  output.losses = internal::FailedVar(absl::Status(status.code(), absl::StrCat(status.message(), ": is its layer among those of Model \"", model, "\"?")));
+  return output;
+}
+
 // The factor that makes the sum over all replicas' losses a mean.
 absl::StatusOr<double> OverExamples(ReplicaContext& replica, const Var& losses) {
   ASSIGN_OR_RETURN(const int64_t examples, replica.AllReduce(ReduceOp::kSum, losses.shape().num_elements()));
@@ -95,7 +105,7 @@ absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batc
   const auto train = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica);
     tape.Prefetch(definition->read_whole);
-    const ModelOutput output = definition->forward(tape, batch);
+    const ModelOutput output = CallForward(model, definition->forward, tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     ASSIGN_OR_RETURN(const double factor, OverExamples(replica, output.losses));
     const Var mean = ReduceSum(output.losses) * Cast(Tensor::Scalar(factor), output.losses.dtype());
@@ -114,7 +124,7 @@ absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator b
   const auto evaluate = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica, GradientTape::Mode::kInference);
     tape.Prefetch(definition->read_whole);
-    const ModelOutput output = definition->forward(tape, batch);
+    const ModelOutput output = CallForward(model, definition->forward, tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     return CollectMetrics(output);
   };

@@ -275,6 +275,19 @@ TEST_F(StepTest, RefusesLossesThatAreReducedAndSaysHow) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduced"), HasSubstr("[batch]")));
 }
 
+// A layer that forward uses and that the Model was not given: nobody has created its variables.
+const Dense kForgotten("forgotten", 1, 1);
+ModelOutput UsesForgotten(GradientTape& tape, const Nest& batch) { return {Reshape(kForgotten(tape, kLinear(tape, batch["x"])), {-1})}; }
+const Model kForgetful("forgetful", {kLinear}, UsesForgotten);
+
+TEST_F(StepTest, ALayerThatTheModelWasNotGivenIsNamedAndNoOther) {
+  Make(1);
+  const absl::Status status = Run("forgetful/train", {ThreeExamples()}, std::string("forgetful"), std::optional<double>()).status();
+  EXPECT_EQ(absl::StatusCode::kNotFound, status.code());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no variable \"forgotten/"), HasSubstr("is its layer among those of Model \"forgetful\"?"),
+                                                   ::testing::Not(HasSubstr("layer linear:"))));
+}
+
 TEST_F(StepTest, AMetricsErrorIsTheStepsWithItsName) {
   Make(1);
   const absl::Status status = Run("bad_metric/evaluate", {ThreeExamples()}, std::string("bad_metric")).status();
@@ -618,13 +631,14 @@ TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
 // How many epochs a Fit trains whose validations give these values, one after another.
 class EarlyStoppingTest : public TrainerTest {
  protected:
-  int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience, double min_delta = 0) {
+  int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience, double min_delta = 0,
+                   EarlyStopping::Mode mode = EarlyStopping::Mode::kAuto) {
     coordinator_.script_.clear();
     for (const double value : values) coordinator_.script_.push_back({{metric, Metric::Mean(value, 1)}, {"loss", Metric::Mean(1, 1)}});  // of two, the first
     FitOptions options;
     options.epochs = static_cast<int>(values.size());
     options.validation = kScripted;
-    options.callbacks = {std::make_shared<EarlyStopping>("validation/" + metric, patience, min_delta)};
+    options.callbacks = {std::make_shared<EarlyStopping>("validation/" + metric, patience, min_delta, mode)};
     const int64_t before = coordinator_.epoch();
     EXPECT_TRUE(trainer_.Fit(kData, options).ok());
     return coordinator_.epoch() - before;
@@ -632,14 +646,31 @@ class EarlyStoppingTest : public TrainerTest {
 };
 
 TEST_F(EarlyStoppingTest, LossesAndErrorsFallAndOtherMetricsRise) {
-  for (const std::string falls : {"loss", "rmse", "squared_error"}) {
+  for (const std::string falls : {"loss", "rmse", "squared_error", "mae", "mse", "perplexity", "nll", "cross_entropy"}) {
     EXPECT_EQ(4, EpochsOf(falls, {4, 3, 2, 1}, 1)) << falls;
     EXPECT_EQ(2, EpochsOf(falls, {1, 2, 3, 4}, 1)) << falls;
   }
-  for (const std::string rises : {"accuracy", "recall@10", "auc"}) {
+  for (const std::string rises : {"accuracy", "recall@10", "auc", "top5_accuracy"}) {
     EXPECT_EQ(4, EpochsOf(rises, {1, 2, 3, 4}, 1)) << rises;
     EXPECT_EQ(2, EpochsOf(rises, {4, 3, 2, 1}, 1)) << rises;
   }
+}
+
+TEST_F(EarlyStoppingTest, AModeSaysWhatANameDoesNot) {
+  EXPECT_EQ(4, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMin));
+  EXPECT_EQ(2, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMax));
+  EXPECT_EQ(4, EpochsOf("loss", {1, 2, 3, 4}, 1, 0, EarlyStopping::Mode::kMax)) << "the mode goes before the name";
+}
+
+TEST_F(EarlyStoppingTest, ANameThatSaysNothingIsRefusedBeforeAnythingIsTrained) {
+  for (const std::string metric : {"validation/regret", "validation/accuracy_loss", "lossless", "loss/ratio"}) {
+    FitOptions options;
+    options.callbacks = {std::make_shared<EarlyStopping>(metric, 1)};
+    const absl::Status status = trainer_.Fit(kData, options).status();
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(metric), HasSubstr("Mode::kMin or kMax")));
+  }
+  EXPECT_THAT(coordinator_.passes_, IsEmpty());
 }
 
 TEST_F(EarlyStoppingTest, PatienceCountsEpochsInARowSinceTheBest) {

@@ -1,5 +1,7 @@
 #include "coordinator/report/format.h"
 
+#include "coordinator/report/time_left.h"
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -79,6 +81,27 @@ TEST(FormatTest, VariablesAreATable) {
   EXPECT_EQ(FormatVariables(*Layout::Empty()->With(kernel)->With(bias)),
             "  mlp/0/kernel  float32 [64, 128]  32 KiB  2 shards: ps 0, 1\n"
             "  b             float32 [10]       40 B    1 shard: ps 0\n");
+}
+
+TEST(TimeLeftTest, FollowsFromTheStepsBehindTheFirst) {
+  TimeLeft left;
+  left.Begin(/*done=*/0);
+  EXPECT_EQ(left.At(absl::Seconds(60), 0, 100), std::nullopt);  // a window is being filled
+  EXPECT_EQ(left.At(absl::Seconds(61), 1, 99), std::nullopt) << "a minute for each of 99 steps is what the first one seems to say";
+  EXPECT_EQ(left.At(absl::Seconds(61.5), 50, 50), std::nullopt) << "too early to tell";
+  EXPECT_EQ(left.At(absl::Seconds(63), 21, 80), absl::Seconds(8));
+}
+
+TEST(TimeLeftTest, BeginsAnewWithEachPass) {
+  TimeLeft left;
+  left.Begin(0);
+  left.At(absl::Seconds(1), 1, 9);
+  EXPECT_EQ(left.At(absl::Seconds(3), 3, 10), absl::Seconds(10));
+  left.Begin(/*done=*/5);
+  EXPECT_EQ(left.At(absl::Seconds(4), 5, 10), std::nullopt);
+  left.At(absl::Seconds(20), 6, 10);
+  EXPECT_EQ(left.At(absl::Seconds(22), 7, 10), std::nullopt) << "one step";
+  EXPECT_EQ(left.At(absl::Seconds(24), 8, 10), absl::Seconds(20));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "coordinator/report/reporter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace divvy {
 namespace {
@@ -65,6 +67,7 @@ ProgressLine Reporter::NextLine() {
   const absl::Duration now = clock_.Elapsed();
   if (!recent_.empty() && now > recent_since_) {
     last_means_ = Means(recent_);
+    TellNotFinite(loop_run(), last_means_);
     last_rate_ = Examples(recent_) / absl::ToDoubleSeconds(now - recent_since_);
     recent_.clear();
     recent_since_ = now;
@@ -72,11 +75,10 @@ ProgressLine Reporter::NextLine() {
   line.metrics = last_means_;
   line.examples_per_second = last_rate_;
   const auto& progress = line.snapshot.progress;
-  if (progress && progress->total && progress->done > done_at_loop_begin_) {
-    const double per_step = absl::ToDoubleSeconds(now - loop_began_) / static_cast<double>(progress->done - done_at_loop_begin_);
-    double steps_left = static_cast<double>(*progress->total - progress->done);
-    if (epochs_ && !progress->read_only) steps_left += static_cast<double>(*progress->total * std::max<int64_t>(0, *epochs_ - progress->pass - 1));
-    line.left = absl::Seconds(std::max(0.0, steps_left) * per_step);
+  if (progress && progress->total) {
+    int64_t steps_left = *progress->total - progress->done;
+    if (epochs_ && !progress->read_only) steps_left += *progress->total * std::max<int64_t>(0, *epochs_ - progress->pass - 1);
+    line.left = time_left_.At(now, progress->done, std::max<int64_t>(0, steps_left));
   }
   return line;
 }
@@ -130,32 +132,55 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
     }
   }
   in_loop_ = true;
-  loop_began_ = recent_since_ = recorded_at_ = clock_.Elapsed();
+  recent_since_ = recorded_at_ = clock_.Elapsed();
   recent_.clear();
+  loop_.clear();
   last_means_.clear();
   last_rate_ = 0;
   const CoordinatorSnapshot now = core_->Snapshot();
-  done_at_loop_begin_ = now.progress ? now.progress->done : 0;
+  time_left_.Begin(now.progress ? now.progress->done : 0);
 }
 
 void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
-  examples_ += Examples(metrics);
   Merge(metrics, recent_).IgnoreError();  // a metric that changes its kind is the program's error elsewhere
-  if (trains_ && events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
+  if (!trains_) return;
+  examples_ += Examples(metrics);
+  Merge(metrics, loop_).IgnoreError();
+  if (events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
+}
+
+// A parameter that is NaN never becomes a number again: one warning is enough.
+void Reporter::TellNotFinite(absl::string_view run, const std::map<std::string, double>& means) {
+  for (const auto& [name, mean] : means) {
+    if (not_finite_told_ || std::isfinite(mean)) continue;
+    not_finite_told_ = true;
+    DIVVY_LOG(WARNING)
+        << run << ": the metric \"" << name << "\" is " << mean << " at step " << core_->Snapshot().finished_steps
+        << ". A parameter that is not finite stays so, and training goes on with it. --check_numerics ends the job at the first gradient that is "
+           "not finite and names it. Look for a learning rate that is too high, and for a division by 0 or its logarithm";
+  }
 }
 
 void Reporter::OnLoopEnd() {
   MutexLock lock(mu_);
   in_loop_ = false;
+  TellNotFinite(loop_run(), Means(recent_));
   RecordInterval();
+  if (epochs_ && !loop_.empty()) WriteMeans(kTrainRun, core_->Snapshot().finished_steps, loop_);
+  loop_.clear();
+}
+
+void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {
+  std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
+  if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
+  WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ", FormatMetrics(Means(metrics))));
 }
 
 void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& metrics) {
   MutexLock lock(mu_);
-  std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
-  if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
-  WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ", FormatMetrics(Means(metrics))));
+  TellNotFinite(run, Means(metrics));
+  WriteMeans(run, step, metrics);
   if (events_ != nullptr) events_->Scalars(run, step, Means(metrics));
 }
 
@@ -169,6 +194,7 @@ void Reporter::Summarize(int64_t peak_memory_bytes) {
   MutexLock lock(mu_);
   over_ = true;
   const CoordinatorSnapshot now = core_->Snapshot();
+  if (now.finished_steps == 0) return;  // an error came first, and stands alone
   WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ", FormatCount(examples_), " examples seen in ",
                          FormatLength(clock_.Elapsed() - began_), "; peak memory ", FormatBytes(peak_memory_bytes)));
 }

@@ -18,6 +18,7 @@
 #include "coordinator/core/progress_sink.h"
 #include "coordinator/report/event_recorder.h"
 #include "coordinator/report/format.h"
+#include "coordinator/report/time_left.h"
 
 namespace divvy {
 
@@ -30,7 +31,8 @@ struct ReportOptions {
   std::map<std::string, std::string> configuration = {};  // of the job, a text for each name: stands in the event files
 };
 
-// Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not.
+// Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not. Where there is a goal (OnGoal), the end of each loop of training
+// steps has a line with the loop's means, as what the program reports has. The first mean that is not finite is told of in the log, once.
 //
 // Event files: in the run "train" the means of each report interval of loops of training steps, and the texts "configuration" and "variables"; what the
 // program reports stands in the run that it names. Steps are training steps.
@@ -58,7 +60,10 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
   void RecordInterval() DIVVY_REQUIRES(mu_);
+  void WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) DIVVY_REQUIRES(mu_);
+  void TellNotFinite(absl::string_view run, const std::map<std::string, double>& means) DIVVY_REQUIRES(mu_);
   void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);  // over the live line, if there is one
+  const char* loop_run() const DIVVY_REQUIRES(mu_) { return trains_ ? "train" : "evaluation"; }
   absl::Duration interval() const { return options_.terminal.interactive ? options_.redraw_every : options_.report_every; }
 
   const ReportOptions options_;
@@ -71,8 +76,10 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   std::optional<int64_t> epochs_ DIVVY_GUARDED_BY(mu_);
   Metrics recent_ DIVVY_GUARDED_BY(mu_);  // since the last line
   absl::Duration recent_since_ DIVVY_GUARDED_BY(mu_);
-  absl::Duration loop_began_ DIVVY_GUARDED_BY(mu_), began_ DIVVY_GUARDED_BY(mu_);
-  int64_t done_at_loop_begin_ DIVVY_GUARDED_BY(mu_) = 0;
+  Metrics loop_ DIVVY_GUARDED_BY(mu_);  // of training steps, since the loop began
+  bool not_finite_told_ DIVVY_GUARDED_BY(mu_) = false;
+  absl::Duration began_ DIVVY_GUARDED_BY(mu_);
+  TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
   double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
 

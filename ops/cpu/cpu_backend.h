@@ -37,7 +37,7 @@ class CpuBackend : public Backend {
   void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
   absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
   void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
-  void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
+  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
   void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
   // cast.cc
   void Cast(const Tensor& x, Tensor& y) const override;

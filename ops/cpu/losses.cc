@@ -32,6 +32,8 @@ template <typename T>
 absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) {
   const int64_t examples = logits.shape().dim(0), classes = logits.shape().dim(1);
   const bool by_number = labels.dtype() == DType::kInt64;
+  const int64_t wrong = by_number ? -1 : FirstOutsideUnit(labels.data_as<T>(), examples * classes);
+  if (wrong >= 0) return absl::InvalidArgumentError(ProbabilityOutOfRange(labels.data_as<T>()[wrong], wrong, logits.dtype(), logits.shape()));
   T* const losses = loss.fresh_data<T>();
   for (int64_t i = 0; i < examples; ++i) {
     const T* x = logits.data_as<T>() + i * classes;
@@ -112,16 +114,20 @@ void CpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor&
   OnFloating(softmax.dtype(), [&](auto t) { SoftmaxCrossEntropyGradientAs<decltype(t)>(labels, gradient, softmax); });
 }
 
-void CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+  absl::Status status;
   OnFloating(logits.dtype(), [&](auto t) {
     using T = decltype(t);
     const T* x = logits.data_as<T>();
     const T* z = labels.data_as<T>();
     T* to = loss.fresh_data<T>();
     const int64_t n = logits.shape().num_elements();
+    const int64_t wrong = FirstOutsideUnit(z, n);
+    if (wrong >= 0) status = absl::InvalidArgumentError(LabelNotInUnit("SigmoidCrossEntropy", z[wrong], wrong, labels.shape()));
     // The logarithm last: it may be far smaller than x, and x and x z cancel before it.
     for (int64_t i = 0; i < n; ++i) to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
   });
+  return status;
 }
 
 void CpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {

@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array, Fault or ops/math.h does.
-constexpr int kDeviceMathVersion = 9;
+constexpr int kDeviceMathVersion = 10;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -22,8 +22,8 @@ struct DeviceOptions {
 
 // What a computation has found wrong with its data; the first on its device since it was last asked.
 struct Fault {
-  enum Kind : int32_t { kNone, kIdOutOfRange, kLabelOutOfRange } kind = kNone;
-  int64_t value = 0, position = 0;  // the id or the label, and where it stands among those that were given
+  enum Kind : int32_t { kNone, kIdOutOfRange, kLabelOutOfRange, kProbabilityOutOfRange, kLabelNotInUnit } kind = kNone;
+  int64_t value = 0, position = 0;  // the id or the label (of the last two kinds the bits of a double), and where it stands among those that were given
   Array in;                         // the table or the logits; its memory may be gone
 };
 
@@ -134,9 +134,10 @@ class DeviceMath {
   virtual void MaxPool(int device, const internal::Window2D& window, const Array& x, const Array& y) = 0;
   virtual void MaxPoolGradient(int device, const internal::Window2D& window, const Array& x, const Array& y, const Array& gradient, const Array& dx) = 0;
 
-  // A label out of range is a Fault, and its loss 0.
+  // A label out of range is a Fault, and its loss 0; so is a probability that is not in [0, 1].
   virtual void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss, const Array& softmax) = 0;
   virtual void SoftmaxCrossEntropyGradient(int device, const Array& labels, const Array& gradient, const Array& softmax) = 0;
+  // So is a label that is not in [0, 1].
   virtual void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) = 0;
   virtual void SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) = 0;
 

@@ -134,6 +134,17 @@ struct SigmoidLoss {
 };
 
 template <typename T>
+void SigmoidLosses(Stream stream, const Array& logits, const Array& labels, const Array& loss, Fault* fault) {
+  const T* x = logits.as<T>();
+  const T* z = labels.as<T>();
+  T* to = loss.as<T>();
+  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) {
+    const Wide<T> label = z[i];
+    to[i] = IsInUnit(label, fault, Fault::kLabelNotInUnit, i, labels) ? SigmoidLoss()(Wide<T>(x[i]), label) : Wide<T>(0);
+  });
+}
+
+template <typename T>
 void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {
   const T* x = logits.as<T>();
   const T* z = labels.as<T>();
@@ -182,7 +193,7 @@ void KernelMath::Dropout(int device, uint64_t key, double rate, const Array& x, 
 
 void KernelMath::SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) {
   const Stream stream = Use(device);
-  WithFloating(loss.element, [&](auto t) { Map2<decltype(t)>(stream, logits, labels, loss, SigmoidLoss()); });
+  WithFloating(loss.element, [&](auto t) { SigmoidLosses<decltype(t)>(stream, logits, labels, loss, fault(device)); });
 }
 
 void KernelMath::SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {

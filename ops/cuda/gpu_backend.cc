@@ -1,5 +1,6 @@
 #include "ops/cuda/gpu_backend.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -17,10 +18,15 @@ bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
 
 // What a device found wrong in its data. One that was copied while it was written may lack its parts.
 std::string TextOf(const cuda::Fault& fault) {
-  if (fault.in.num_dims < (fault.kind == cuda::Fault::kIdOutOfRange ? 1 : 2)) return "an id or a label is out of range";
+  const bool in_matrix = fault.kind == cuda::Fault::kLabelOutOfRange || fault.kind == cuda::Fault::kProbabilityOutOfRange;
+  if (fault.in.num_dims < (in_matrix ? 2 : 1) || fault.in.size() == 0) return "an id or a label is out of range";
   const auto dtype = static_cast<DType>(fault.in.element);
   const Shape shape(absl::MakeConstSpan(fault.in.dims, static_cast<size_t>(fault.in.num_dims)));
   if (fault.kind == cuda::Fault::kIdOutOfRange) return IdOutOfRange(fault.value, fault.position, dtype, shape);
+  double number;
+  std::memcpy(&number, &fault.value, sizeof(number));
+  if (fault.kind == cuda::Fault::kProbabilityOutOfRange) return ProbabilityOutOfRange(number, fault.position, dtype, shape);
+  if (fault.kind == cuda::Fault::kLabelNotInUnit) return LabelNotInUnit("SigmoidCrossEntropy", number, fault.position, shape);
   return LabelOutOfRange(fault.value, fault.position, dtype, shape);
 }
 
@@ -265,8 +271,9 @@ void GpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor&
   if (!IsEmpty(softmax)) math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient), ArrayOf(softmax));
 }
 
-void GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+absl::Status GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
   if (!IsEmpty(loss)) math_.SigmoidCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss));
+  return absl::OkStatus();
 }
 
 void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {

@@ -66,7 +66,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
   absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
   void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
-  void SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
+  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
   void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
   void Cast(const Tensor& x, Tensor& y) const override;
   void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;

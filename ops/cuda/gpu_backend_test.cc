@@ -139,7 +139,7 @@ TEST_F(GpuBackendTest, FunctionsOfOneElementAndTheirGradients) {
 
 TEST_F(GpuBackendTest, FunctionsOfTwoElementsAreBroadcast) {
   for (int i = 0; i < kTimes; ++i) {
-    for (int op = 0; op <= static_cast<int>(BinaryOp::kEqual); ++op) {
+    for (int op = 0; op <= static_cast<int>(BinaryOp::kPowerByExponent); ++op) {
       const DType dtype = kTypes[i % 4];
       const Shape shape = AnyShape(1, 4);
       const Tensor a = Values(dtype, random_.Chance(0.5) ? shape : Stretchable(shape), 0.5, 2), b = Values(dtype, Stretchable(shape), 0.5, 2);
@@ -310,7 +310,8 @@ TEST_F(GpuBackendTest, LossesByClassAndByProbability) {
       });
     }
     const Tensor z = Values(dtype, x.shape(), 0, 1), gz = Values(dtype, x.shape());
-    Compare("sigmoid loss", {x, z}, dtype, x.shape(), [](const Backend& b, const auto& in, Tensor& y) { b.SigmoidCrossEntropy(in[0], in[1], y); });
+    Compare("sigmoid loss", {x, z}, dtype, x.shape(),
+            [](const Backend& b, const auto& in, Tensor& y) { EXPECT_TRUE(b.SigmoidCrossEntropy(in[0], in[1], y).ok()); });
     Compare("its gradient", {x, z, gz}, dtype, x.shape(),
             [](const Backend& b, const auto& in, Tensor& y) { b.SigmoidCrossEntropyGradient(in[0], in[1], in[2], y); });
   }
@@ -515,6 +516,24 @@ TEST_F(GpuBackendTest, AnIdOrALabelOutOfRangeIsToldWhenAValueComesBackAndOnlyOnc
   ASSERT_TRUE(gpu_.SoftmaxCrossEntropy(*x.To(kGpu), *Tensor::Vector<int64_t>({0, 1, -1}).To(kGpu), loss, softmax).ok());
   EXPECT_EQ(loss.To(Device{}).status().message(),
             "SoftmaxCrossEntropy: label -1 of example 2 is outside [0, 2): the logits, float32 [3, 2], have 2 classes, on GPU:0 (host device 0)");
+}
+
+TEST_F(GpuBackendTest, ALabelThatIsNoProbabilityIsToldInTheWordsOfTheCpu) {
+  const Tensor x = Values(DType::kFloat32, Shape{3, 2});
+  for (const float wrong : {-1.0f, 2.0f, NAN}) {
+    const Tensor labels = *Tensor::Copy<float>(Shape{3, 2}, {0, 1, 0.5f, 0.5f, wrong, 0});
+    Tensor here = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}), there = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, kGpu);
+    const absl::Status sigmoid = cpu_.SigmoidCrossEntropy(x, labels, here);
+    EXPECT_THAT(std::string(sigmoid.message()), HasSubstr("of example 2 is outside [0, 1]"));
+    ASSERT_TRUE(gpu_.SigmoidCrossEntropy(*x.To(kGpu), *labels.To(kGpu), there).ok());
+    EXPECT_EQ(there.To(Device{}).status(), absl::InvalidArgumentError(absl::StrCat(sigmoid.message(), ", on GPU:0 (host device 0)")));
+
+    Tensor loss = *Tensor::Uninitialized(DType::kFloat32, Shape{3}), loss_there = *Tensor::Uninitialized(DType::kFloat32, Shape{3}, kGpu);
+    const absl::Status softmax = cpu_.SoftmaxCrossEntropy(x, labels, loss, here);
+    EXPECT_THAT(std::string(softmax.message()), HasSubstr("of example 2, class 0, is outside [0, 1]"));
+    ASSERT_TRUE(gpu_.SoftmaxCrossEntropy(*x.To(kGpu), *labels.To(kGpu), loss_there, there).ok());
+    EXPECT_EQ(loss_there.To(Device{}).status(), absl::InvalidArgumentError(absl::StrCat(softmax.message(), ", on GPU:0 (host device 0)")));
+  }
 }
 
 TEST_F(GpuBackendTest, MemoryIsTheDevicesAndGivenBackWithTheLastHandle) {

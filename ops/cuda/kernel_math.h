@@ -2,6 +2,7 @@
 #ifndef DIVVY_OPS_CUDA_KERNEL_MATH_H_
 #define DIVVY_OPS_CUDA_KERNEL_MATH_H_
 
+#include <cstring>
 #include <type_traits>
 
 #include "base/half.h"
@@ -169,6 +170,17 @@ DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t val
   if (is_first) fault->kind = kind;
 #endif
   if (is_first) fault->value = value, fault->position = position, fault->in = in;
+}
+
+// Whether a label or probability is in [0, 1]; if not, so the fault says.
+template <typename T>
+DIVVY_HOST_DEVICE bool IsInUnit(T label, Fault* fault, Fault::Kind kind, int64_t position, const Array& in) {
+  if (label >= T(0) && label <= T(1)) return true;
+  const auto number = static_cast<double>(label);
+  int64_t bits;
+  memcpy(&bits, &number, sizeof(bits));
+  Report(fault, kind, bits, position, in);
+  return false;
 }
 
 }  // namespace divvy::cuda

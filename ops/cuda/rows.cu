@@ -68,9 +68,12 @@ DIVVY_HOST_DEVICE Wide<T> LossOfClass(const T* x, int64_t label, int64_t row, co
 }
 
 template <typename T>
-DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, int64_t classes, Wide<T> max, Wide<T> log_sum, const Lanes& lanes) {
+DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, int64_t row, const Array& logits, Wide<T> max, Wide<T> log_sum, Fault* fault,
+                                              const Lanes& lanes) {
+  const int64_t classes = logits.dims[1];
   double loss = 0;
   for (int64_t j = lanes.index; j < classes; j += lanes.count) {
+    if (!IsInUnit(Wide<T>(probability[j]), fault, Fault::kProbabilityOutOfRange, row * classes + j, logits)) continue;
     if (probability[j] != 0) loss += probability[j] * (log_sum - (x[j] - max));  // 0 times infinity is none of the loss
   }
   return static_cast<Wide<T>>(lanes.Sum(loss));
@@ -86,7 +89,7 @@ void CrossEntropy(Stream stream, const Array& logits, const int64_t* numbers, co
     const auto max = static_cast<Wide<T>>(MaxOf(x, extent.width, lanes));
     const auto sum = static_cast<Wide<T>>(SumOfExponentials(x, extent.width, max, lanes));
     const Wide<T> log_sum = std::log(sum);
-    const Wide<T> weighed = numbers != nullptr ? 0 : LossOfProbabilities(x, probabilities + row * extent.width, extent.width, max, log_sum, lanes);
+    const Wide<T> weighed = numbers != nullptr ? 0 : LossOfProbabilities(x, probabilities + row * extent.width, row, logits, max, log_sum, fault, lanes);
     if (lanes.index == 0) losses[row] = numbers != nullptr ? LossOfClass(x, numbers[row], row, logits, max, log_sum, fault) : weighed;
     ScaledExponentials(x, softmax + row * extent.width, extent.width, max, 1 / sum, lanes);
   });

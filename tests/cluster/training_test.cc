@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/executor.h"
 #include "base/file_system.h"
+#include "base/log.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "divvy.h"
@@ -34,6 +37,9 @@ ModelOutput Classify(GradientTape& tape, const Nest& batch) {
            {"square", MeanOf(batch["square"])}}};
 }
 const Model kClassifier("training_test/classifier", {kLogit}, Classify);
+
+ModelOutput Diverge(GradientTape& tape, const Nest& batch) { return {Log(Reshape(kLogit(tape, batch["x"]), {-1}) * 0.0f - 1.0f)}; }
+const Model kDiverging("training_test/diverging", {kLogit}, Diverge);
 
 // `n` records with labels by a planted rule, each with the square of its number; in batches of 7.
 absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
@@ -63,7 +69,10 @@ class TrainingTest : public ::testing::Test {
     setup.options.replicas_per_worker = replicas;
     setup.report.emplace();
     setup.report->report_every = absl::Milliseconds(10);
-    setup.report->write = [](absl::string_view) {};
+    setup.report->write = [this](absl::string_view text) {
+      MutexLock lock(mu_);
+      text_.append(text.data(), text.size());
+    };
     setup.report->tensorboard_dir = tensorboard_dir_;
     setup.report->configuration = {{"--note", "a|b"}};
     auto cluster = EmbeddedCluster::Start(setup);
@@ -74,7 +83,14 @@ class TrainingTest : public ::testing::Test {
   }
   Coordinator& coordinator() { return cluster_->coordinator(); }
 
+  std::string text() {
+    MutexLock lock(mu_);
+    return text_;
+  }
+
   std::string tensorboard_dir_;
+  Mutex mu_;
+  std::string text_ DIVVY_GUARDED_BY(mu_);  // what a person sees
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<Trainer> trainer_;
 };
@@ -105,6 +121,55 @@ TEST_F(TrainingTest, MetricsCountAStepOnceHoweverOftenItWasTried) {
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(values->at("square"), MeanSquare(5000));
   EXPECT_EQ(values->at("validation/square"), MeanSquare(100));
+}
+
+TEST_F(TrainingTest, EachEpochHasALineAndTheLastOneCountsWhatWasTrained) {
+  Start(1, 2, 1);
+  FitOptions options;
+  options.epochs = 2;
+  ASSERT_TRUE(trainer_->Fit(kRecords(700), options).ok());
+  ASSERT_TRUE(trainer_->Evaluate(kRecords(70)).ok());
+  cluster_->reporter()->Summarize(0);
+  for (const std::string epoch : {"epoch 1/2  step 100  ", "epoch 2/2  step 200  "}) EXPECT_THAT(text(), HasSubstr(epoch));
+  EXPECT_THAT(text(), HasSubstr("  train: loss "));
+  EXPECT_THAT(text(), HasSubstr("200 training steps, 1,400 examples seen in "));
+}
+
+TEST_F(TrainingTest, NothingIsSaidOfExamplesWhereNoStepWasTrained) {
+  Start(1, 1, 1);
+  cluster_->reporter()->Summarize(0);
+  EXPECT_EQ(text(), "");
+}
+
+// What the log says while it lives.
+class CapturedLog {
+ public:
+  CapturedLog() {
+    before_ = SetLogSink([this](const LogEntry& entry) {
+      MutexLock lock(mu_);
+      absl::StrAppend(&text_, entry.text, "\n");
+    });
+  }
+  ~CapturedLog() { SetLogSink(before_); }
+  int Count(absl::string_view words) {
+    MutexLock lock(mu_);
+    return static_cast<int>(std::vector<std::string>(absl::StrSplit(text_, words)).size()) - 1;
+  }
+
+ private:
+  LogSink before_;
+  Mutex mu_;
+  std::string text_ DIVVY_GUARDED_BY(mu_);
+};
+
+TEST_F(TrainingTest, ALossThatIsNotFiniteIsToldOnceWithTheFlagThatFindsIt) {
+  CapturedLog log;
+  Start(1, 2, 1);
+  FitOptions options;
+  options.epochs = 3;
+  options.validation = kRecords(70);
+  EXPECT_TRUE(Trainer(coordinator(), kDiverging, Sgd{1.0}).Fit(kRecords(700), options).ok());
+  EXPECT_EQ(log.Count("--check_numerics"), 1);
 }
 
 TEST_F(TrainingTest, EveryOptimizerLearnsThePlantedRuleWithItsSlotsOnSeveralServers) {

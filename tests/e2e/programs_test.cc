@@ -1,5 +1,7 @@
 // The example programs as a person runs them: what they learn, and what they say to bad input. Each refusal is one clear message and an exit code.
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -68,8 +70,69 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
   const Outcome outcome = Digits("--ps=2 --workers=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.965) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 53,910 examples seen"));  // 1,437 for training and 360 for validation, 30 times: each once
+  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 43,110 examples seen"));  // 1,437, 30 times: each once, and none of the validation's
+  EXPECT_THAT(outcome.text, HasSubstr("epoch 30/30  step 1,350"));
   EXPECT_THAT(outcome.text, HasSubstr("peak memory"));
+}
+
+// Files of the libsvm collection have -1 and +1 for no and yes.
+TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) absl::StrAppend(&text, i % 3 == 0 ? "+1 " : "-1 ", i % 3 == 0 ? 7 : 9, ":1 ", 20 + i % 50, ":1\n");
+  const std::string file = WriteTemporary("signs.libsvm", text);
+  const std::string command = absl::StrCat("examples/sparse_logistic_regression --train=", file, " --test=", file);
+  const Outcome outcome = RunCommand(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_GE(Last(outcome.text, "auc"), 0.99) << outcome.text;
+  EXPECT_GT(Last(outcome.text, "loss"), 0) << outcome.text;
+  WriteTemporary("signs.libsvm", absl::StrCat(text, "-1 200:1\n"));
+  const Outcome refused = RunCommand(command);
+  EXPECT_THAT(refused.text, HasSubstr("signs.libsvm: line 401: the id 200 is not in [0, 127)"));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.text, Not(HasSubstr("0 training steps"))) << "a figure of nothing stands in front of the error";
+}
+
+// Runs `command`, sends `signal` when its output has `words`, and reads it to its end.
+Outcome RunAndSignal(const std::string& command, const std::string& words, int signal) {
+  int out[2];
+  EXPECT_EQ(pipe(out), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(out[1], STDERR_FILENO);
+    close(out[0]);
+    execl("/bin/sh", "sh", "-c", absl::StrCat("exec ", command).c_str(), nullptr);
+    _exit(127);
+  }
+  close(out[1]);
+  Outcome outcome;
+  bool sent = false;
+  char buffer[4096];
+  for (ssize_t n; (n = read(out[0], buffer, sizeof(buffer))) > 0;) {
+    outcome.text.append(buffer, static_cast<size_t>(n));
+    if (sent || !absl::StrContains(outcome.text, words)) continue;
+    sent = true;
+    kill(child, signal);
+  }
+  close(out[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  return outcome;
+}
+
+TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string flags =
+        absl::StrCat("examples/digits --data=examples/data/digits.csv.gz --checkpoint_dir=", std::getenv("TEST_TMPDIR"), "/drain", signal);
+    const Outcome stopped = RunAndSignal(absl::StrCat(flags, " --epochs=1000000"), "epoch 2/", signal);
+    EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.text;
+    EXPECT_THAT(stopped.text, HasSubstr("asked to end"));
+    const Outcome resumed = RunCommand(absl::StrCat(flags, " --epochs=1"));  // it has those behind it
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.text;
+    EXPECT_THAT(resumed.text, Not(HasSubstr("train: "))) << "the epoch was trained again";
+    EXPECT_GE(Last(resumed.text, "accuracy"), 0.5) << resumed.text;
+  }
 }
 
 TEST(ProgramsTest, ALaunchedEvaluatorScoresTheFinalCheckpoint) {
@@ -252,10 +315,17 @@ TEST(BadInputTest, ALabelOutOfRangeIsNamedWithTheNumberOfClasses) {
 }
 
 TEST(BadInputTest, ALossThatIsNotFiniteEndsTheRunWhereNumericsAreChecked) {
-  const std::string data = DigitsFile("huge.csv", "nan", "1");
-  const Outcome outcome = RunCommand(absl::StrCat("examples/digits --epochs=1 --check_numerics --data=", data));
+  std::string text;
+  for (int i = 1; i < 400; ++i) absl::StrAppend(&text, i, "\t", i, "\t3e38\t0\n");  // twice the error, its derivative, is infinite
+  const Outcome outcome = RunCommand("examples/matrix_factorization --check_numerics --batch_size=1 --data=" + WriteTemporary("huge.data", text));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("element 0 is nan (found by --check_numerics)"));
+  EXPECT_THAT(outcome.text, HasSubstr("(found by --check_numerics)"));
+}
+
+TEST(BadInputTest, WhatIsNotANumberInAFileIsNamedWithTheLine) {
+  const Outcome outcome = RunCommand("examples/digits --data=" + DigitsFile("nan.csv", "nan", "1"));
+  EXPECT_EQ(outcome.exit_code, 65) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("nan.csv: line "));
 }
 
 TEST(BadInputTest, AnEmptyDataFileIsNamed) {
