@@ -28,8 +28,14 @@ enum class Rule {
   kCheckpointAfterAdopting,  // what was adopted is saved at once, and until it is a lost server ends the job
   kSyncBeforeComplete,       // a job is called complete only when every server has answered after its last step
   kForgetWhatItWrites,       // a worker that keeps rows forgets those that its step writes, before they are sent
+  kWritesHoldCommits,        // while the program's own write is applied, no open step commits: it comes before them all, or after
+  kReplayKeepsOrder,         // an entry is run again only after all that had finished before it began
+  kResizeFromAWholeCut,      // servers change their number only with a checkpoint that holds all there is
+  kEndIsOfOneDataset,        // the end of one dataset says nothing of the others that the step reads
+  kLossWhileLoadingCounts,   // a server that is lost while it loads counts as a recovery
+  kLateWorkerHasNoPart,      // a worker that joins a pass over data that was cut for fewer workers reads none of it
 };
-inline constexpr int kNumRules = 13;
+inline constexpr int kNumRules = 19;
 
 #ifdef DIVVY_BREAKABLE
 

@@ -120,7 +120,7 @@ absl::Duration CoordinatorCore::Pause() const {
 // Whether every entry is, or can be made to be, applied everywhere or nowhere.
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || committing_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
+  if (!fences_.empty() || layout_work_ || write_hold_ || committing_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !HalfApplied();
 }
@@ -156,6 +156,7 @@ void CoordinatorCore::HoldWorkers() {
 }
 
 void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
+  if (write_hold_ && write_hold_->number == number) return NoteHeldForWrites(worker.index);
   if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || checkpoint_->id.serial != number) return;
   checkpoint_->waiting.erase(worker.index);
   HitFailpoint(Failpoint::kHoldBeforeAllHeld);

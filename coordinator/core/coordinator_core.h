@@ -11,9 +11,9 @@
 // (another coordinator has the job), kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
-// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes, direct reads and writes), checkpoints.cc
-// (the cut, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and forward again),
-// resize.cc (another number of servers).
+// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
+// checkpoints.cc (the cut, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and
+// forward again), resize.cc (another number of servers).
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -202,6 +202,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   using CheckpointRun = coordinator_records::CheckpointRun;
   using LayoutWork = coordinator_records::LayoutWork;
   using DirectWrite = coordinator_records::DirectWrite;
+  using WriteHold = coordinator_records::WriteHold;
   using Recovery = coordinator_records::Recovery;
   using Resizing = coordinator_records::Resizing;
   using DirectRead = coordinator_records::DirectRead;
@@ -356,11 +357,24 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, LayoutJob::Change& change) DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
+
+  // ---- direct_writes.cc ----
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
+  void StartWrites() DIVVY_REQUIRES(mu_);
+  bool MayWriteNow() const DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
   void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
   void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer);
+  void FinishWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
+  void HoldForWrites() DIVVY_REQUIRES(mu_);
+  void HoldIfWritesWait(Worker& worker) DIVVY_REQUIRES(mu_);
+  void NoteHeldForWrites(int worker) DIVVY_REQUIRES(mu_);
+  void EndWriteHold() DIVVY_REQUIRES(mu_);
+  void GiveUpWriteHold() DIVVY_REQUIRES(mu_);
+  void CheckWriteHold(absl::Duration now) DIVVY_REQUIRES(mu_);
+
+  // ---- direct_reads.cc ----
   void SendReads() DIVVY_REQUIRES(mu_);
   void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
   void OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply);
@@ -428,12 +442,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
   void DropSessions() DIVVY_REQUIRES(mu_);
   void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
+  ReplayOrder OrderOfLog() const DIVVY_REQUIRES(mu_);
   void CollectLoggedIterators() DIVVY_REQUIRES(mu_);
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);
   void PumpReplay() DIVVY_REQUIRES(mu_);
   bool ReplayOne() DIVVY_REQUIRES(mu_);
+  std::shared_ptr<Step> StepAgain(const RedoLog::Entry& entry) const DIVVY_REQUIRES(mu_);
   void AdvanceReplay(EntryId begun) DIVVY_REQUIRES(mu_);
   bool ReplayStep(const std::shared_ptr<Step>& step) DIVVY_REQUIRES(mu_);  // false: no worker has room for it
   void ReplayWrite(const RedoLog::Entry& entry) DIVVY_REQUIRES(mu_);
@@ -573,6 +589,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
+  std::optional<WriteHold> write_hold_ DIVVY_GUARDED_BY(mu_);
+  uint64_t write_holds_ DIVVY_GUARDED_BY(mu_) = 0;  // that have been begun
+  absl::Duration write_hold_given_up_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   bool committing_ DIVVY_GUARDED_BY(mu_) = false;  // the catalog is at work, though the checkpoint may have been dropped
 
   bool keep_history_ = false;

@@ -1523,6 +1523,12 @@ class ReplayTest : public CheckpointTest {
     world_.RunFor(absl::Milliseconds(20));
     return result;
   }
+  // Steps that were in flight together.
+  void FinishedTogether(const std::vector<std::string>& functions) {
+    for (const std::string& function : functions) Schedule(function);
+    for (size_t i = 0; i < functions.size(); ++i) workers_[0]->FinishNext();
+    world_.RunFor(absl::Milliseconds(20));
+  }
   // Another life has registered at its address.
   void LosePs(int index) {
     RegisterRequest request;
@@ -1554,12 +1560,14 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   workers_[0]->Finish(workers_[0]->dispatched[1]);  // c before b
   world_.RunFor(absl::Milliseconds(20));
   LosePs(1);
-  ASSERT_THAT(Dispatched(), ElementsAre("a", "c"));
+  ASSERT_THAT(Dispatched(), ElementsAre("a"));
   EXPECT_EQ(workers_[0]->dispatched[0].step, first);
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 0);
-  EXPECT_EQ(workers_[0]->dispatched[1].ordinal, 2);
-  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kReplaying);
   workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_THAT(Dispatched(), ElementsAre("c"));
+  EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 2);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kReplaying);
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
@@ -1575,8 +1583,7 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
 // It is the word to forget what was read before, and so what was read in the replay.
 TEST_F(ReplayTest, WorkersAreToldTheLayoutOnceMoreBetweenTheLastStepThatIsRunAgainAndTheNext) {
   Start();
-  Finished("a");
-  Finished("b");
+  FinishedTogether({"a", "b"});
   Schedule("c");
   LosePs(1);
   ASSERT_THAT(Dispatched(), ElementsAre("a", "b"));
@@ -1592,8 +1599,7 @@ TEST_F(ReplayTest, WorkersAreToldTheLayoutOnceMoreBetweenTheLastStepThatIsRunAga
 
 TEST_F(ReplayTest, AHorizonInTheMiddleOfAReplayCountsNoStepThatIsOpen) {
   Start();
-  Finished("a");
-  Finished("b");
+  FinishedTogether({"a", "b"});
   LosePs(1);
   world_.RunFor(absl::Seconds(2));
   ASSERT_THAT(Dispatched(), ElementsAre("a", "b"));
@@ -1666,6 +1672,107 @@ TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
   EXPECT_THAT(Dispatched(), ElementsAre("after"));
 }
 
+// A step that is open while the program writes comes after the write, in the first run and in each that follows.
+TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
+  Start();
+  ASSERT_TRUE(Create({"counter", {2}})->status.ok());
+  StagedWrite write;
+  write.variable = "counter";
+  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  const auto step = Schedule("add");
+  log_.clear();
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_TRUE(written->over && written->status.ok());
+  EXPECT_THAT(log_, ElementsAre("worker 0 Hold", "ps 0 Commit", "worker 0 Release"));
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_TRUE(step->over);
+  log_.clear();
+  LosePs(1);
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Commit"), 1);
+  EXPECT_THAT(Dispatched(), ElementsAre("add"));
+}
+
+TEST_F(ReplayTest, AWriteWaitsForTheCommitThatIsUnderWayAndIsGivenUpAndTriedAgainWithItsWorker) {
+  Start();
+  ASSERT_TRUE(Create({"counter", {2}})->status.ok());
+  StagedWrite write;
+  write.variable = "counter";
+  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  Schedule("add");
+  workers_[0]->obeys_hold = false;
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Seconds(4));
+  EXPECT_FALSE(written->over);
+  EXPECT_TRUE(ps_[0]->commits.empty());
+  world_.RunFor(absl::Seconds(3));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Release"), 1) << "commits wait for 5 s at most";
+  workers_[0]->obeys_hold = true;
+  world_.RunFor(absl::Seconds(7));
+  EXPECT_TRUE(written->over && written->status.ok());
+}
+
+TEST_F(ReplayTest, ADrainLetsGoOfTheCommitsThatAWriteHolds) {
+  Start();
+  ASSERT_TRUE(Create({"counter", {2}})->status.ok());
+  StagedWrite write;
+  write.variable = "counter";
+  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  Schedule("add");
+  workers_[0]->obeys_hold = false;
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  bool drained = false;
+  core_->Drain([&] { drained = true; });
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Release"), 1);
+  workers_[0]->obeys_hold = true;
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(10));
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(ReasonOf(written->status), Reason::kJobOver) << written->status;
+}
+
+TEST_F(ReplayTest, StepsThatFollowedEachOtherDoSoAgain) {
+  Start();
+  Finished("a");
+  Finished("b");
+  LosePs(0);
+  EXPECT_THAT(Dispatched(), ElementsAre("a")) << "b began when a had finished";
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_THAT(Dispatched(), ElementsAre("b"));
+}
+
+// Step a was lost with its worker and dispatched again after b, which came later, had finished.
+TEST_F(ReplayTest, AStepThatWasItselfRunAgainComesAfterWhatHadFinishedByThen) {
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  CoordinatorCoreTest::Start(2, 2, options);
+  Schedule("a");
+  Schedule("b");
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
+  ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
+  workers_[0]->silent = true;
+  workers_[1]->FinishNext();
+  world_.RunFor(absl::Seconds(7));  // worker 0 is lost, and worker 1 is given its step
+  ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
+  workers_[1]->FinishNext();
+  workers_[0]->silent = false;
+  world_.RunFor(absl::Seconds(7));
+  LosePs(0);
+  ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
+  EXPECT_EQ(workers_[1]->dispatched[0].function, "b");
+  workers_[1]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
+  EXPECT_EQ(workers_[1]->dispatched[0].function, "a");
+  workers_[1]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
 TEST_F(ReplayTest, JoinReadsAndWritesWaitUntilAllIsThereAgain) {
   Start();
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
@@ -1689,8 +1796,7 @@ TEST_F(ReplayTest, JoinReadsAndWritesWaitUntilAllIsThereAgain) {
 
 TEST_F(ReplayTest, AFurtherLossOnTheWayBeginsItAgain) {
   Start();
-  Finished("a");
-  Finished("b");
+  FinishedTogether({"a", "b"});
   LosePs(0);
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));

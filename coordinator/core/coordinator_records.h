@@ -22,6 +22,7 @@
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/lease_book.h"
+#include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
 
 namespace divvy {
@@ -123,7 +124,10 @@ struct Step {
   int worker = -1;             // of the attempt in flight
   std::map<int, int> applied;  // StepFacts::applied
   uint32_t forgiven = 0;       // attempts that a rewind has undone
+  uint64_t begun = 0;          // RedoLog::finishes() at the start of this attempt
   bool replayed = false;       // it had finished before a rewind: nobody waits for it, it counts no second time
+  uint64_t finished = 0;       // of a replayed one: its number in the log
+  int first_worker = -1;       // of a replayed one: that ran it then
   bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
   absl::Status refusal;        // why the slots that it needs cannot be made
 };
@@ -223,6 +227,14 @@ struct LayoutWork {
   bool undoing = false;
 };
 
+// Workers begin no commit while direct writes are applied beside open steps (direct_writes.cc).
+struct WriteHold {
+  uint64_t number = 0;  // of the Hold
+  absl::Duration since;
+  std::set<int> waiting;  // workers that have not answered yet
+  bool held = false;      // all have: writes are applied now
+};
+
 struct DirectWrite {
   EntryId id;
   std::map<int, CommitRequest> commits;  // by ps; those not yet answered
@@ -234,8 +246,10 @@ struct DirectWrite {
 struct Recovery {
   std::string why;
   absl::Duration since;
-  EntryId next;                                                         // entries from here on are not begun
+  EntryId next;  // entries from here on are not begun
+  ReplayOrder order;
   std::deque<std::shared_ptr<Step>> again;                              // replayed steps whose worker was lost
+  std::deque<std::shared_ptr<Step>> deferred;                           // that come after entries with higher ids
   EntryId write;                                                        // that is being replayed; 0: none
   int64_t steps_left = 0;                                               // finished ones from `next` on
   std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more

@@ -315,6 +315,7 @@ void CoordinatorCore::Tick() {
   if (MayAttachWorkers() || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_) CheckWorker(worker, now);
   CheckCheckpoint(now);
+  CheckWriteHold(now);
   CheckLog(now);
   CheckResize(now);
   WatchProgress(now);
@@ -394,7 +395,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), slots_wanted_.clear(),
       layout_work_.reset();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
-  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset(), recovery_.reset();
+  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset(), recovery_.reset(), write_hold_.reset();
   in_flight_ = 0;
   TellDrained();
 }
@@ -551,6 +552,9 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
     } else if (worker.pong.blocked_on_ps) {
       waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
     }
+  }
+  if (write_hold_ && !write_hold_->waiting.empty()) {
+    waits.push_back({absl::StrCat("a write of the program waits for the commit of worker ", *write_hold_->waiting.begin()), now - write_hold_->since});
   }
   if (recovery_) waits.push_back({absl::StrCat(recovery_->steps_left, " steps are to be run again, for ", recovery_->why), now - recovery_->since});
   std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });

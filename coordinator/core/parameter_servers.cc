@@ -170,7 +170,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
   // A server that ends whenever it loads, since its memory is too small, must not be restarted without end.
-  if (recovery_ || phase_ == Phase::kLoading) {
+  if ((recovery_ || phase_ == Phase::kLoading) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
     if (const absl::Status may = MayRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok()) return FailJob(may);
   }
   if (phase_ == Phase::kLoading && layout_work_) {  // MakeDeclared begins anew

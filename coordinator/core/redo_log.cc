@@ -28,14 +28,17 @@ int64_t RedoLog::BytesOf(const std::string& function, const Nest& args, size_t i
 void RedoLog::OpenStep(EntryId id, int64_t bytes) {
   if (!kept_) return;
   bytes_ += bytes;
-  entries_.push_back({id, bytes, false, nullptr, nullptr});
+  entries_.push_back({id, bytes});
 }
 
 void RedoLog::AddWrite(EntryId id, Write write) {
   if (!kept_) return;
   const int64_t bytes = divvy::BytesOf(write);
   bytes_ += bytes;
-  entries_.push_back({id, bytes, false, nullptr, std::make_shared<const Write>(std::move(write))});
+  Entry entry{id, bytes};
+  entry.begun = finishes_;
+  entry.write = std::make_shared<const Write>(std::move(write));
+  entries_.push_back(std::move(entry));
 }
 
 RedoLog::Entry* RedoLog::Find(EntryId id) {
@@ -43,11 +46,20 @@ RedoLog::Entry* RedoLog::Find(EntryId id) {
   return found != entries_.end() && found->id == id && !found->gone ? &*found : nullptr;
 }
 
-void RedoLog::FinishStep(EntryId id, Step step) {
+void RedoLog::FinishStep(EntryId id, Step step, uint64_t begun) {
   Entry* const entry = Find(id);
   if (entry == nullptr) return;
   entry->step = std::make_shared<const Step>(std::move(step));
+  entry->begun = begun;
+  entry->finished = ++finishes_;
   ++finished_steps_;
+}
+
+uint64_t RedoLog::FinishWrite(EntryId id) {
+  Entry* const entry = Find(id);
+  if (entry == nullptr) return 0;
+  if (entry->finished == 0) entry->finished = ++finishes_;
+  return entry->finished;
 }
 
 void RedoLog::Forget(EntryId id) {

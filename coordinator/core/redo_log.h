@@ -17,8 +17,8 @@
 namespace divvy {
 
 // Every entry since the base, which is the newest committed checkpoint, or the empty state that the job began with: training steps, direct writes, and the
-// shards of variables and slots that were made. Read-only steps are not in it; a step that failed or was cancelled leaves it. Entries come and are run again in
-// the order of their ids.
+// shards of variables and slots that were made. Read-only steps are not in it; a step that failed or was cancelled leaves it. Entries come in the order of
+// their ids. They are run again in an order that keeps each "finished before began" (replay_order.h): for that the log numbers them as they finish.
 //
 // In memory, and bounded: at half of its bounds a checkpoint is wanted, full it takes no new entry until one has been committed. An entry that comes when it is
 // not full may carry it beyond by its own size.
@@ -45,6 +45,8 @@ class RedoLog {
     EntryId id;
     int64_t bytes = 0;
     bool gone = false;                 // failed or cancelled
+    uint64_t begun = 0;                // finishes() when it began: those numbers come before it
+    uint64_t finished = 0;             // its own number; 0: it has not finished
     std::shared_ptr<const Step> step;  // null while the step is open
     std::shared_ptr<const Write> write;
   };
@@ -58,8 +60,12 @@ class RedoLog {
   // REQUIRES: each id is above those before it.
   void OpenStep(EntryId id, int64_t bytes);
   void AddWrite(EntryId id, Write write);
-  // The open step has finished: from here on it is run again after a rewind.
-  void FinishStep(EntryId id, Step step);
+  // The open step has finished: from here on it is run again after a rewind. `begun`: what finishes() was when its last attempt began.
+  void FinishStep(EntryId id, Step step, uint64_t begun);
+  // Every ps has applied the write. Its number, which it keeps if it is run again; 0: it is not in the log.
+  uint64_t FinishWrite(EntryId id);
+  // The number of the last entry that has finished.
+  uint64_t finishes() const { return finishes_; }
   // The step has failed or was cancelled: there is no trace of it. No such entry: nothing is done.
   void Forget(EntryId id);
   // Shards were made, by ps; `version` of the layout that has them.
@@ -97,6 +103,7 @@ class RedoLog {
   std::deque<Entry> entries_;  // by id, rising
   std::deque<MadeShards> shards_;
   int64_t bytes_ = 0, finished_steps_ = 0;
+  uint64_t finishes_ = 0;
 };
 
 }  // namespace divvy

@@ -31,12 +31,28 @@ TEST(RedoLogTest, FinishedStepsAndWritesAreRunAgainInTheOrderOfTheirIds) {
   log.OpenStep(EntryId(2), 10);
   log.AddWrite(EntryId(3), WriteOf(1));
   log.OpenStep(EntryId(5), 10);
-  log.FinishStep(EntryId(5), StepNamed("b"));
-  log.FinishStep(EntryId(1), StepNamed("a"));
+  log.FinishStep(EntryId(5), StepNamed("b"), 0);
+  log.FinishStep(EntryId(1), StepNamed("a"), 0);
   EXPECT_EQ(Runs(log), (Ids{1, 3, 5})) << "2 is open";
   EXPECT_EQ(log.Next(EntryId(4))->step->function, "b");
   EXPECT_EQ(log.Next(EntryId(6)), nullptr);
   EXPECT_EQ(log.finished_steps(), 2);
+}
+
+TEST(RedoLogTest, EntriesAreNumberedAsTheyFinish) {
+  RedoLog log(1 << 20);
+  log.OpenStep(EntryId(1), 10);
+  log.OpenStep(EntryId(2), 10);
+  log.FinishStep(EntryId(2), StepNamed("b"), 0);
+  log.AddWrite(EntryId(3), WriteOf(1));
+  log.FinishWrite(EntryId(3));
+  log.FinishStep(EntryId(1), StepNamed("a"), log.finishes());
+  log.FinishWrite(EntryId(3));
+  EXPECT_EQ(log.Next(EntryId(1))->finished, 3u);
+  EXPECT_EQ(log.Next(EntryId(1))->begun, 2u);
+  EXPECT_EQ(log.Next(EntryId(2))->finished, 1u);
+  EXPECT_EQ(log.Next(EntryId(3))->finished, 2u) << "a write keeps its number";
+  EXPECT_EQ(log.Next(EntryId(3))->begun, 1u);
 }
 
 TEST(RedoLogTest, AStepThatFailedLeavesNothing) {
@@ -47,7 +63,7 @@ TEST(RedoLogTest, AStepThatFailedLeavesNothing) {
   log.Forget(EntryId(2));
   log.Forget(EntryId(7));
   EXPECT_EQ(log.bytes(), 40);
-  log.FinishStep(EntryId(2), StepNamed("late"));
+  log.FinishStep(EntryId(2), StepNamed("late"), 0);
   EXPECT_EQ(Runs(log), Ids());
   log.Forget(EntryId(1));
   EXPECT_EQ(log.size(), 1) << "1, and 2 behind it";
@@ -56,7 +72,7 @@ TEST(RedoLogTest, AStepThatFailedLeavesNothing) {
 TEST(RedoLogTest, ACommittedCutTakesWhatItClosesAndNothingElse) {
   RedoLog log(1 << 20);
   for (uint64_t id = 1; id <= 6; ++id) log.OpenStep(EntryId(id), 100);
-  for (uint64_t id = 1; id <= 6; ++id) log.FinishStep(EntryId(id), StepNamed("f"));
+  for (uint64_t id = 1; id <= 6; ++id) log.FinishStep(EntryId(id), StepNamed("f"), 0);
   const Horizon cut{EntryId(5), {EntryId(2), EntryId(4)}, 2};
   EXPECT_EQ(log.MoveBase(cut, 0).size(), 6u) << "those that stay are empty in it";
   EXPECT_EQ(Runs(log), (Ids{2, 4, 5, 6}));
@@ -108,7 +124,7 @@ TEST(RedoLogTest, OneThatWasGivenUpTakesNothingAnyMore) {
   EXPECT_TRUE(log.kept());
   EXPECT_EQ(log.GiveUp().size(), 1u);
   log.OpenStep(EntryId(2), 1'000);
-  log.FinishStep(EntryId(2), StepNamed("f"));
+  log.FinishStep(EntryId(2), StepNamed("f"), 0);
   log.AddWrite(EntryId(3), WriteOf(1'000));
   EXPECT_FALSE(log.kept());
   EXPECT_FALSE(log.full());

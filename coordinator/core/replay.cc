@@ -3,7 +3,8 @@
 //   1. the next epoch: sessions and what they were doing are dropped, so is a checkpoint under way. Nothing of the old epoch is applied any more
 //   2. ATTACHING   all servers answer in the new epoch
 //   3. LOADING     all of them load the base: the newest committed checkpoint, or nothing. What was made since is made again
-//   4. REPLAYING   the redo log is run, in the order of its ids: steps beside each other, each write alone. What the program saw finished is not told again
+//   4. REPLAYING   the redo log is run: an entry begins when all that had finished before it began have finished again (replay_order.h), so the program finds
+//                  what it saw; each write runs alone. What the program saw finished is not told again
 //   5. RUNNING     steps that had not finished go first; what waited (reads, writes, Join) goes on
 //
 // All servers go back, not only the lost one: so there is one cut and one way to recover, and nothing is assumed of step functions but that they depend on
@@ -48,6 +49,7 @@ void CoordinatorCore::GoBack(std::string why) {
   phase_ = Phase::kAttaching;
   if (checkpoint_) DropCheckpoint();
   layout_work_.reset();  // its job begins anew
+  write_hold_.reset();
   adoption_.is_told = false;
   DropSessions();
   RequeueOpenSteps();
@@ -56,6 +58,7 @@ void CoordinatorCore::GoBack(std::string why) {
   const RedoLog::Entry* const first = log_.Next(EntryId());
   recovery_->next = first != nullptr ? first->id : EntryId(next_id_);
   recovery_->steps_left = log_.finished_steps();
+  recovery_->order = OrderOfLog();
   ids_at_sync_.clear();
   ids_acked_ = ids_synced_ = recovery_->next.value();
   RestartEpoch(row_.epoch);
@@ -110,6 +113,15 @@ void CoordinatorCore::RequeueOpenSteps() {
   }
 }
 
+// Writes that were under way have no number yet: nobody has seen them finished.
+ReplayOrder CoordinatorCore::OrderOfLog() const {
+  std::vector<uint64_t> numbers;
+  for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
+    if (entry->finished > 0) numbers.push_back(entry->finished);
+  }
+  return ReplayOrder(std::move(numbers));
+}
+
 // Passes may be over whose steps are run again: their data is opened once more.
 void CoordinatorCore::CollectLoggedIterators() {
   for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
@@ -154,7 +166,8 @@ void CoordinatorCore::BeginReplay() {
 void CoordinatorCore::PumpReplay() {
   while (phase_ == Phase::kReplaying && ReplayOne()) {
   }
-  if (phase_ != Phase::kReplaying || in_flight_ > 0 || !recovery_->again.empty() || recovery_->write != EntryId()) return;
+  if (phase_ != Phase::kReplaying || in_flight_ > 0 || recovery_->write != EntryId()) return;
+  if (!recovery_->again.empty() || !recovery_->deferred.empty()) return;
   if (log_.Next(recovery_->next) == nullptr) FinishReplay();
 }
 
@@ -166,28 +179,47 @@ bool CoordinatorCore::ReplayOne() {
     recovery.again.pop_front();
     return true;
   }
+  if (recovery.write != EntryId()) return false;
+  const auto ready = std::find_if(recovery.deferred.begin(), recovery.deferred.end(), [&](const auto& step) { return recovery.order.MayBegin(step->begun); });
+  if (ready != recovery.deferred.end()) {
+    if (!ReplayStep(*ready)) return false;
+    recovery.deferred.erase(ready);
+    return true;
+  }
   const RedoLog::Entry* const entry = log_.Next(recovery.next);
-  if (entry == nullptr || recovery.write != EntryId() || entry->id.value() - ids_acked_ >= kMaxIdsAhead) return false;
+  if (entry == nullptr || entry->id.value() - ids_acked_ >= kMaxIdsAhead) return false;
+  const bool may_begin = recovery.order.MayBegin(entry->begun) || !RuleHolds(Rule::kReplayKeepsOrder);
+  if (in_flight_ > 0 && (!may_begin || entry->write != nullptr)) return false;
   if (entry->write != nullptr) {
-    if (in_flight_ > 0) return false;
     ReplayWrite(*entry);
     AdvanceReplay(entry->id);
     return false;
   }
-  auto step = std::make_shared<Step>();
-  step->request = {entry->step->function, entry->step->args, /*read_only=*/false};
-  step->id = entry->id;
-  step->ordinal = entry->step->ordinal;
-  step->leases = entry->step->inputs;
-  step->learning_rate_scale = entry->step->learning_rate_scale;
-  step->replayed = true;
-  step->worker = entry->step->worker;
-  for (const auto& make : entry->step->iterators) step->iterators.push_back(make->iterator);
-  if (!ReplayStep(step)) return false;
+  const std::shared_ptr<Step> step = StepAgain(*entry);
+  if (!may_begin) {  // nothing is in flight, so it was run again itself, after entries that had been dispatched later
+    recovery.deferred.push_back(step);
+  } else if (!ReplayStep(step)) {
+    return false;
+  }
   open_steps_.emplace(step->id, step);
   --recovery.steps_left;
   AdvanceReplay(step->id);
   return true;
+}
+
+std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::StepAgain(const RedoLog::Entry& entry) const {
+  auto step = std::make_shared<Step>();
+  step->request = {entry.step->function, entry.step->args, /*read_only=*/false};
+  step->id = entry.id;
+  step->ordinal = entry.step->ordinal;
+  step->leases = entry.step->inputs;
+  step->learning_rate_scale = entry.step->learning_rate_scale;
+  step->replayed = true;
+  step->begun = entry.begun;
+  step->finished = entry.finished;
+  step->first_worker = entry.step->worker;
+  for (const auto& make : entry.step->iterators) step->iterators.push_back(make->iterator);
+  return step;
 }
 
 // The entry has been begun.
@@ -197,11 +229,19 @@ void CoordinatorCore::AdvanceReplay(EntryId begun) {
   if (recovery_->next.value() - ids_synced_ >= kSyncAfterIds) WantSync();
 }
 
-// Leased positions go to the worker that read them, as long as it is there: it reads forward, and each jump would cost it what it has read ahead.
+// The worker that ran the step, as long as it is there: it reads its data forward, where each jump would cost it what it has read ahead, and it runs one step
+// after another. It is waited for while it joins. Where others stand in for it they keep that order, too.
 CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
-  const auto reader = step.leases.empty() ? workers_.end() : workers_.find(step.worker);
-  if (reader == workers_.end() || reader->second.state != Worker::State::kReady || reader->second.leaving) return PickWorker(step);
-  return HasRoom(reader->second) ? &reader->second : nullptr;
+  const auto first = workers_.find(step.first_worker);
+  if (first != workers_.end() && first->second.state == Worker::State::kJoining) return nullptr;
+  const bool is_there = first != workers_.end() && first->second.state == Worker::State::kReady && !first->second.leaving;
+  Worker* const chosen = !is_there ? PickWorker(step) : HasRoom(first->second) ? &first->second : nullptr;
+  const auto runs_elsewhere = [&](const auto& open) {
+    const Step& other = *open.second;
+    return other.replayed && other.first_worker == step.first_worker && other.state != Step::State::kQueued && other.worker != chosen->index;
+  };
+  if (chosen == nullptr || std::any_of(open_steps_.begin(), open_steps_.end(), runs_elsewhere)) return nullptr;
+  return chosen;
 }
 
 bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
@@ -239,6 +279,7 @@ void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerd
   step->state = Step::State::kClosed;
   open_steps_.erase(step->id);
   last_progress_ = clock_.Elapsed();
+  recovery_->order.Finish(step->finished);
   if (verdict != StepVerdict::kFinish) FailReplay(*step, error);
 }
 
@@ -295,7 +336,7 @@ void CoordinatorCore::LogFinished(Step& step) {
     if (iterator.logged == nullptr) iterator.logged = std::make_shared<const MakeResource>(iterator.make);
     logged.iterators.push_back(iterator.logged);
   }
-  log_.FinishStep(step.id, std::move(logged));
+  log_.FinishStep(step.id, std::move(logged), step.begun);
 }
 
 void CoordinatorCore::LogWrite(const DirectWrite& write) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/breakable.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_message.h"
@@ -73,6 +74,7 @@ bool CoordinatorCore::ResizeIsQuiet() const {
 // Whether the servers hold exactly what the checkpoint does. First values that the program brings are let through while it is written (ResizeWaits), and with
 // them steps.
 bool CoordinatorCore::NothingSince(const CheckpointRun& cut) const {
+  if (!RuleHolds(Rule::kResizeFromAWholeCut)) return true;
   return cut.next_id == EntryId(next_id_) && cut.state.layout->version() == layout_->version();
 }
 

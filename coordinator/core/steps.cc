@@ -271,17 +271,14 @@ void CoordinatorCore::Pump() {
   if (phase_ == Phase::kReplaying) return PumpReplay();
   if (phase_ != Phase::kRunning) return;
   if (draining_) {
-    CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
+    GiveUpWriteHold();  // the writes that wait are not begun any more, and the steps in flight are to finish
+    CompleteRuns();     // a loop that is over counts as an epoch in the last checkpoint
     return DrainIfQuiet();
   }
   MaybeRaise();
   StoreState();
   MaybeCheckpoint();
-  while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
-    std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
-    waiting_writes_.pop_front();
-    StartWrite(std::move(write));
-  }
+  StartWrites();
   do AdmitSchedules();  // each dispatch may make room in the queue
   while (DispatchOne());
   CompleteRuns();
@@ -414,6 +411,7 @@ void CoordinatorCore::ReturnLeases(const Step& step) {
 void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker) {
   step->state = Step::State::kInFlight;
   step->worker = worker.index;
+  if (!step->replayed) step->begun = log_.finishes();
   ++step->attempt;
   step->overran = false;
   step->refusal = absl::OkStatus();

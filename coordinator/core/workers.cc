@@ -169,6 +169,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   if (recovery_) {
     for (const auto& [id, make] : recovery_->iterators) Send(worker, *make);
   }
+  HoldIfWritesWait(worker);
   OpenSteps(worker);
 }
 
@@ -318,6 +319,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
     FinishFence(fence);
   }
   if (!worker.leaving) AttachWorkerLater(worker);
+  GiveUpWriteHold();
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());
 }
 

@@ -1,0 +1,175 @@
+// The program's own writes, and where they stand among steps.
+//
+// A write beside open steps is exact: it comes after every step that finished before it was applied, and before every other, on all servers alike. So a replay
+// can put it where it was (replay_order.h), and no step that the program saw finished is undone.
+//
+//   1. HOLDING    every worker is told to begin no commit. A step whose commit is under way is let finish, and is reported before its worker answers
+//   2. HELD       all have answered: every entry is applied everywhere or nowhere. The writes that wait are applied
+//   3. all are applied: the steps that are open have come after them, and are numbered so. Commits go on
+//
+// A worker that is lost in 1 gives the hold up, for its step may be half applied; so do 5 s. It is tried again when the step has been carried through.
+// Where no step is open nobody is held.
+#include <algorithm>
+#include <utility>
+
+#include "base/breakable.h"
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits wait for so long at most
+constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a hold was given up
+constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;      // beside the numbers of checkpoints
+
+}  // namespace
+
+void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_) return;
+  if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->Write(writes, done); });
+  absl::Status refused = job_error_;
+  for (const StagedWrite& write : writes) {
+    if (refused.ok()) refused = CheckWrite(*layout_, write);
+  }
+  if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  ChooseEmpty();
+  if (CreateMissingSlots(writes, done)) return;
+  auto write = std::make_shared<DirectWrite>();
+  write->done = std::move(done);
+  for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
+    refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
+    write->participants.push_back(ps);
+    write->commits[ps].parts = std::move(parts);
+  }
+  if (!refused.ok() || write->commits.empty()) return outbox_.Add([done = std::move(write->done), refused] { done(refused); });
+  waiting_writes_.push_back(std::move(write));
+  Pump();
+}
+
+// As for a step: the slots that a gradient needs are created first, then the write begins anew. False: they are all there.
+bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
+  const auto missing = MissingSlots(*layout_, writes);
+  if (missing.empty()) return false;
+  const auto& [variable, optimizer] = missing.front();
+  CreateSlots(variable, optimizer,
+              [self = shared_from_this(), writes, done](const absl::Status& created) { created.ok() ? self->Write(writes, done) : done(created); });
+  return true;
+}
+
+void CoordinatorCore::StartWrites() {
+  while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
+    if (!MayWriteNow()) return HoldForWrites();
+    std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
+    waiting_writes_.pop_front();
+    StartWrite(std::move(write));
+  }
+}
+
+bool CoordinatorCore::MayWriteNow() const { return open_steps_.empty() || (write_hold_ && write_hold_->held) || !RuleHolds(Rule::kWritesHoldCommits); }
+
+void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {
+  write->id = GiveId();
+  open_writes_.emplace(write->id, write);
+  LogWrite(*write);
+  SendCommits(write);
+}
+
+void CoordinatorCore::SendCommits(const std::shared_ptr<DirectWrite>& write) {
+  for (auto& [ps, commit] : write->commits) {
+    commit.entry = write->id;
+    commit.attempt = 1;
+    commit.kind = EntryKind::kWrite;
+    commit.participants = static_cast<int>(write->participants.size());
+  }
+  for (const int ps : write->participants) SendWrite(write, ps);
+}
+
+void CoordinatorCore::SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) {
+  const auto commit = write->commits.find(ps);
+  if (commit == write->commits.end() || phase_ == Phase::kFailed) return;
+  commit->second.fence = FenceFor(ps_[ps].incarnation);
+  outbox_.Add([self = shared_from_this(), write, ps, tries = ps_[ps].tries, client = ps_[ps].client, request = commit->second] {
+    client->Commit(request, [weak = self->weak_from_this(), write, ps, tries](absl::StatusOr<CommitReply> reply) {
+      if (const auto self = weak.lock()) self->OnWritten(write, ps, tries, reply.status());
+    });
+  });
+}
+
+void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer) {
+  CoreLock lock(mu_, outbox_);
+  if (abandoned_ || !Same(ps, tries) || open_writes_.count(write->id) == 0) return;
+  if (!answer.ok()) {
+    if (const auto wait = OnPsFailure(ps_[ps], answer)) {
+      LaterAt(ps, *wait, [write, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendWrite(write, ps); });
+    }
+    return;
+  }
+  OnPsAnswer(ps_[ps]);
+  write->commits.erase(ps);
+  if (!write->commits.empty()) return;
+  open_writes_.erase(write->id);
+  if (recovery_ && recovery_->write == write->id) recovery_->write = EntryId();
+  if (keep_history_) history_.finished[write->id] = write->participants;
+  FinishWrite(*write);
+  if (write->done) outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
+  MaybeCut();
+  Pump();
+  EndWriteHold();
+}
+
+// Every ps has it. A step that is still open has not begun to commit: it comes after the write.
+void CoordinatorCore::FinishWrite(const DirectWrite& write) {
+  const uint64_t number = log_.FinishWrite(write.id);
+  if (recovery_) return recovery_->order.Finish(number);
+  for (auto& [id, step] : open_steps_) step->begun = log_.finishes();
+}
+
+// ---- the hold ----
+
+// Not before each step that was half applied has been carried through; and a checkpoint that is about to hold the workers goes first.
+void CoordinatorCore::HoldForWrites() {
+  const bool checkpoint_first = checkpoint_ && checkpoint_->stage < CheckpointRun::Stage::kWriting;
+  if (write_hold_ || checkpoint_first || !fences_.empty() || HalfApplied() || clock_.Elapsed() < write_hold_given_up_ + kTryAgain) return;
+  write_hold_.emplace();
+  write_hold_->number = kHoldOfWrites | ++write_holds_;
+  write_hold_->since = clock_.Elapsed();
+  for (auto& [index, worker] : workers_) {
+    if (worker.state == Worker::State::kDialing) continue;
+    write_hold_->waiting.insert(index);
+    Send(worker, Hold{write_hold_->number});
+  }
+}
+
+// A worker that joins meanwhile is held like the others.
+void CoordinatorCore::HoldIfWritesWait(Worker& worker) {
+  if (!write_hold_) return;
+  Send(worker, Hold{write_hold_->number});
+  if (!write_hold_->held) write_hold_->waiting.insert(worker.index);
+}
+
+void CoordinatorCore::NoteHeldForWrites(int worker) {
+  write_hold_->waiting.erase(worker);
+  if (write_hold_->held || !write_hold_->waiting.empty()) return;
+  write_hold_->held = true;
+  Pump();
+  EndWriteHold();  // those who waited may be gone
+}
+
+void CoordinatorCore::EndWriteHold() {
+  if (!write_hold_ || !write_hold_->held || !open_writes_.empty()) return;
+  SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
+  Pump();  // a checkpoint may have waited
+}
+
+void CoordinatorCore::GiveUpWriteHold() {
+  if (!write_hold_ || write_hold_->held) return;
+  write_hold_given_up_ = clock_.Elapsed();
+  SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
+}
+
+void CoordinatorCore::CheckWriteHold(absl::Duration now) {
+  if (write_hold_ && now - write_hold_->since > kLongestHold) GiveUpWriteHold();
+}
+
+}  // namespace divvy
