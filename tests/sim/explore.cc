@@ -1,10 +1,15 @@
 // bazel run //tests/sim:explore -- --seeds=N --from=S [--minutes=M] [--trace]
 //
 // Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command that replays it. For nights: --minutes.
+// --with=cells,max_recoveries=4 sets fields of SimConfig, whatever the seed draws.
 #include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "tests/sim/sim_cluster.h"
@@ -13,6 +18,50 @@ ABSL_FLAG(uint64_t, seeds, 500, "how many");
 ABSL_FLAG(uint64_t, from, 1, "the first");
 ABSL_FLAG(double, minutes, 0, "go on until so much time has passed, whatever --seeds says; 0: off");
 ABSL_FLAG(bool, trace, false, "print what happens");
+ABSL_FLAG(std::vector<std::string>, with, {}, "fields of SimConfig that are turned on");
+ABSL_FLAG(std::vector<std::string>, without, {}, "fields of SimConfig that are turned off");
+
+namespace {
+
+using divvy::sim::SimConfig;
+
+bool Set(SimConfig& config, const std::string& name, bool value) {
+  static const std::vector<std::pair<std::string, bool SimConfig::*>> fields = {
+      {"cells", &SimConfig::cells},
+      {"beside", &SimConfig::beside},
+      {"create_at_cuts", &SimConfig::create_at_cuts},
+      {"slots_on_demand", &SimConfig::slots_on_demand},
+      {"die_loading", &SimConfig::die_loading},
+      {"resize", &SimConfig::resize},
+      {"checkpoints", &SimConfig::checkpoints},
+      {"restore", &SimConfig::restore},
+      {"kill_ps", &SimConfig::kill_ps},
+      {"restart_ps", &SimConfig::restart_ps},
+      {"replay", &SimConfig::replay},
+      {"kill_coordinator", &SimConfig::kill_coordinator},
+      {"zombie_coordinator", &SimConfig::zombie_coordinator},
+      {"lose_store", &SimConfig::lose_store},
+      {"duplicates", &SimConfig::duplicates},
+      {"drain", &SimConfig::drain},
+      {"changing_steps", &SimConfig::changing_steps},
+      {"failing_steps", &SimConfig::failing_steps},
+      {"assigning_steps", &SimConfig::assigning_steps},
+  };
+  static const std::vector<std::pair<std::string, int SimConfig::*>> numbers = {
+      {"max_recoveries=", &SimConfig::max_recoveries},
+      {"max_step_attempts=", &SimConfig::max_step_attempts},
+  };
+  for (const auto& [field, member] : fields) {
+    if (field == name) return config.*member = value, true;
+  }
+  for (const auto& [field, member] : numbers) {
+    if (absl::StartsWith(name, field)) return config.*member = std::stoi(name.substr(field.size())), true;
+  }
+  std::fprintf(stderr, "--with, --without: there is no %s\n", name.c_str());
+  return false;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace divvy;
@@ -25,6 +74,12 @@ int main(int argc, char** argv) {
   for (; length > absl::ZeroDuration() ? Clock::Real().Elapsed() - began < length : seed < end; ++seed) {
     sim::SimConfig config = sim::ConfigOf(seed);
     config.trace = absl::GetFlag(FLAGS_trace);
+    for (const std::string& name : absl::GetFlag(FLAGS_with)) {
+      if (!Set(config, name, true)) return 2;
+    }
+    for (const std::string& name : absl::GetFlag(FLAGS_without)) {
+      if (!Set(config, name, false)) return 2;
+    }
     const sim::SimResult result = sim::RunSimulation(config);
     for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
     steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,

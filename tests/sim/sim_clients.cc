@@ -23,7 +23,9 @@ class SimPsClient : public ParameterClient {
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done)); }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+    Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done), kUnaryDeadline, &SimSite::OnLoad);
+  }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     site_.OnSnapshot(*from_, request.checkpoint);
     const auto marked = [site = &site_, from = from_, request, done = std::move(done)](absl::StatusOr<SnapshotReply> reply) {
@@ -34,7 +36,7 @@ class SimPsClient : public ParameterClient {
   }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done));
+    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done), kUnaryDeadline, &SimSite::OnCreateShards);
   }
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
@@ -50,7 +52,7 @@ class SimPsClient : public ParameterClient {
  private:
   template <typename Request, typename Reply>
   void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
-            absl::Duration deadline = kUnaryDeadline);
+            absl::Duration deadline = kUnaryDeadline, void (SimSite::*arrives)(const Node&, const Request&) = nullptr);
   SimSite& site_;
   static void ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
   const std::shared_ptr<Node> from_;
@@ -82,12 +84,14 @@ class SimCoordinatorClient : public CoordinatorClient {
 
 template <typename Request, typename Reply>
 void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
-                       ResultCallback<Reply> done, absl::Duration deadline) {
+                       ResultCallback<Reply> done, absl::Duration deadline, void (SimSite::*arrives)(const Node&, const Request&)) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   site_.network().Call<Reply>(
       from_, to_, deadline,
-      [site = &site_, method, request, line](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
+      [site = &site_, method, request, line, arrives](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
         site->Trace(line);
+        if (arrives != nullptr) (site->*arrives)(node, request);
+        if (!node.executor->alive()) return;  // killed just then
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
         ((*core).*method)(request, [site, line, answer](absl::StatusOr<Reply> reply) {
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
@@ -112,7 +116,9 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
         const SessionId session = request.fence.session;
         const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
         const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
-        const auto checked = [site, line, answer, fenced](absl::StatusOr<CommitReply> reply) {
+        site->OnCommit(request);
+        const auto checked = [site, line, answer, fenced, request, at = &node](absl::StatusOr<CommitReply> reply) {
+          if (reply.ok() && !reply->duplicate) site->OnApplied(*at, request);
           if (fenced && reply.ok() && !reply->duplicate) site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
           answer(std::move(reply));

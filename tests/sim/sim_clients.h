@@ -29,6 +29,10 @@ class SimSite {
   virtual void OnWaits() {}                                                      // a ps said that a commit waits for memory
   virtual void OnReported(const Node& from, SessionId session, EntryId step) {}  // a worker says that the step has finished
   virtual void OnCommitAnswered(const absl::Status& status) {}
+  virtual void OnCommit(const CommitRequest& request) {}                   // one arrives at a ps
+  virtual void OnApplied(const Node& ps, const CommitRequest& request) {}  // it was applied for the first time
+  virtual void OnLoad(const Node& ps, const LoadRequest& request) {}       // one is about to reach a ps
+  virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
 };
 
 // The ways from one process to the others. Node::core is what answers at the other end. REQUIRES: `site` outlives every client.

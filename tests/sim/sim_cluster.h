@@ -67,6 +67,12 @@ struct SimConfig {
   int row_cache_staleness = 0;
   std::optional<int> rows_may_miss;  // likewise
   bool assigning_steps = false;      // steps also assign rows of one more variable, or the whole of it
+  bool cells = false;                // steps also change rows of integers in ways that do not commute
+  bool beside = false;               // the program makes calls while steps are in flight (beside.h)
+  bool create_at_cuts = false;       // with `beside`: a variable is created, with values, just when the checkpoint of a resize has been cut
+  bool slots_on_demand = false;      // steps use optimizers that the variable was not made with
+  bool die_loading = false;          // now and then a server that was lost is lost again whenever it loads, until that is mended or the job has ended
+  int max_step_attempts = 1000, max_recoveries = 1000;  // loss after loss is no error
   bool trace = false;
   // Ends the process that comes to this point for the kill_at_hit-th time; only in the build that has failpoints (base/failpoint.h).
   std::optional<Failpoint> kill_at;
@@ -90,6 +96,10 @@ struct SimResult {
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t rewinds = 0;
+  int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end
+  int64_t died_loading = 0;                       // servers
+  int64_t adoptions_in_pass = 0;                  // of the adoptions: a pass over data was under way
+  int64_t orders_not_judged = 0;                  // too much ran beside each other
   int64_t adoptions = 0;                          // coordinators that went on with what the servers held
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
   int64_t killed_at_points = 0;

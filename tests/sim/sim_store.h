@@ -25,6 +25,7 @@ class SimStore : public Store {
 
   // Its disk fails: the change that is being written, or the next one, and all that follow are refused. That one is durable, or not.
   void Break() { state_->broken = true; }
+  bool broken() const { return state_->broken; }
 
   // Another process has taken the state directory, and its lock: nothing that this one has not been told of is done any more, and it hears of nothing.
   void TakeAway() { state_->taken = true; }

@@ -1,0 +1,385 @@
+// The simulated cluster from within: its processes, its program, its faults, and what the invariants are checked against. Its parts are
+//
+//   sim_cluster.cc      starting processes, and the run
+//   cluster_steps.cc    what step functions do, and what they check as they read
+//   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it does meanwhile
+//   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
+//   cluster_faults.cc   the faults
+//   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
+#ifndef DIVVY_TESTS_SIM_CLUSTER_H_
+#define DIVVY_TESTS_SIM_CLUSTER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/random.h"
+#include "base/testing/in_memory_file_system.h"
+#include "coordinator/checkpoint/bundle_catalog.h"
+#include "coordinator/core/coordinator_core.h"
+#include "ps_server/checkpoint/bundle_files.h"
+#include "ps_server/core/parameter_server_core.h"
+#include "tests/sim/applied_record.h"
+#include "tests/sim/beside.h"
+#include "tests/sim/order_judge.h"
+#include "tests/sim/program_site.h"
+#include "tests/sim/sim_clients.h"
+#include "tests/sim/sim_cluster.h"
+#include "tests/sim/sim_files.h"
+#include "tests/sim/sim_network.h"
+#include "tests/sim/sim_store.h"
+#include "worker/core/testing/scripted_step_runner.h"
+#include "worker/core/worker_core.h"
+
+namespace divvy::sim {
+
+constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
+
+constexpr char kCheckpoints[] = "/checkpoints";
+
+constexpr int kReplicas = 1;  // of a worker as it should be
+
+inline std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
+
+// What a step assigns to "assigned", beside its deltas: its id, so that no value comes twice.
+constexpr int64_t kAssignedRows = 8, kAssignedWidth = 2;
+struct Assignment {
+  bool reads_whole = false;     // before it
+  int64_t first = 0, last = 0;  // the rows assigned: none, one, or all
+};
+inline const Shape& AssignedShape() {
+  static const Shape shape{kAssignedRows, kAssignedWidth};
+  return shape;
+}
+
+// ---- the cluster ----
+
+// A session, and the state of the servers under it.
+using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
+
+// One process life. Kept to the end of the run, so that what late tasks refer to is there.
+struct Process {
+  std::shared_ptr<Node> node;
+  std::unique_ptr<SimDialer> dialer;
+  std::shared_ptr<CoordinatorClient> coordinator;
+  std::unique_ptr<ScriptedStepRunner> runner;
+  std::unique_ptr<ScriptedInputOpener> inputs;
+  std::shared_ptr<ParameterServerCore> ps;
+  std::shared_ptr<WorkerCore> worker;
+  std::unique_ptr<SimStore> store;
+  std::unique_ptr<ProcessFiles> files;
+  std::unique_ptr<CheckpointFiles> checkpoint_files;
+  std::unique_ptr<CheckpointCatalog> checkpoint_catalog;
+  std::shared_ptr<CoordinatorCore> chief;
+  int index = 0;
+  Incarnation incarnation;
+  int replicas = 1;  // of a worker
+  std::optional<int> exit_code;
+  // Of a worker: what had finished when the newest steps of its session began.
+  std::pair<Epoch, SessionId> session;
+  std::deque<std::vector<std::vector<int64_t>>> floors;
+  // And what a row that the session reads is at least: what it has read of it, and what its finished steps have added since. By variable and row.
+  using Rows = std::map<std::pair<int, int64_t>, int64_t>;
+  Rows seen;
+  std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
+  int64_t rows_reused = 0;          // in its session, when one last looked
+  // Of "assigned", in this session and under this state of the servers: values by row that a finished step of it has replaced, and those that an unreported
+  // one will have.
+  using Replaced = std::set<std::pair<int64_t, int64_t>>;
+  ServersState assigned_in;
+  Replaced replaced;
+  std::map<EntryId, Replaced> to_be_replaced;
+};
+
+class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
+ public:
+  explicit Cluster(const SimConfig& config)
+      : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)), beside_(config_, *this) {}
+
+  ~Cluster() override { SetFailpointObserver(nullptr); }
+
+  SimResult Run();
+
+  void OnFailpoint(Failpoint point) override;
+  absl::Duration PayloadTime() override { return network_.PayloadDelay() + config_.payload_time; }
+  void OnWaits() override { ++result_.waits; }
+  void OnSnapshot(const Node& from, CheckpointId checkpoint) override;
+  void OnMarked(const Node& from, CheckpointId checkpoint) override;
+  void OnReported(const Node& from, SessionId session, EntryId step) override;
+  void OnCommitAnswered(const absl::Status& status) override { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
+  void OnCommit(const CommitRequest& request) override;
+  void OnApplied(const Node& ps, const CommitRequest& request) override;
+  void OnLoad(const Node& ps, const LoadRequest& request) override;
+  void OnCreateShards(const Node& ps, const CreateShardsRequest& request) override;
+  void Violation(absl::string_view rule, const std::string& what) override {
+    if (!result_.violation.ok()) return;
+    result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
+    Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
+  }
+  Network& network() override { return network_; }
+  const std::string& chief_address() const override { return chief_->node->address; }
+  void Trace(absl::string_view text) override {
+    hash_ = MixSeeds(hash_, HashText(text));
+    hash_ = MixSeeds(hash_, static_cast<uint64_t>(absl::ToInt64Nanoseconds(now())));
+    if (config_.trace) result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
+  }
+
+  // For the parts of the program.
+  CoordinatorCore& core() override { return *core_; }
+  Random& random() override { return random_; }
+  bool may_fault() const override { return !faults_stopped_; }
+  std::function<bool()> Alive() override {
+    return [this, life = life_] { return life == life_ && !over_ && chief_->node->executor->alive(); };
+  }
+  void After(absl::Duration delay, std::function<void()> then) override;
+  void Write(DirectWrite write, std::function<void()> then) override;
+  const std::vector<std::vector<int64_t>>& values() const override { return model_.values; }
+  bool EndsProgram(const absl::Status& error) override {
+    const bool ends = EndsTheJob(error);
+    if (ends) JobLost(error);
+    return ends;
+  }
+  void Violated(absl::string_view rule, const std::string& what) override { Violation(rule, what); }
+  void Tell(absl::string_view text) override { Trace(text); }
+
+ private:
+  absl::Duration now() { return world_.clock().Elapsed(); }
+
+  // starting
+  void StartPs(int index, const std::string& address);
+  void StartPs(int index) { StartPs(index, PsAddressOf(index)); }
+  void StartWorker(int index, int life);
+  void StartCoordinator(StoredJob stored);
+  // A worker or ps ends by itself; the supervisor starts it again where that makes sense.
+  void OnExit(Process* process, int code);
+  void OnWorkerExit(const Process& process);
+  void OnPsExit(const Process& process);
+  void DefineScripts(Process& process);
+
+  // step bodies
+  std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
+  Assignment AssignmentOf(int64_t tag) const;
+  ServersState StateOf(const Process& process);
+  void ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void Assign(const StepCall& call, std::vector<script::Move>& moves) const;
+  void CheckAssigned(const Tensor& values);
+  // What the step does to a cell, and the gradient for which it needs slots; nothing, too.
+  struct CellChange {
+    int64_t cell = 0;
+    CellOp op;
+  };
+  std::optional<CellChange> CellChangeOf(int64_t tag, EntryId step) const;
+  static void StageCellChange(const CellChange& change, std::vector<script::Move>& moves);
+  std::optional<int64_t> LateGradientOf(int64_t tag) const;
+  static bool LateIsMomentum(int64_t tag) { return tag % 2 == 0; }  // else Adagrad
+  std::vector<script::Move> Body(Process& process, const StepCall& call);
+  using Floors = std::vector<std::vector<int64_t>>;
+  void BeginInSession(Process& process, const WorkerSnapshot& runner);
+  static const Floors& FloorOf(const Process& process, int steps_back);
+  script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth);
+  void ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
+  int64_t TagOf(const StepCall& call) const;
+  bool StepFails(int64_t tag, uint32_t attempt) const;
+
+  // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
+  template <typename Body>
+  auto Mine(Body body) {
+    return [this, life = life_, body](auto&&... args) {
+      if (life == life_ && !over_ && chief_->node->executor->alive()) body(std::forward<decltype(args)>(args)...);
+    };
+  }
+  void Next() {
+    world_.Post(Mine([this] { Act(); }));
+  }
+  void Act();
+  void CreateNext();
+  std::vector<VariableSpec> Declarations() const;
+  std::vector<std::string> BroughtNames() const;
+  void ClaimBrought(std::vector<std::string> names);
+  void Restore();
+  void CheckLastCheckpoint();
+  void OnRestored(int64_t steps);
+  void OnAdopted(int64_t steps);
+  void RememberPast();
+  void RememberLeftBehind(const StoredJob& stored, bool simple);
+  void LookBeforeLoad(const LoadRequest& request);
+  bool MustAdopt();
+  int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
+  // A run of a step, as it was begun.
+  struct Ran {
+    int64_t tag = 0;
+    double learning_rate_scale = 1;
+  };
+  std::optional<Ran> RanAs(EntryId id);
+  template <typename Value>
+  std::optional<Value> NewestOf(const std::map<std::pair<EntryId, Epoch>, Value>& by_epoch, EntryId id);
+  std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
+  std::map<EntryId, std::set<int>> AppliedNow();
+  void ScheduleSome();
+  void RunPass();
+  void WriteSome();
+  void ReadAll();
+  void CallJoin();
+  void OnRaised(const absl::Status& error, absl::string_view call);
+  void Finished(const Nest& value);
+  void CountStep(const Ran& ran, uint32_t attempt, EntryId step);
+  void CountWrite(const DirectWrite& write);
+  int64_t Tick() { return ++ticks_; }
+  int64_t BegunAt(int64_t tag) const;
+  void CheckCells(const Tensor& values);
+  void CheckBrought();
+  void Apply(const std::vector<Delta>& deltas);
+  void ApplyAssignment(int64_t tag, EntryId step);
+  void EndProgram();
+  void JobLost(const absl::Status& error);
+  bool IsExpected(const absl::Status& error) const;
+  bool EndsTheJob(const absl::Status& error) const;
+  bool IsUnsureCommit(const absl::Status& error) const;
+  bool IsStoreFault(const absl::Status& error) const;
+  bool IsTooManyRecoveries(const absl::Status& error) const;
+
+  // faults and checks
+  void MaybeFault();
+  void StopFaults();
+  void Fault();
+  void FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away);
+  void FaultOfPs(absl::Duration while_away);
+  void FaultOfCoordinator(absl::Duration while_away);
+  void CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away);
+  void DrainCoordinator();
+  void LosePower();
+  void FaultOfDisk();
+  void FaultOfNumber();
+  void DieLoading(const Node& ps, Epoch epoch);
+  void StopJoining();
+  void DrainWorker(Process& worker);
+  void StartDuplicate();
+  void Kill(const Process& process);
+  void FinishKill(Process& process);
+  // The coordinator's process is gone, or goes on unseen as a zombie: another is started.
+  void ReplaceCoordinator(absl::Duration after, bool zombie);
+  void RestartTasks();
+  void CheckAlways();
+  void CheckAtRest();
+  bool FindServingPs(int index);
+  std::vector<uint64_t> AppliedSeqs() const;
+  std::vector<std::pair<int64_t, int64_t>> Visited() const;
+  void CheckPass(int64_t elements, bool complete);
+  void CheckSlots(const Process& ps, const ParameterServerSnapshot& seen);
+  Process* LiveWorker(int index);
+
+  void BeginModel() {
+    model_ = Model();
+    for (const Shape& shape : shapes_) model_.values.emplace_back(shape.num_elements(), 0);
+  }
+
+  const SimConfig config_;
+  SimExecutor world_;
+  Network network_;
+  Random random_;
+  SimResult result_;
+  std::set<std::tuple<const Process*, SessionId, EntryId>> pulled_ahead_;
+  uint64_t hash_ = 0;
+
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<Process*> ps_;
+  std::map<int, Process*> workers_;  // the newest life of each
+  std::map<int, int> newest_life_;
+  Process* chief_ = nullptr;  // the newest life of the coordinator
+  int life_ = 0;              // of it
+  bool chief_down_ = true, chief_draining_ = false;
+  std::shared_ptr<CoordinatorCore> core_;  // its core
+  uint64_t ids_of_the_past_ = 0;           // the highest id of earlier lives whose store was kept
+
+  std::vector<Shape> shapes_;
+  // What the variables hold, as the program knows it.
+  struct Model {
+    std::vector<std::vector<int64_t>> values;       // by variable: what finished steps and writes have made of it
+    std::map<int64_t, std::set<int64_t>> assigned;  // by row of "assigned": what finished steps have assigned; the last of them is there, whichever that was
+    int64_t adam_commits = 0, steps = 0;
+    OrderJudge cells;
+    double late_momentum = 0, late_adagrad = 0;         // what the slots of "late" are
+    std::map<std::string, int64_t> brought;             // variables that were created with values, and the serial of these
+    int rounds = 0;                                     // of the program, when it last told its state
+    std::string program_state;                          // that it told
+    std::vector<std::pair<std::string, int64_t>> told;  // all that it has told, and `effects` then
+    int64_t effects = 0;                                // steps and writes that the program saw finished
+    std::set<EntryId> reported;                         // those steps
+    struct Pass {
+      std::string source;
+      int64_t epoch = 0;                                 // of the coordinator, before it
+      int64_t begun = 0;                                 // the tick
+      std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program
+    };
+    std::optional<Pass> pass;  // under way
+  };
+  Model model_;
+  struct Cut {
+    std::optional<Model> model;  // none: of a zombie, whose program nobody follows
+    std::vector<uint64_t> applied_seqs;
+    const void* by = nullptr;  // the core that cut it: a job that begins anew, its store lost, counts from the beginning
+  };
+  // What the program of a coordinator knew when that was replaced, by the lineage of the servers' state. None: nobody followed that program.
+  struct Past {
+    std::optional<Model> model;
+    std::map<int64_t, DirectWrite> writes;
+  };
+  std::map<Epoch, Past> past_;
+  // What a coordinator that was killed has left behind, where its successor has no reason to load a checkpoint.
+  struct LeftBehind {
+    std::vector<Incarnation> ps;
+    Epoch lineage;
+    uint64_t layout_version = 0;
+  };
+  std::optional<LeftBehind> left_behind_;
+  bool has_loaded_ = false, must_adopt_ = false;                    // of this life
+  std::map<std::pair<Incarnation, Epoch>, uint64_t> told_layouts_;  // by server and lineage: the newest that it was told of
+  std::map<int64_t, DirectWrite> pending_writes_;                   // of this life, by serial: not answered
+  int64_t next_serial_ = 1, ticks_ = 0;
+  std::map<int64_t, int64_t> scheduled_;        // tag -> tick
+  std::map<EntryId, std::set<int>> inherited_;  // applied by earlier lives: what was adopted
+  Epoch inherited_lineage_;                     // of it
+  // By the epoch they were run or sent in: a store that is lost has its ids given again.
+  std::map<JobId, std::map<std::pair<EntryId, Epoch>, Ran>> ran_;
+  std::map<JobId, std::map<std::pair<EntryId, Epoch>, int64_t>> serials_;  // of direct writes
+  AppliedRecord applied_;
+  Beside beside_;
+  std::set<uint64_t> gone_at_end_;  // lives of parameter servers, when the program called EndJob
+  InMemoryFileSystem disk_;
+  std::map<CheckpointId, Cut> cuts_;
+  std::optional<CheckpointId> newest_;  // that was committed
+  bool asked_to_restore_ = false;       // by this life's program
+  bool restoring_ = false;              // and it has not been answered
+  int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
+  size_t passes_before_ = 0;     // of this life, the one under way
+  int num_ps_ = config_.num_ps;  // of the job; a person may change it
+  bool is_resizing_ = false;
+  std::optional<CheckpointId> created_at_;  // the cut at which a variable was created
+  int deaths_to_come_ = 0;                  // of servers that load
+  std::set<Epoch> died_in_;                 // of this life of the coordinator
+  int64_t next_tag_ = 1;
+  bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
+  bool told_the_end_ = false;  // by EndJob, while the coordinator lived
+  bool calls_ = false;         // the program waits for an answer
+  bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
+  int duplicates_ = 0;
+  std::set<int> killed_ps_;
+  int64_t recoveries_ = 0;  // of this life of the coordinator, as far as counted
+  std::optional<int64_t> pass_elements_;
+};
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_CLUSTER_H_

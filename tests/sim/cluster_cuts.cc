@@ -1,0 +1,196 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy::sim {
+
+// ---- what the servers hold ----
+
+// A life whose program has not been told what it goes on with has the knowledge of what that was made from.
+void Cluster::RememberPast() {
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  const CoordinatorSnapshot seen = core_->Snapshot();
+  if (restoring_ && seen.adopted_steps) return;
+  Past past{model_, pending_writes_};
+  if (model_.pass) past.model->pass->visited = Visited();
+  const auto cut = restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
+  if (cut != cuts_.end()) past.model = cut->second.model;
+  past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);  // it may have loaded all, and not begun
+}
+
+// `simple`: it was killed, and nothing else has happened to its store.
+void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
+  left_behind_.reset();
+  const CoordinatorSnapshot seen = core_->Snapshot();
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  const bool odd = had_duplicate_ || had_zombie_ || lost_store_ || config_.changing_steps || is_resizing_;
+  if (!simple || odd || seen.phase != CoordinatorSnapshot::Phase::kRunning || !stored.state) return;
+  if (stored.state->held != StateRow::Held::kAll || stored.state->state.lineage != truth.lineage) return;  // the store has not been told yet
+  for (const VariableRow& row : stored.variables) {
+    if (row.state != VariableRow::State::kLive) return;
+  }
+  left_behind_ = {truth.ps, truth.lineage, stored.state->state.layout->version()};
+}
+
+void Cluster::OnCreateShards(const Node& ps, const CreateShardsRequest& request) {
+  const Epoch lineage = std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect().lineage;
+  uint64_t& told = told_layouts_[{request.fence.target, lineage}];
+  told = std::max(told, request.layout_version);
+}
+
+// The first that a coordinator sends: until then all is as its predecessor left it.
+void Cluster::LookBeforeLoad(const LoadRequest& request) {
+  if (chief_down_ || request.fence.coordinator != chief_->incarnation || std::exchange(has_loaded_, true)) return;
+  must_adopt_ = request.from != LoadRequest::From::kKeep && MustAdopt();
+}
+
+// Whether every server of the life before is there, with the state that this one left, and no entry is half applied.
+bool Cluster::MustAdopt() {
+  if (!left_behind_ || core_->Inspect().ps != left_behind_->ps) return false;
+  for (const Incarnation life : left_behind_->ps) {
+    const auto is_it = [life](const auto& process) { return process->ps != nullptr && process->incarnation == life; };
+    const auto ps = std::find_if(processes_.begin(), processes_.end(), is_it);
+    if (ps == processes_.end() || !(*ps)->node->executor->alive()) return false;
+    const ParameterServerSnapshot seen = (*ps)->ps->Inspect();
+    if (seen.state != PsState::kFrozen || seen.lineage != left_behind_->lineage) return false;
+    if (told_layouts_[{life, seen.lineage}] > left_behind_->layout_version) return false;  // a change was under way
+  }
+  return applied_.AllWhole(left_behind_->ps, left_behind_->lineage);
+}
+
+// Of the newest epoch up to now: what an id was in it.
+template <typename Value>
+std::optional<Value> Cluster::NewestOf(const std::map<std::pair<EntryId, Epoch>, Value>& by_epoch, EntryId id) {
+  const auto after = by_epoch.upper_bound({id, core_->Snapshot().epoch_id});
+  if (after == by_epoch.begin() || std::prev(after)->first.first != id) return std::nullopt;
+  const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;  // whose store is lost
+  return of_another_life ? std::nullopt : std::optional<Value>(std::prev(after)->second);
+}
+
+std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) { return NewestOf(ran_[core_->job()], id); }
+
+void Cluster::OnCommit(const CommitRequest& request) {
+  if (const auto serial = SerialOf(request)) serials_[request.fence.job][{request.entry, request.fence.epoch}] = *serial;
+}
+
+void Cluster::OnApplied(const Node& ps, const CommitRequest& request) {
+  const ParameterServerSnapshot seen = std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect();
+  applied_.Applied(request.fence.target, seen.lineage, request);
+}
+
+// By id, at the servers that the coordinator counts on.
+std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
+  std::map<EntryId, std::set<int>> applied;
+  for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
+    FindServingPs(i);
+    for (const auto& [id, times] : ps_[i]->ps->Inspect().history) applied[id].insert(i);
+  }
+  return applied;
+}
+
+// What has been applied, and the program that began it was not told of: those steps count, and so do its writes. Returns how many they are.
+int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
+  int64_t added = 0;
+  for (const auto& [id, where] : applied) {
+    if (const std::optional<Ran> ran = RanAs(id)) {
+      if (model_.reported.count(id) > 0) continue;
+      CountStep(*ran, /*attempt=*/1, id);
+      ++added;
+    } else if (const auto serial = NewestOf(serials_[core_->job()], id); serial && pending_writes_.count(*serial) > 0) {
+      CountWrite(pending_writes_.extract(*serial).mapped());
+      ++added;
+    }
+  }
+  pending_writes_.clear();
+  return added;
+}
+
+// All that a checkpoint would have to have, and in addition what had finished since.
+void Cluster::OnAdopted(int64_t steps) {
+  ++result_.adoptions, ++result_.restores;
+  inherited_lineage_ = core_->Inspect().lineage;
+  const auto past = past_.find(inherited_lineage_);
+  if (past == past_.end()) return Violation("X3", "what was adopted is of no coordinator's life");
+  if (!past->second.model) {
+    result_.job_lost = over_ = true;  // the state of a zombie's program
+    return;
+  }
+  model_ = *past->second.model;
+  pending_writes_ = past->second.writes;
+  inherited_ = AppliedNow();
+  const int64_t unreported = AddUnreported(inherited_);
+  Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported, " entries that nobody had been told of"));
+  if (steps != model_.steps) Violation("X3", absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
+  const std::string told = core_->program_state();
+  // What was told after it need not be stored as long as nothing has begun since.
+  while (!model_.told.empty() && model_.told.back().first != told) {
+    if (model_.effects > model_.told.back().second) {
+      Violation("X3", absl::StrCat("adopted program state \"", told, "\", and steps that began after \"", model_.told.back().first, "\" was told"));
+    }
+    model_.told.pop_back();
+  }
+  model_.program_state = told;
+  model_.rounds = told.empty() ? 0 : std::stoi(told);
+  rounds_done_ = model_.rounds;
+  if (config_.lose_at_worst && !faults_stopped_) {
+    world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(random_.Below(300))), Mine([this] {
+                       if (!faults_stopped_) FaultOfPs(absl::Seconds(1));
+                     }));
+  }
+  calls_ = true;
+  ClaimBrought(BroughtNames());
+}
+
+// ---- checkpoints ----
+
+void Cluster::CheckLastCheckpoint() {
+  const auto last = core_->Snapshot().last_checkpoint;
+  const auto cut = last ? cuts_.find(*last) : cuts_.end();
+  if (cut == cuts_.end()) return Violation("X3", "the job has ended without a checkpoint");
+  if (cut->second.model->values != model_.values) Violation("X3", absl::StrCat(last->name(), " is the last, and has not all that was finished"));
+}
+
+std::vector<uint64_t> Cluster::AppliedSeqs() const {
+  std::vector<uint64_t> seqs;
+  for (const Incarnation life : core_->Inspect().ps) {  // those that the coordinator counts on, whoever else serves their index
+    for (const auto& process : processes_) {
+      if (process->ps != nullptr && process->incarnation == life) seqs.push_back(process->ps->Inspect().applied_seq);
+    }
+  }
+  return seqs;
+}
+
+// The first request of a checkpoint leaves the coordinator in the event of the cut: what has finished before has been told to the program.
+void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
+  Cut& cut = cuts_[checkpoint];
+  if (cut.by == from.core.get()) return;
+  cut = Cut();
+  cut.by = from.core.get();
+  cut.applied_seqs = AppliedSeqs();
+  if (from.core != core_) return;
+  cut.model = model_;
+  cut.model->reported.clear();  // who loads it counts ids anew, where the store is lost
+  if (model_.pass) cut.model->pass->visited = Visited();
+}
+
+void Cluster::OnMarked(const Node& from, CheckpointId checkpoint) {
+  if (from.core != core_ || core_->Snapshot().checkpoint != checkpoint || chief_down_) return;
+  if (AppliedSeqs() != cuts_[checkpoint].applied_seqs) Violation("X13", absl::StrCat("a commit was applied while ", checkpoint.name(), " was cut"));
+  if (!config_.create_at_cuts || !is_resizing_ || !beside_.open() || created_at_ == checkpoint) return;
+  created_at_ = checkpoint;
+  After(absl::Milliseconds(static_cast<int64_t>(random_.Below(8))), [this] {
+    if (!is_resizing_ || !beside_.open()) return;
+    ++result_.created_at_cuts;
+    beside_.CreateWithValues();
+  });
+}
+
+}  // namespace divvy::sim

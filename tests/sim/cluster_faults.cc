@@ -1,0 +1,283 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy::sim {
+
+Process* Cluster::LiveWorker(int index) {
+  const auto found = workers_.find(index);
+  return found != workers_.end() && found->second->node->executor->alive() ? found->second : nullptr;
+}
+
+void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away) {
+  const std::string address = worker.node->address;
+  if (kind < 25 && config_.kill_workers) {
+    Trace(absl::StrCat("fault: kills ", address));
+    network_.Kill(address);
+    world_.PostAfter(while_away, [this, index] {
+      if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
+    });
+  } else if (kind < 45 && config_.pause_workers) {
+    Trace(absl::StrCat("fault: stops ", address));
+    worker.node->executor->Pause();
+    world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+  } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
+    Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
+    if (random_.Chance(0.5)) {  // cut off from the coordinator alone, it goes on with what it has
+      network_.BreakStreams(address);
+      network_.Cut(address, chief_address());
+      network_.Cut(chief_address(), address);
+      world_.PostAfter(while_away, [this, address, chief = chief_address()] { network_.Heal(address, chief), network_.Heal(chief, address); });
+    } else {
+      worker.node->executor->Pause();
+      world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
+    }
+    world_.PostAfter(while_away + absl::Seconds(3), [this, index, address] {
+      network_.Kill(address);
+      if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
+    });
+    StartWorker(index, ++newest_life_[index]);
+  } else if (kind < 60 && config_.drain) {
+    DrainWorker(worker);
+  } else if (kind < 85 && config_.cut_links) {
+    const std::string other = random_.Chance(0.5) ? chief_address() : PsAddressOf(static_cast<int>(random_.Below(num_ps_)));
+    const std::string from = random_.Chance(0.5) ? other : address, to = from == other ? address : other;
+    const bool both = random_.Chance(0.5);
+    Trace(absl::StrCat("fault: cuts ", from, both ? " <-> " : " -> ", to));
+    network_.Cut(from, to);
+    if (both) network_.Cut(to, from);
+    world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to), network_.Heal(to, from); });
+  } else if (kind >= 90) {
+    Trace(absl::StrCat("fault: breaks the streams of ", address));
+    network_.BreakStreams(address);
+  }
+}
+
+// Whoever else has its address by now lives on.
+void Cluster::Kill(const Process& process) {
+  if (network_.Find(process.node->address) == process.node) return network_.Kill(process.node->address);
+  process.node->executor->Kill();
+}
+
+void Cluster::FaultOfPs(absl::Duration while_away) {
+  const int index = static_cast<int>(random_.Below(num_ps_));
+  Process* const ps = ps_[index];
+  if (!ps->node->executor->alive()) return;
+  ps_killed_ = true;
+  killed_ps_.insert(index);
+  if (config_.drain && random_.Chance(0.4)) {
+    Trace(absl::StrCat("fault: SIGTERM to ", ps->node->address));
+    ps->node->executor->Post([ps] { ps->ps->Drain(); });
+    world_.PostAfter(kDrainTimeout, [this, ps] {
+      if (ps->node->executor->alive()) network_.Kill(ps->node->address);
+    });
+  } else {
+    Trace(absl::StrCat("fault: kills ", ps->node->address));
+    network_.Kill(ps->node->address);
+  }
+  if (!config_.restart_ps) return;
+  if (config_.die_loading && config_.replay && random_.Chance(0.3)) deaths_to_come_ = 1 + static_cast<int>(random_.Below(20));
+  world_.PostAfter(while_away, [this, ps, index] {
+    if (ps->node->executor->alive()) Kill(*ps);
+    if (!over_ && index < num_ps_) StartPs(index);
+  });
+  if (!config_.replay || faults_stopped_ || !random_.Chance(0.3)) return;
+  world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))), [this] {
+    if (!over_ && !faults_stopped_) FaultOfPs(absl::Milliseconds(300));  // while the job goes back, or forward again
+  });
+}
+
+// A smaller machine, say, whose memory the state does not fit into.
+void Cluster::OnLoad(const Node& ps, const LoadRequest& request) {
+  LookBeforeLoad(request);
+  if (deaths_to_come_ == 0 || request.from == LoadRequest::From::kKeep || chief_down_ || request.fence.epoch != core_->Snapshot().epoch_id) return;
+  DieLoading(ps, request.fence.epoch);
+}
+
+void Cluster::DieLoading(const Node& ps, Epoch epoch) {
+  const auto is_it = [&ps](const auto& process) { return process->node.get() == &ps; };
+  const auto found = std::find_if(processes_.begin(), processes_.end(), is_it);
+  if ((*found)->index >= num_ps_ || ps_[(*found)->index] != found->get()) return;
+  --deaths_to_come_;
+  died_in_.insert(epoch);
+  ++result_.died_loading;
+  Trace(absl::StrCat("fault: kills ", ps.address, " as it loads"));
+  ps.executor->Kill();
+  world_.Post([this, victim = found->get()] { FinishKill(*victim); });
+  if (static_cast<int>(died_in_.size()) > config_.max_recoveries + 2)
+    Violation("X16", absl::StrCat("servers were lost in ", died_in_.size(), " loads, more than max_recoveries allows, and the job goes on"));
+}
+
+void Cluster::CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away) {
+  network_.Cut(from, to);
+  world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to); });
+}
+
+void Cluster::FaultOfCoordinator(absl::Duration while_away) {
+  if (chief_down_ || chief_draining_) return;
+  if (config_.drain && random_.Chance(0.3)) return DrainCoordinator();
+  const bool zombie = config_.zombie_coordinator && random_.Chance(0.5);
+  const bool stopped = zombie && random_.Chance(0.5);  // else it goes on as if nothing were; no ps can tell it
+  Trace(absl::StrCat("fault: ", stopped ? "stops " : zombie ? "forgets " : "kills ", chief_address()));
+  if (stopped) {
+    Process* const chief = chief_;
+    chief->node->executor->Pause();
+    world_.PostAfter(while_away, [chief] { chief->node->executor->Resume(); });
+  } else if (zombie) {
+    for (int i = 0; i < num_ps_; ++i) CutForAWhile(chief_address(), PsAddressOf(i), while_away);
+  }
+  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(3'000))), zombie);
+}
+
+void Cluster::DrainCoordinator() {
+  Trace(absl::StrCat("fault: SIGTERM to ", chief_address()));
+  chief_draining_ = true;
+  core_->Drain(Mine([this] {
+    ++result_.drained;
+    world_.PostAfter(absl::Milliseconds(1), Mine([this] {  // a call made at the very moment has its answer by then
+                       if (chief_down_) return;
+                       if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused())
+                         Violation("X16", "the coordinator has drained, and a call of the program still waits");
+                       ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+                     }));
+  }));
+  world_.PostAfter(kDrainTimeout, Mine([this] {
+                     if (!chief_down_) ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);  // the supervisor has no more patience
+                   }));
+}
+
+// The machine that they all run on.
+void Cluster::LosePower() {
+  Trace("fault: the power goes");
+  ++result_.power_losses;
+  for (const auto& process : processes_) {
+    if (process->node->executor->alive()) network_.Kill(process->node->address);
+  }
+  disk_.Crash();
+  for (int i = 0; i < num_ps_; ++i) StartPs(i);
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(1'000))), /*zombie=*/false);
+}
+
+void Cluster::FaultOfDisk() {
+  constexpr FileOperation kOperations[] = {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename,
+                                           FileOperation::kSyncDirectory};
+  const FileOperation operation = kOperations[random_.Below(std::size(kOperations))];
+  Trace(absl::StrCat("fault: an operation of the disk fails, of kind ", static_cast<int>(operation)));
+  disk_.FailNext(operation, "checkpoints", absl::DataLossError("the disk is broken"));
+}
+
+void Cluster::DrainWorker(Process& worker) {
+  Trace(absl::StrCat("fault: SIGTERM to ", worker.node->address));
+  worker.node->executor->Post([core = worker.worker] { core->Drain(); });
+  world_.PostAfter(kDrainTimeout, [this, &worker] {
+    if (worker.exit_code || !worker.node->executor->alive()) return;
+    if (faults_stopped_) Violation("X16", absl::StrCat(worker.node->address, " did not drain"));
+    Kill(worker);
+    OnWorkerExit(worker);
+  });
+}
+
+// A mistake of a person: the index is served already.
+void Cluster::StartDuplicate() {
+  had_duplicate_ = true;
+  if (random_.Chance(0.5)) {
+    const int index = static_cast<int>(random_.Below(config_.num_workers));
+    Trace(absl::StrCat("fault: starts worker ", index, " a second time"));
+    StartWorker(index, ++newest_life_[index]);
+  } else {
+    const int index = static_cast<int>(random_.Below(num_ps_));
+    Trace(absl::StrCat("fault: starts ps ", index, " a second time"));
+    StartPs(index, absl::StrCat(PsAddressOf(index), "/second", ++duplicates_));
+  }
+}
+
+void Cluster::Fault() {
+  ++result_.faults;
+  const int index = static_cast<int>(random_.Below(config_.num_workers));
+  const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
+  const uint64_t kind = random_.Below(100);
+  if (kind >= 85 && kind < 90) {
+    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(num_ps_))), chief = chief_address();
+    Trace(absl::StrCat("fault: cuts ", chief, " -> ", ps));
+    CutForAWhile(chief, ps, while_away);
+  } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
+    FaultOfWorker(index, *worker, kind, while_away);
+  }
+  const bool again = config_.replay && config_.restart_ps;
+  if (config_.kill_ps && (!ps_killed_ || again) && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
+  if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
+  if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
+  if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
+  if (config_.store_faults && random_.Chance(0.1) && !chief_down_) {
+    Trace("fault: the store's disk fails");
+    chief_->store->Break();
+  }
+  if (config_.resize && random_.Chance(0.1)) FaultOfNumber();
+  if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
+}
+
+// A process comes to a named moment, within its own task or within a call of the program, which is the coordinator's.
+void Cluster::OnFailpoint(Failpoint point) {
+  const int64_t hit = ++result_.hits[static_cast<size_t>(point)];
+  if (config_.kill_at != point || config_.kill_at_hit != hit || faults_stopped_ || over_) return;
+  const auto runs = [](const std::unique_ptr<Process>& process) { return process->node->executor->running(); };
+  const auto running = std::find_if(processes_.begin(), processes_.end(), runs);
+  Process* const victim = running == processes_.end() ? chief_ : running->get();
+  Trace(absl::StrCat("fault: kills ", victim->node->address, " at ", FailpointName(point)));
+  ++result_.killed_at_points;
+  victim->node->executor->Kill();  // nothing leaves it any more; its connections break when the task is over
+  world_.Post([this, victim] { FinishKill(*victim); });
+}
+
+void Cluster::FinishKill(Process& process) {
+  Kill(process);
+  if (process.worker != nullptr) return OnWorkerExit(process);
+  if (process.ps == nullptr) {
+    if (&process == chief_ && !chief_down_) return ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+    return process.chief->Abandon();  // a zombie
+  }
+  ps_killed_ = true;
+  killed_ps_.insert(process.index);
+  world_.PostAfter(absl::Seconds(1), [this, index = process.index] {
+    if (!over_ && index < num_ps_ && !ps_[index]->node->executor->alive()) StartPs(index);
+  });
+}
+
+void Cluster::MaybeFault() {
+  if (over_ || faults_stopped_ || !result_.violation.ok()) return;
+  if (now() > config_.fault_time) return StopFaults();
+  if (random_.Chance(config_.fault_rate)) Fault();
+  world_.PostAfter(absl::Milliseconds(10), [this] { MaybeFault(); });
+}
+
+void Cluster::StopFaults() {
+  faults_stopped_ = true;
+  deaths_to_come_ = 0;
+  Trace("faults stop");
+  network_.HealAll();
+  network_.set_rates(FaultRates());
+  disk_.FailNothingMore();
+  for (const auto& process : processes_) {
+    if (process->node->executor->paused()) process->node->executor->Resume();
+    const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) ||
+                        (process->ps != nullptr && ps_[process->index] != process.get()) ||
+                        (process->chief != nullptr && (chief_ != process.get() || chief_down_));
+    if (!zombie || !process->node->executor->alive()) continue;
+    network_.Kill(process->node->address);
+    if (process->chief != nullptr) process->chief->Abandon();
+  }
+  for (int i = 0; i < config_.num_workers; ++i) {
+    if (LiveWorker(i) == nullptr) StartWorker(i, ++newest_life_[i]);
+  }
+}
+
+}  // namespace divvy::sim

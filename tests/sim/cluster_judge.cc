@@ -1,0 +1,137 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy::sim {
+
+void Cluster::CheckAlways() {
+  std::map<std::tuple<JobId, Epoch, EntryId>, std::set<uint32_t>> admissible;  // sessions that could still have an id applied
+  for (Process* ps : ps_) {
+    if (ps == nullptr || !ps->node->executor->alive()) continue;
+    const ParameterServerSnapshot seen = ps->ps->Inspect();
+    for (const auto& [id, times] : seen.history) {
+      if (times > 1) Violation("X1", absl::StrCat("ps ", ps->index, " applied id ", id.value(), " ", times, " times"));
+    }
+    if (const std::string wrong = applied_.Contradiction(ps->incarnation, seen); !wrong.empty()) Violation("X1", absl::StrCat("ps ", ps->index, " ", wrong));
+    if (seen.remembered.size() > 32'768 + 16) Violation("X7", absl::StrCat("ps ", ps->index, " remembers ", seen.remembered.size(), " ids"));
+    for (const auto& process : processes_) {
+      if (process->worker == nullptr || !process->node->executor->alive()) continue;
+      const WorkerSnapshot worker = process->worker->Inspect();
+      for (const EntryId step : worker.ahead) pulled_ahead_.emplace(process.get(), worker.session, step);
+      const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
+      result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
+      if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
+      if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0)
+        admissible[{seen.job, seen.epoch, *worker.live}].insert(worker.session.value());
+    }
+  }
+  for (const auto& [of, sessions] : admissible) {
+    if (sessions.size() > 1)
+      Violation("X5", absl::StrCat("id ", std::get<EntryId>(of).value(), " may be applied by sessions ", absl::StrJoin(sessions, " and ")));
+  }
+  if (const auto last = core_->Snapshot().last_checkpoint; last && (!newest_ || *newest_ < *last)) {
+    newest_ = last;
+    ++result_.checkpoints;
+  }
+  const CoordinatorSnapshot seen = core_->Snapshot();
+  const int64_t beyond = config_.beside ? 100'000 : 10'000;  // first values that the program brings are let in
+  if (seen.redo_log_bytes > config_.redo_log_bytes + beyond) Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
+  result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
+  if (chief_down_) return;
+  for (const EntryId id : truth.open) {
+    if (id.value() <= ids_of_the_past_) Violation("X14", absl::StrCat("id ", id.value(), " was given by an earlier life of the coordinator"));
+  }
+}
+
+// Of two processes of one index: the one whose state the coordinator counts on.
+bool Cluster::FindServingPs(int index) {
+  const Epoch lineage = core_->Inspect().lineage;
+  const Incarnation life = core_->Inspect().ps[index];
+  for (const std::unique_ptr<Process>& process : processes_) {
+    if (process->ps == nullptr || process->index != index || process->incarnation != life) continue;
+    ps_[index] = process.get();
+    return process->ps->Inspect().lineage == lineage;
+  }
+  return false;
+}
+
+void Cluster::CheckAtRest() {
+  const CoordinatorCore::Inspection truth = core_->Inspect();
+  if (!truth.open.empty() || truth.recovering) return;  // a direct write of another round is under way, or the state is not there again
+  const int serving = static_cast<int>(truth.ps.size());
+  for (int i = 0; i < serving; ++i) {
+    if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
+  }
+  std::map<EntryId, std::set<int>> applied = AppliedNow();
+  for (const auto& [id, where] : inherited_) {
+    if (truth.lineage != inherited_lineage_) break;  // all has been loaded since
+    if (applied[id] != where) Violation("X2", absl::StrCat("id ", id.value(), " was adopted, and its servers are others now"));
+    applied.erase(id);
+  }
+  for (const auto& [id, participants] : truth.finished) {
+    const std::set<int> wanted(participants.begin(), participants.end());
+    if (applied[id] != wanted) {
+      Violation("X2", absl::StrCat("id ", id.value(), " finished on ps ", absl::StrJoin(wanted, " "), " but is applied on ", absl::StrJoin(applied[id], " ")));
+    }
+    applied.erase(id);
+  }
+  for (const auto& [id, where] : applied) Violation("X8", absl::StrCat("id ", id.value(), " did not finish but is applied on ps ", absl::StrJoin(where, " ")));
+  for (int i = 0; i < serving; ++i) {
+    Process* const ps = ps_[i];
+    const ParameterServerSnapshot seen = ps->ps->Inspect();
+    for (const auto& [key, shard] : seen.shards) {
+      if (shard.value.dtype() != DType::kInt32) continue;  // the only int32 values are Adam's row counts
+      const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
+      for (const int32_t t : counts) {
+        if (t != model_.adam_commits) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", model_.adam_commits, " commits"));
+      }
+    }
+    CheckSlots(*ps, seen);
+  }
+}
+
+// Those of "late" are sums of what its finished steps have used, exact in floats.
+void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen) {
+  for (const auto& [key, shard] : seen.shards) {
+    const bool momentum = absl::StartsWith(shard.name, "late/Momentum/");
+    if (!momentum && !absl::StartsWith(shard.name, "late/Adagrad/")) continue;
+    const double wanted = momentum ? model_.late_momentum : model_.late_adagrad;
+    for (const float slot : *shard.value.values<float>()) {
+      if (slot != wanted) Violation("X4", absl::StrCat("ps ", ps.index, ": ", shard.name, " is ", slot, ", and its commits make ", wanted));
+    }
+  }
+}
+
+// What steps of the pass under way have read, in this life of the program and those before.
+std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
+  std::vector<std::pair<int64_t, int64_t>> visited = model_.pass->visited;
+  const auto of_this_life = core_->Inspect().finished_positions;
+  if (of_this_life.size() <= passes_before_) return visited;
+  const auto& latest = of_this_life.rbegin()->second;
+  visited.insert(visited.end(), latest.begin(), latest.end());
+  return visited;
+}
+
+void Cluster::CheckPass(int64_t elements, bool complete) {
+  std::vector<int> times(elements, 0);
+  for (const auto& [first, count] : Visited()) {
+    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
+  }
+  const bool some_may_be_skipped = !complete || (config_.failing_steps && !model_.pass->visited.empty());  // by a step that failed in an earlier life
+  for (int64_t p = 0; p < elements; ++p) {
+    if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
+      Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
+  }
+}
+
+}  // namespace divvy::sim

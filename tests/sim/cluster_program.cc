@@ -1,0 +1,460 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy::sim {
+
+void Cluster::Apply(const std::vector<Delta>& deltas) {
+  for (const Delta& delta : deltas) {
+    std::vector<int64_t>& values = model_.values[delta.variable];
+    const int64_t width = shapes_[delta.variable].row_elements();
+    if (delta.ids.empty()) {
+      for (int64_t& value : values) value += delta.amount;
+    }
+    for (const int64_t id : delta.ids) {
+      for (int64_t i = 0; i < width; ++i) values[id * width + i] += delta.amount;
+    }
+  }
+}
+
+void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
+  const Assignment assignment = AssignmentOf(tag);
+  for (int64_t row = assignment.first; row < assignment.last; ++row) model_.assigned[row].insert(static_cast<int64_t>(step.value()));
+}
+
+void Cluster::Finished(const Nest& value) {
+  const auto number = [&value](size_t i) { return *value[i].tensor()->scalar<int64_t>(); };
+  const int64_t tag = number(0), attempt = number(1);
+  ++result_.finished_steps;
+  CountStep({tag, static_cast<double>(number(3)) / 4}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
+  Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
+}
+
+void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
+  model_.reported.insert(step);
+  ++model_.adam_commits, ++model_.steps, ++model_.effects;
+  Apply(DeltasOf(ran.tag, attempt));
+  ApplyAssignment(ran.tag, step);
+  if (const auto change = CellChangeOf(ran.tag, step)) model_.cells.Finished({change->cell, change->op, BegunAt(ran.tag), Tick(), /*direct=*/false});
+  if (const auto late = LateGradientOf(ran.tag)) {
+    if (LateIsMomentum(ran.tag)) {
+      model_.late_momentum -= ran.learning_rate_scale * static_cast<double>(*late);
+    } else {
+      model_.late_adagrad += static_cast<double>(*late * *late);
+    }
+  }
+}
+
+// Steps of a loop may be dispatched beside each other, however late one is.
+int64_t Cluster::BegunAt(int64_t tag) const {
+  const auto scheduled = scheduled_.find(tag);
+  if (scheduled != scheduled_.end()) return scheduled->second;
+  return model_.pass ? model_.pass->begun : 0;
+}
+
+// The disk has failed in the one moment in which nobody can know whether a checkpoint is there: the next life looks.
+bool Cluster::IsUnsureCommit(const absl::Status& error) const {
+  return config_.disk_faults && absl::IsUnavailable(error) && absl::StrContains(error.message(), "nobody knows");
+}
+
+bool Cluster::IsStoreFault(const absl::Status& error) const {
+  return config_.store_faults && absl::IsResourceExhausted(error) && absl::StrContains(error.message(), "the store's disk");
+}
+
+bool Cluster::IsTooManyRecoveries(const absl::Status& error) const {
+  return config_.max_recoveries < 1000 && absl::IsInternal(error) && absl::StrContains(error.message(), "--max_recoveries");
+}
+
+// The errors that no later call of this coordinator survives.
+bool Cluster::EndsTheJob(const absl::Status& error) const {
+  const Reason reason = ReasonOf(error);
+  return IsUnsureCommit(error) || IsStoreFault(error) || IsTooManyRecoveries(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch ||
+         reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
+}
+
+bool Cluster::IsExpected(const absl::Status& error) const {
+  if (IsUnsureCommit(error) || IsStoreFault(error) || IsTooManyRecoveries(error)) return true;
+  switch (ReasonOf(error)) {
+    case Reason::kPsLost:
+      return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
+             had_duplicate_ || (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
+             (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
+    case Reason::kStaleEpoch:
+    case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
+    case Reason::kWrongJob:
+      if (!lost_store_ || config_.named_job) return false;
+      return (absl::StrContains(error.message(), "--state_dir") && absl::StrContains(error.message(), "--job_name")) ||
+             (had_zombie_ && absl::StrContains(error.message(), "--checkpoint_dir"));  // the zombie has saved one meanwhile
+    case Reason::kJobOver: return chief_draining_;
+    default: return false;
+  }
+}
+
+void Cluster::JobLost(const absl::Status& error) {
+  calls_ = false;
+  if (chief_down_) return;  // said to another call already
+  Trace(absl::StrCat("the coordinator ends: ", error.message()));
+  if (!IsExpected(error)) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
+  if (ReasonOf(error) == Reason::kJobOver) return;  // its drain says when
+  const bool for_good = ReasonOf(error) == Reason::kPsLost && ps_killed_ && !config_.restart_ps;
+  if (for_good || !config_.kill_coordinator) {
+    result_.job_lost = over_ = true;
+    return;
+  }
+  if (ReasonOf(error) == Reason::kWrongJob) RestartTasks();
+  ReplaceCoordinator(absl::Milliseconds(500), /*zombie=*/false);
+}
+
+// What a person does who reads of another job's tasks: starts all of them again.
+void Cluster::RestartTasks() {
+  for (int i = 0; i < num_ps_; ++i) {
+    network_.Kill(ps_[i]->node->address);
+    StartPs(i);
+  }
+  for (const auto& [index, worker] : workers_) network_.Kill(worker->node->address);
+  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+}
+
+void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
+  const StoredJob stored = chief_->store->LeftBehind();
+  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && stored.job.state == JobRow::State::kRunning;
+  const CoordinatorCore::Inspection past = core_->Inspect();
+  RememberPast();
+  RememberLeftBehind(stored, !zombie && !lose && !chief_->store->broken());
+  if (zombie && !lose) chief_->store->TakeAway();
+  for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
+  for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
+  if (lose) ids_of_the_past_ = 0;
+  chief_down_ = true;
+  if (!zombie) {
+    core_->Abandon();
+    network_.Kill(chief_address());
+  }
+  had_zombie_ |= zombie;
+  lost_store_ |= lose;
+  Trace(absl::StrCat("the coordinator is started again", lose ? ", its store is lost" : ""));
+  world_.PostAfter(after, [this, life = life_, stored = lose ? StoredJob() : stored] {
+    if (life == life_ && !over_) StartCoordinator(stored);
+  });
+}
+
+void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
+  calls_ = false;
+  if (EndsTheJob(error)) return JobLost(error);
+  ++result_.failed_steps;
+  if (!config_.failing_steps && !config_.changing_steps) Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
+  Trace(absl::StrCat(call, " raised: ", error.message()));
+  beside_.WhenDone([this] {
+    CheckAtRest();  // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
+    Next();
+  });
+}
+
+void Cluster::Act() {
+  if (over_ || !result_.violation.ok()) return;
+  if (created_ < static_cast<int>(Declarations().size())) return CreateNext();
+  if (config_.restore && !std::exchange(asked_to_restore_, true)) return Restore();
+  if (model_.pass && core_->epoch() > model_.pass->epoch) {  // it was over, and its program has not been told any more
+    CheckPass(*pass_elements_, true);
+    model_.pass.reset();
+  }
+  if (model_.pass) return RunPass();  // that the life before was in the middle of
+  model_.rounds = rounds_done_;
+  model_.program_state = absl::StrCat(rounds_done_);
+  model_.told.emplace_back(model_.program_state, model_.effects);
+  core_->SetProgramState(model_.program_state);
+  if (rounds_done_++ >= config_.rounds) return EndProgram();
+  switch (random_.Below(4)) {
+    case 0:
+    case 1: return ScheduleSome();
+    case 2: return RunPass();
+    default: return WriteSome();
+  }
+}
+
+std::vector<VariableSpec> Cluster::Declarations() const {
+  std::vector<VariableSpec> all;
+  for (int i = 0; i < config_.num_variables; ++i) all.push_back({absl::StrCat("v", i), shapes_[i], Zeros(), {}, DType::kInt64});
+  all.push_back({"adam", {4}, Zeros(), Adam{0.001}});
+  if (config_.assigning_steps) all.push_back({"assigned", AssignedShape(), Zeros(), {}, DType::kInt64});
+  if (config_.cells) all.push_back({kCellsName, {kCells}, Zeros(), {}, DType::kInt64});
+  if (config_.slots_on_demand) all.push_back({"late", {4}, Zeros()});
+  return all;
+}
+
+std::vector<std::string> Cluster::BroughtNames() const {
+  std::vector<std::string> names;
+  for (const auto& [name, serial] : model_.brought) names.push_back(name);
+  return names;
+}
+
+// Variables that an earlier life created: they are in what this one goes on from.
+void Cluster::ClaimBrought(std::vector<std::string> names) {
+  if (names.empty()) return ReadAll();
+  const VariableSpec spec{names.back(), {kBroughtRows, kBroughtWidth}, Zeros(), {}, DType::kInt64};
+  names.pop_back();
+  core_->CreateVariable(spec, std::nullopt, Mine([this, names](const absl::Status& claimed) {
+                          if (EndsTheJob(claimed)) return JobLost(claimed);
+                          if (!claimed.ok()) return Violation("create", claimed.ToString());
+                          ClaimBrought(names);
+                        }));
+}
+
+void Cluster::CreateNext() {
+  const VariableSpec spec = Declarations()[created_++];
+  calls_ = true;
+  core_->CreateVariable(spec, std::nullopt, Mine([this](absl::Status status) {
+                          calls_ = false;
+                          if (EndsTheJob(status)) return JobLost(status);
+                          if (!status.ok()) return Violation("create", status.ToString());
+                          Next();
+                        }));
+}
+
+void Cluster::Restore() {
+  calls_ = restoring_ = true;
+  core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
+    calls_ = false;
+    if (steps.ok()) restoring_ = false;  // else the program does not know what the job has begun with
+    if (EndsTheJob(steps.status())) return JobLost(steps.status());
+    if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
+    OnRestored(*steps);
+  }));
+}
+
+void Cluster::OnRestored(int64_t steps) {
+  if (core_->Snapshot().adopted_steps) return OnAdopted(steps);
+  if (must_adopt_) Violation("X21", "nothing but the coordinator was lost, and the job goes on from a checkpoint, or anew, instead of what its servers hold");
+  const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;
+  Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
+  if (!from) {
+    if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
+    ran_[core_->job()].clear(), serials_[core_->job()].clear();  // where the store was lost and the servers are new, ids and epochs are counted anew
+    return Next();
+  }
+  ++result_.restores;
+  const auto cut = cuts_.find(*from);
+  if (cut == cuts_.end()) return Violation("X3", absl::StrCat(from->name(), " was never cut"));
+  if (!cut->second.model) {
+    result_.job_lost = over_ = true;  // the state of a zombie's program
+    return;
+  }
+  model_ = *cut->second.model;
+  rounds_done_ = model_.rounds;
+  if (steps != model_.steps) Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps, " that had finished"));
+  if (core_->program_state() != model_.program_state) Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ", model_.program_state));
+  calls_ = true;
+  ClaimBrought(BroughtNames());
+}
+
+void Cluster::ScheduleSome() {
+  const int count = 1 + static_cast<int>(random_.Below(30));
+  Trace(absl::StrCat("program: schedules ", count));
+  struct Batch {
+    int left;
+    bool raised = false;
+  };
+  auto batch = std::make_shared<Batch>(Batch{count});
+  calls_ = true;
+  beside_.Start();
+  for (int i = 0; i < count; ++i) {
+    const int64_t tag = next_tag_++;
+    scheduled_[tag] = Tick();
+    StepRequest request{"work", Nest(Nest::List{Nest(tag)}), false};
+    core_->Schedule(request, Mine([this](const absl::StatusOr<Nest>& value) {
+                      if (value.ok()) Finished(*value);
+                    }),
+                    Mine([this, batch](const absl::Status& accepted) {
+                      if (EndsTheJob(accepted)) return JobLost(accepted);
+                      if (!accepted.ok() && !batch->raised) {
+                        batch->raised = true;
+                        ++result_.failed_steps;
+                      }
+                      if (--batch->left == 0) CallJoin();
+                    }));
+  }
+}
+
+void Cluster::CallJoin() {
+  core_->Join(Mine([this](const absl::Status& status) {
+    if (!status.ok()) return OnRaised(status, "Join");
+    Trace("program: joined");
+    calls_ = false;
+    beside_.WhenDone([this] {
+      CheckAtRest();
+      ReadAll();
+    });
+  }));
+}
+
+void Cluster::RunPass() {
+  if (!model_.pass) model_.pass = Model::Pass{random_.Chance(0.5) ? "known" : "unknown", core_->epoch(), Tick(), {}};
+  RunRequest request;
+  request.step = {"work", Nest(), false};
+  request.source = model_.pass->source;
+  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source, ", ", model_.pass->visited.size(), " steps of it done"));
+  passes_before_ = core_->Inspect().finished_positions.size();
+  calls_ = true;
+  beside_.Start();
+  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this](const absl::Status& status) {
+               CheckPass(*pass_elements_, status.ok());
+               model_.pass.reset();
+               if (!status.ok()) return OnRaised(status, "Run");
+               calls_ = false;
+               Trace("program: the pass is over");
+               beside_.WhenDone([this] {
+                 CheckAtRest();
+                 ReadAll();
+               });
+             }));
+}
+
+void Cluster::After(absl::Duration delay, std::function<void()> then) { world_.PostAfter(delay, Mine(std::move(then))); }
+
+void Cluster::WriteSome() {
+  DirectWrite write;
+  for (Delta& delta : DeltasOf(1'000'000 + rounds_done_, 1)) {
+    if (delta.ids.empty()) write.deltas.push_back(std::move(delta));
+  }
+  calls_ = true;
+  Write(std::move(write), [this] { ReadAll(); });
+}
+
+void Cluster::Write(DirectWrite write, std::function<void()> then) {
+  write.serial = next_serial_++;
+  write.begun = Tick();
+  for (Delta& delta : write.deltas) delta.amount = write.serial * kWriteUnit;
+  pending_writes_[write.serial] = write;
+  Trace(absl::StrCat("program: writes ", write.serial));
+  core_->Write(StagedWritesOf(write), Mine([this, serial = write.serial, then = std::move(then)](const absl::Status& status) {
+                 if (EndsTheJob(status)) return JobLost(status);
+                 if (!status.ok()) return Violation("write", status.ToString());
+                 CountWrite(pending_writes_.extract(serial).mapped());
+                 Trace(absl::StrCat("program: has written ", serial));
+                 then();
+               }));
+}
+
+std::vector<StagedWrite> Cluster::StagedWritesOf(const DirectWrite& write) const {
+  std::vector<StagedWrite> writes;
+  const int64_t value = write.serial * kWriteUnit;
+  for (const Delta& delta : write.deltas) {
+    const Shape& shape = shapes_[delta.variable];
+    const std::vector<int64_t> amounts(shape.num_elements(), value);
+    writes.push_back({absl::StrCat("v", delta.variable), WriteOp::kAdd, *Tensor::Copy<int64_t>(shape, amounts), std::nullopt, std::nullopt});
+  }
+  if (!write.cells.empty()) {
+    const bool all = write.cells.size() == kCells;
+    StagedWrite cells{kCellsName, all ? WriteOp::kAssign : WriteOp::kScatterUpdate, {}, std::nullopt, std::nullopt};
+    cells.value = Tensor::Vector<int64_t>(absl::MakeConstSpan(std::vector<int64_t>(write.cells.size(), value)));
+    if (!all) cells.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(write.cells));
+    writes.push_back(std::move(cells));
+  }
+  if (!write.brought.empty()) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < kBroughtRows * kBroughtWidth; ++i) values.push_back(value + i);
+    writes.push_back({write.brought, WriteOp::kAssign, *Tensor::Copy<int64_t>(Shape{kBroughtRows, kBroughtWidth}, values), std::nullopt, std::nullopt});
+  }
+  return writes;
+}
+
+void Cluster::CountWrite(const DirectWrite& write) {
+  Apply(write.deltas);
+  const int64_t ended = Tick();
+  for (const int64_t cell : write.cells) model_.cells.Finished({cell, {0, write.serial * kWriteUnit}, write.begun, ended, /*direct=*/true});
+  if (!write.brought.empty()) model_.brought[write.brought] = write.serial;
+  model_.effects += !write.deltas.empty() || !write.cells.empty() || !write.brought.empty();
+}
+
+void Cluster::ReadAll() {
+  calls_ = true;
+  std::vector<VariableRead> reads;
+  for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
+  if (config_.cells) reads.push_back({kCellsName, std::nullopt});
+  if (config_.assigning_steps) reads.push_back({"assigned", std::nullopt});
+  core_->Read(
+      reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
+        if (!values.ok()) return OnRaised(values.status(), "Read");
+        for (int i = 0; i < config_.num_variables; ++i) {
+          const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
+          if (config_.changing_steps) continue;  // what a ps holds of a re-run step may come from either attempt: no figure is promised
+          if (!std::equal(read.begin(), read.end(), model_.values[i].begin(), model_.values[i].end())) {
+            Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_.values[i], " "), "]"));
+          }
+        }
+        if (config_.cells && !config_.changing_steps) CheckCells((*values)[config_.num_variables]);
+        if (config_.assigning_steps && !config_.changing_steps) CheckAssigned(values->back());
+        CheckBrought();
+      }));
+}
+
+void Cluster::CheckCells(const Tensor& values) {
+  const absl::Span<const int64_t> read = *values.values<int64_t>();
+  for (int64_t cell = 0; cell < kCells; ++cell) {
+    if (model_.cells.Explains(cell, read[cell])) continue;
+    Violation("X9", absl::StrCat("cell ", cell, " is ", read[cell],
+                                 ", which no order of what finished makes, or not the one that the program has seen: ", model_.cells.TextOf(cell)));
+  }
+}
+
+void Cluster::CheckBrought() {
+  std::vector<VariableRead> reads;
+  for (const auto& [name, serial] : model_.brought) reads.push_back({name, std::nullopt});
+  core_->Read(reads, Mine([this, brought = model_.brought](const absl::StatusOr<std::vector<Tensor>>& values) {
+                if (EndsTheJob(values.status())) return JobLost(values.status());
+                if (!values.ok()) return Violation("X2", absl::StrCat("a variable that was created with values: ", values.status().ToString()));
+                size_t next = 0;
+                for (const auto& [name, serial] : brought) {
+                  const absl::Span<const int64_t> read = *(*values)[next++].values<int64_t>();
+                  for (size_t i = 0; i < read.size(); ++i) {
+                    if (read[i] != serial * kWriteUnit + static_cast<int64_t>(i)) {
+                      return Violation("X2", absl::StrCat(name, " is [", absl::StrJoin(read, " "), "], and was given ", serial * kWriteUnit, " and so on"));
+                    }
+                  }
+                }
+                calls_ = false;
+                Next();
+              }));
+}
+
+// At rest: each row is what one finished step has assigned, or 0 where none has.
+void Cluster::CheckAssigned(const Tensor& values) {
+  const absl::Span<const int64_t> read = *values.values<int64_t>();
+  for (int64_t row = 0; row < kAssignedRows; ++row) {
+    const std::set<int64_t>& assigned = model_.assigned[row];
+    const int64_t value = read[row * kAssignedWidth];
+    const bool whole = std::all_of(&read[row * kAssignedWidth], &read[row * kAssignedWidth] + kAssignedWidth, [&](int64_t one) { return one == value; });
+    if (whole && (assigned.empty() ? value == 0 : assigned.count(value) > 0)) continue;
+    Violation("X2", absl::StrCat("row ", row, " of \"assigned\" begins with ", value, ", and what finished has assigned [", absl::StrJoin(assigned, " "), "]"));
+  }
+}
+
+void Cluster::EndProgram() {
+  Trace("program: ends");
+  if (config_.lose_at_worst && !faults_stopped_) FaultOfPs(absl::Seconds(1));
+  gone_at_end_.clear();
+  for (const auto& process : processes_) {
+    if (process->ps != nullptr && !process->node->executor->alive()) gone_at_end_.insert(process->incarnation.value());
+  }
+  calls_ = true;
+  core_->EndJob(0, Mine([this](const absl::Status& status) {
+                  calls_ = false;
+                  if (EndsTheJob(status)) return JobLost(status);
+                  if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
+                  if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
+                  for (const Incarnation life : core_->Inspect().ps) {
+                    if (gone_at_end_.count(life.value()) > 0) Violation("X2", "the job is called complete, and a server that was gone has its state");
+                  }
+                  over_ = told_the_end_ = true;
+                }));
+}
+
+}  // namespace divvy::sim

@@ -1,0 +1,275 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace divvy::sim {
+
+int64_t Cluster::TagOf(const StepCall& call) const {
+  if (!call.inputs.empty()) return -1 - call.inputs[0].first;  // a position of the pass
+  return *(*call.args.list())[0].tensor()->scalar<int64_t>();
+}
+
+std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 77));
+  if (config_.changing_steps && attempt > 1 && random.Chance(0.3)) random = Random(MixSeeds(MixSeeds(config_.seed, tag), attempt));
+  std::vector<Delta> deltas;
+  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));  // none, too
+  for (int i = 0; i < touched; ++i) {
+    Delta delta;
+    delta.variable = static_cast<int>(random.Below(config_.num_variables));
+    delta.amount = 1 + static_cast<int64_t>(random.Below(5));
+    if (random.Chance(0.5)) {
+      const int64_t rows = shapes_[delta.variable].dim(0);
+      for (uint64_t n = 1 + random.Below(3); n > 0; --n) delta.ids.push_back(static_cast<int64_t>(random.Below(rows)));
+    }
+    deltas.push_back(std::move(delta));
+  }
+  return deltas;
+}
+
+bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
+  if (config_.failing_steps && MixSeeds(MixSeeds(config_.seed, tag), 5) % 29 == 0) return true;  // on every attempt
+  return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
+}
+
+void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
+  if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear(), process.seen.clear(), process.written.clear();
+  process.session = {runner.epoch, runner.session};
+  process.floors.push_back(model_.values);
+  constexpr size_t kLongestAgo = 8;
+  if (process.floors.size() > kLongestAgo) process.floors.pop_front();
+}
+
+// The session's next step begins behind this word: it is to see what this one has written.
+void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
+  for (const auto& process : processes_) {
+    if (process->node.get() != &from || process->session.second != session) continue;
+    auto replaced = process->to_be_replaced.extract(step);
+    if (!replaced.empty() && process->assigned_in == StateOf(*process)) {
+      result_.rows_replaced += static_cast<int64_t>(replaced.mapped().size());
+      process->replaced.merge(replaced.mapped());
+    }
+    const auto written = process->written.extract(step);
+    if (written.empty()) continue;
+    for (const auto& [row, value] : written.mapped()) process->seen[row] = std::max(process->seen[row], value);
+  }
+}
+
+// What had finished when the step so many before the newest of its session began, or the first one.
+const Cluster::Floors& Cluster::FloorOf(const Process& process, int steps_back) {
+  const size_t newest = process.floors.size() - 1;
+  return process.floors[newest - std::min(newest, static_cast<size_t>(steps_back))];
+}
+
+// Of the n-th read, of a variable's rows: each is at least what it was in the oldest state that may be read, and what this session has read or written before.
+script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth) {
+  const std::vector<int64_t> floor = FloorOf(process, config_.rows_may_miss.value_or(config_.row_cache_staleness))[variable];
+  return {[this, &process, tag, variable, ids = std::move(ids), floor, nth, session = process.session](const script::Reads& reads) {
+    if (reads.size() != nth || process.session != session) return std::vector<StagedWrite>();
+    const int64_t width = shapes_[variable].row_elements();
+    const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t value = values[i * width], least = floor[ids[i] * width];
+      int64_t& seen = process.seen[{variable, ids[i]}];
+      if (value < least) Violation("X9", absl::StrCat("step ", tag, " read ", value, " where ", least, " had finished (v", variable, ", row ", ids[i], ")"));
+      if (value < seen)
+        Violation("X11", absl::StrCat("step ", tag, " read ", value, " where its session has seen ", seen, " (v", variable, ", row ", ids[i], ")"));
+      seen = std::max(seen, value);
+    }
+    return std::vector<StagedWrite>();
+  }};
+}
+
+void Cluster::ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
+  const int64_t tag = TagOf(call);
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 2000 + call.attempt));
+  auto reads =
+      static_cast<size_t>(std::count_if(moves.begin(), moves.end(), [](const script::Move& move) { return std::holds_alternative<script::Read>(move); }));
+  for (uint64_t n = random.Below(3); n > 0; --n) {
+    const int variable = static_cast<int>(random.Below(config_.num_variables));
+    std::vector<int64_t> ids;
+    for (uint64_t i = 1 + random.Below(3); i > 0; --i) ids.push_back(static_cast<int64_t>(random.Below(shapes_[variable].dim(0))));
+    moves.push_back(script::Read{{{absl::StrCat("v", variable), Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}}});
+    ++reads;
+    if (check) moves.push_back(CheckRows(process, tag, variable, std::move(ids), reads));
+  }
+}
+
+// What the step has read is from before its own writes.
+void Cluster::RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas) {
+  Process::Rows after = process.seen;
+  for (const Delta& delta : deltas) {
+    for (auto& [row, value] : after) {
+      if (row.first != delta.variable) continue;
+      value += delta.amount * (delta.ids.empty() ? 1 : std::count(delta.ids.begin(), delta.ids.end(), row.second));
+    }
+  }
+  process.written[step] = std::move(after);
+}
+
+Assignment Cluster::AssignmentOf(int64_t tag) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 3000));
+  Assignment assignment;
+  assignment.reads_whole = random.Chance(0.5);
+  const auto row = static_cast<int64_t>(random.Below(kAssignedRows));
+  if (!config_.assigning_steps || !random.Chance(0.5)) return assignment;
+  return random.Chance(0.2) ? Assignment{assignment.reads_whole, 0, kAssignedRows} : Assignment{assignment.reads_whole, row, row + 1};
+}
+
+// Within one of these a value that was replaced does not come again. A coordinator that goes back runs steps again beside each other.
+ServersState Cluster::StateOf(const Process& process) {
+  const WorkerSnapshot worker = process.worker->Inspect();
+  const CoordinatorSnapshot chief = core_->Snapshot();
+  return {worker.epoch, worker.session, core_->Inspect().lineage, chief.recoveries, chief.phase};
+}
+
+// Reads all rows, in one of two ways; `check`: and remembers what its assign will replace. That is sure of a first attempt only: another may have been applied
+// before it was read.
+void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
+  if (process.assigned_in != StateOf(process)) process.replaced.clear(), process.to_be_replaced.clear();
+  process.assigned_in = StateOf(process);
+  const Assignment assignment = AssignmentOf(TagOf(call));
+  VariableRead read{"assigned", std::nullopt};
+  if (!assignment.reads_whole) read.ids = Tensor::Vector<int64_t>({0, 1, 2, 3, 4, 5, 6, 7});
+  const auto before =
+      static_cast<size_t>(std::count_if(moves.begin(), moves.end(), [](const script::Move& move) { return std::holds_alternative<script::Read>(move); }));
+  moves.push_back(script::Read{{std::move(read)}});
+  if (!check) return;
+  moves.push_back(script::Compute{
+      [this, &process, call, assignment, nth = before + 1, begun_in = process.assigned_in, replaced = process.replaced](const script::Reads& reads) {
+        if (reads.size() != nth || begun_in != StateOf(process)) return std::vector<StagedWrite>();
+        const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+        Process::Replaced will_be;
+        for (int64_t row = 0; row < kAssignedRows; ++row) {
+          const int64_t value = values[row * kAssignedWidth];
+          if (replaced.count({row, value}) > 0) {
+            Violation("X11", absl::StrCat("step ", TagOf(call), " read ", value, " in row ", row, " of \"assigned\", which its session has replaced"));
+          }
+          if (row >= assignment.first && row < assignment.last) will_be.emplace(row, value);
+        }
+        if (call.attempt == 1) process.to_be_replaced[call.step] = std::move(will_be);
+        return std::vector<StagedWrite>();
+      }});
+}
+
+void Cluster::Assign(const StepCall& call, std::vector<script::Move>& moves) const {
+  const Assignment assignment = AssignmentOf(TagOf(call));
+  const int64_t rows = assignment.last - assignment.first;
+  if (rows == 0) return;
+  StagedWrite write;
+  write.variable = "assigned";
+  write.op = rows == kAssignedRows ? WriteOp::kAssign : WriteOp::kScatterUpdate;
+  const std::vector<int64_t> values(rows * kAssignedWidth, static_cast<int64_t>(call.step.value()));
+  write.value = *Tensor::Copy<int64_t>(AssignedShape().WithRows(rows), values);
+  if (rows == 1) write.ids = Tensor::Vector<int64_t>({assignment.first});
+  moves.push_back(script::Stage{std::move(write)});
+}
+
+std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
+  const int64_t tag = TagOf(call);
+  if (process.replicas != kReplicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
+  const WorkerSnapshot runner = process.worker->Inspect();
+  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale};
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
+  std::vector<script::Move> moves;
+  BeginInSession(process, runner);
+  if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
+  result_.reruns += call.attempt > 1;
+  if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
+  // The model is of this life's program, and what is run again after a rewind reads what there was then.
+  const CoordinatorSnapshot chief = core_->Snapshot();
+  const bool of_the_past = runner.epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
+  const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);  // a job that began anew beside tasks of the old one may count the same epochs
+  if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
+    const int variable = static_cast<int>(random.Below(config_.num_variables));
+    moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
+    moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth - 1))[variable]](
+                                        const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
+      HitFailpoint(Failpoint::kStepPulled);
+      if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
+      const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] < floor[i])
+          Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+      }
+      return std::vector<StagedWrite>();
+    }});
+  }
+  const bool reads_rows = config_.row_cache_bytes > 0 && !config_.changing_steps && !two_worlds;
+  if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
+  if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/!config_.changing_steps && !of_the_past && !two_worlds && !lost_store_, moves);
+  moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
+  if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
+  if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
+  for (const Delta& delta : DeltasOf(tag, call.attempt)) {
+    const Shape& shape = shapes_[delta.variable];
+    StagedWrite write;
+    write.variable = absl::StrCat("v", delta.variable);
+    write.op = delta.ids.empty() ? WriteOp::kAdd : WriteOp::kScatterAdd;
+    const Shape value_shape = delta.ids.empty() ? shape : shape.WithRows(static_cast<int64_t>(delta.ids.size()));
+    const std::vector<int64_t> amounts(value_shape.num_elements(), delta.amount);
+    write.value = *Tensor::Copy<int64_t>(value_shape, amounts);
+    if (!delta.ids.empty()) write.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(delta.ids));
+    moves.push_back(script::Stage{std::move(write)});
+  }
+  Assign(call, moves);
+  if (const auto change = CellChangeOf(tag, call.step)) StageCellChange(*change, moves);
+  if (const auto late = LateGradientOf(tag)) {
+    const Optimizer optimizer = LateIsMomentum(tag) ? Optimizer(Momentum{1.0, 1}) : Optimizer(Adagrad{0.001, 0});
+    const std::vector<float> values(4, static_cast<float>(*late));
+    moves.push_back(script::Stage{{"late", WriteOp::kGradient, *Tensor::Copy<float>(Shape{4}, values), std::nullopt, optimizer}});
+  }
+  if (reads_rows && !of_the_past && call.attempt == 1) {  // another may read what one before it has committed
+    moves.push_back(script::Compute{[this, &process, step = call.step, deltas = DeltasOf(tag, call.attempt)](const script::Reads&) {
+      RememberWritten(process, step, deltas);
+      return std::vector<StagedWrite>();
+    }});
+  }
+  StagedWrite gradient;
+  gradient.variable = "adam";
+  gradient.op = WriteOp::kGradient;
+  gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  moves.push_back(script::Stage{std::move(gradient)});
+  moves.push_back(script::Return{[tag, attempt = call.attempt, id = call.step, scale = call.learning_rate_scale](const script::Reads&) {
+    return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt)), Nest(static_cast<int64_t>(id.value())), Nest(static_cast<int64_t>(4 * scale))});
+  }});
+  return moves;
+}
+
+std::optional<Cluster::CellChange> Cluster::CellChangeOf(int64_t tag, EntryId step) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 4000));
+  if (!config_.cells || !random.Chance(0.3)) return std::nullopt;
+  CellChange change;
+  change.cell = static_cast<int64_t>(random.Below(kCells));
+  const uint64_t kind = random.Below(4);
+  change.op = {kind == 0 ? 0 : kind == 1 ? -1 : 1, static_cast<int64_t>(step.value())};
+  return change;
+}
+
+void Cluster::StageCellChange(const CellChange& change, std::vector<script::Move>& moves) {
+  const auto stage = [&](WriteOp op, int64_t value) {
+    moves.push_back(script::Stage{{kCellsName, op, Tensor::Vector<int64_t>({value}), Tensor::Vector<int64_t>({change.cell}), std::nullopt}});
+  };
+  if (change.op.scale == -1) stage(WriteOp::kScatterMul, -1);
+  stage(change.op.scale == 0 ? WriteOp::kScatterUpdate : WriteOp::kScatterAdd, change.op.add);
+}
+
+std::optional<int64_t> Cluster::LateGradientOf(int64_t tag) const {
+  Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 4001));
+  if (!config_.slots_on_demand || !random.Chance(0.2)) return std::nullopt;
+  return 1 + static_cast<int64_t>(random.Below(3));
+}
+
+void Cluster::DefineScripts(Process& process) {
+  process.runner->Define("work", [this, &process](const StepCall& call) { return Body(process, call); });
+}
+
+}  // namespace divvy::sim

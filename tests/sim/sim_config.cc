@@ -1,0 +1,68 @@
+#include "base/random.h"
+#include "tests/sim/sim_cluster.h"
+
+namespace divvy::sim {
+namespace {
+
+// What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it is when one is added.
+void DrawProgram(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 43));
+  config.beside = random.Chance(0.4);
+  config.create_at_cuts = config.beside && config.resize;
+  config.slots_on_demand = random.Chance(0.25);
+  config.die_loading = config.kill_ps && config.restart_ps && config.replay && random.Chance(0.3);
+  if (config.die_loading) config.max_recoveries = 3 + static_cast<int>(random.Below(8));
+}
+
+}  // namespace
+
+SimConfig ConfigOf(uint64_t seed) {
+  Random random(MixSeeds(seed, 42));
+  SimConfig config;
+  config.seed = seed;
+  config.num_ps = 1 + static_cast<int>(random.Below(3));
+  config.num_workers = 1 + static_cast<int>(random.Below(4));
+  config.num_variables = 1 + static_cast<int>(random.Below(4));
+  config.rounds = 2 + static_cast<int>(random.Below(5));
+  const bool calm = random.Chance(0.1);
+  const auto rate = [&](double most) { return calm || random.Chance(0.3) ? 0 : most * random.Uniform(); };
+  config.lose = rate(0.03);
+  config.duplicate = rate(0.1);
+  config.break_stream = rate(0.01);
+  config.slow = rate(0.2);
+  config.fault_rate = rate(0.05);
+  config.failing_steps = random.Chance(0.3);
+  config.changing_steps = random.Chance(0.15);
+  config.kill_ps = random.Chance(0.1);
+  config.restart_ps = random.Chance(0.7);
+  config.kill_coordinator = random.Chance(0.3);
+  config.zombie_coordinator = random.Chance(0.5);
+  config.lose_store = random.Chance(0.3);
+  config.named_job = random.Chance(0.5);
+  config.drain = random.Chance(0.3);
+  config.duplicates = random.Chance(0.15);
+  config.learn_addresses = random.Chance(0.3);
+  if (random.Chance(0.5)) config.commit_buffer_bytes = 2'000;
+  config.late = rate(0.005);
+  if (random.Chance(0.5)) config.id_block = 4 + random.Below(60);
+  config.checkpoints = random.Chance(0.6);
+  config.restore = random.Chance(0.8);
+  config.disk_faults = random.Chance(0.3);
+  config.power_loss = config.kill_coordinator && random.Chance(0.3);
+  config.replay = random.Chance(0.8);
+  if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
+  if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
+  config.resize = config.checkpoints && random.Chance(0.25);
+  config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
+  config.store_faults = config.kill_coordinator && random.Chance(0.3);
+  if (random.Chance(0.3)) config.pipeline_depth = 2 + static_cast<int>(random.Below(2));
+  if (random.Chance(0.3)) {
+    config.row_cache_bytes = 200 + static_cast<int64_t>(random.Below(4'000));
+    config.row_cache_staleness = static_cast<int>(random.Below(5));
+  }
+  config.assigning_steps = random.Chance(0.3);
+  DrawProgram(config);
+  return config;
+}
+
+}  // namespace divvy::sim
