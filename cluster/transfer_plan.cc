@@ -1,6 +1,8 @@
 #include "cluster/transfer_plan.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +51,7 @@ absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& wr
   return optimizer.ok() ? optimizer : absl::Status(optimizer.code(), absl::StrCat("variable \"", variable.spec.name, "\": ", optimizer.message()));
 }
 
-// Ids and rows that fall into each shard of a variable, ids made local.
+// The ids that fall into one shard of a variable, made local, and their places in what was asked for or written. In the order given.
 struct Bucket {
   std::vector<int64_t> local_ids, positions;
 };
@@ -64,59 +66,45 @@ std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const i
   return buckets;
 }
 
-class CommitPlanner {
- public:
-  CommitPlanner(const Layout& layout, int64_t ordinal, double learning_rate_scale) : layout_(layout), ordinal_(ordinal), scale_(learning_rate_scale) {}
+bool StrictlyRises(const std::vector<int64_t>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) == values.end();
+}
 
-  void Add(const StagedWrite& write) {
-    const VariableLayout& variable = *layout_.Find(write.variable);
-    CommitPart common;
-    common.op = write.op;
-    if (write.op == WriteOp::kGradient) {
-      const Optimizer& optimizer = OptimizerOf(layout_, write);
-      common.optimizer = StepOf(optimizer, ordinal_, scale_);
-      common.slots = *variable.SlotsFor(optimizer);
-    }
-    if (write.ids) {
-      AddSparse(variable, write, common);
+// The rows of `rows` at rising `positions`: a view where they lie one behind another, else a copy.
+Tensor TakeRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable, int64_t row_bytes) {
+  const int64_t first = positions.front(), last = positions.back();
+  if (last - first + 1 == static_cast<int64_t>(positions.size())) return *rows.Rows(first, last + 1);
+  return PackRows(rows, positions, variable, row_bytes);
+}
+
+// Sums the rows of equal ids in the order given, so that the sums are the same in every run. Each row is read once and each sum is written in place: a commit
+// of a gigabyte needs one more gigabyte, not three.
+void SumRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket, CommitPart& part) {
+  std::vector<std::pair<int64_t, int64_t>> order;  // (id, place); no two are equal, so the order within an id is that of the places
+  order.reserve(bucket.local_ids.size());
+  for (size_t i = 0; i < bucket.local_ids.size(); ++i) order.emplace_back(bucket.local_ids[i], bucket.positions[i]);
+  std::sort(order.begin(), order.end());
+  std::vector<int64_t> ids;
+  for (const auto& [id, place] : order) {
+    if (ids.empty() || ids.back() != id) ids.push_back(id);
+  }
+  const int64_t width = variable.spec.shape.row_elements();
+  part.rows = Int64Vector(ids);
+  part.values = *Tensor::Uninitialized(DType::kFloat32, RowsShape({static_cast<int64_t>(ids.size())}, variable.spec.shape));
+  float* const sums = part.values.fresh_data<float>();
+  const float* const in = write.value.data_as<float>();
+  for (size_t i = 0, next = 0; i < order.size() && width > 0; ++i) {
+    const float* const row = in + order[i].second * width;
+    const bool is_first = i == 0 || order[i].first != order[i - 1].first;
+    next += is_first ? 1 : 0;
+    float* const sum = sums + (static_cast<int64_t>(next) - 1) * width;
+    if (is_first) {
+      std::copy(row, row + width, sum);
     } else {
-      AddDense(variable, write, common);
+      std::transform(row, row + width, sum, sum, [](float addend, float before) { return before + addend; });
     }
   }
-
-  std::map<int, std::vector<CommitPart>> Take() { return std::move(commits_); }
-
- private:
-  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
-    for (int part = 0; part < variable.num_shards(); ++part) {
-      CommitPart commit = common;
-      commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
-      commit.values = variable.spec.shape.rank() == 0 ? write.value : *write.value.Rows(variable.offsets[part], variable.offsets[part + 1]);
-      commits_[variable.ps[part]].push_back(std::move(commit));
-    }
-  }
-
-  void AddSparse(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
-    Tensor ids = *write.ids, rows = write.value;
-    if (write.op == WriteOp::kGradient) {
-      SummedRows summed = SumDuplicates(*ids.values<int64_t>(), *rows.values<float>(), variable.spec.shape.row_elements());
-      ids = Int64Vector(summed.ids);
-      rows = *Tensor::Copy<float>(RowsShape(ids.shape().dims(), variable.spec.shape), summed.rows);
-    }
-    for (const auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
-      CommitPart commit = common;
-      commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
-      commit.rows = Int64Vector(bucket.local_ids);
-      commit.values = PackRows(rows, bucket.positions, variable.spec.shape, RowBytes(variable.spec));
-      commits_[variable.ps[part]].push_back(std::move(commit));
-    }
-  }
-
-  const Layout& layout_;
-  const int64_t ordinal_;
-  const double scale_;
-  std::map<int, std::vector<CommitPart>> commits_;
-};
+}
 
 }  // namespace
 
@@ -175,10 +163,73 @@ const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write) {
   return write.optimizer ? *write.optimizer : *layout.Find(write.variable)->spec.optimizer;
 }
 
+struct CommitPlanner::Unit {
+  const StagedWrite& write;
+  const VariableLayout& variable;
+  int ps = 0;
+  size_t index = 0;  // into commits_[ps]
+  Bucket bucket;
+};
+
+CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale) {
+  for (const StagedWrite& write : writes) {
+    const VariableLayout& variable = *layout.Find(write.variable);
+    CommitPart common;
+    common.op = write.op;
+    if (write.op == WriteOp::kGradient) {
+      const Optimizer& optimizer = OptimizerOf(layout, write);
+      common.optimizer = StepOf(optimizer, ordinal, learning_rate_scale);
+      common.slots = *variable.SlotsFor(optimizer);
+    }
+    if (write.ids) {
+      AddSparse(variable, write, common);
+    } else {
+      AddDense(variable, write, common);
+    }
+  }
+}
+
+CommitPlanner::~CommitPlanner() = default;
+
+void CommitPlanner::AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    CommitPart commit = common;
+    commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+    commit.values = variable.spec.shape.rank() == 0 ? write.value : *write.value.Rows(variable.offsets[part], variable.offsets[part + 1]);
+    commits_[variable.ps[part]].push_back(std::move(commit));
+  }
+}
+
+void CommitPlanner::AddSparse(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common) {
+  for (auto& [part, bucket] : Buckets(variable, *write.ids->values<int64_t>())) {
+    CommitPart commit = common;
+    commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+    std::vector<CommitPart>& parts = commits_[variable.ps[part]];
+    units_.push_back(std::make_unique<const Unit>(Unit{write, variable, variable.ps[part], parts.size(), std::move(bucket)}));
+    parts.push_back(std::move(commit));
+  }
+}
+
+void CommitPlanner::Run(size_t index) {
+  const Unit& unit = *units_[index];
+  CommitPart& part = commits_.at(unit.ps)[unit.index];
+  if (unit.write.op == WriteOp::kGradient && !StrictlyRises(unit.bucket.local_ids)) return SumRows(unit.write, unit.variable, unit.bucket, part);
+  part.rows = Int64Vector(unit.bucket.local_ids);
+  part.values = TakeRows(unit.write.value, unit.bucket.positions, unit.variable.spec.shape, RowBytes(unit.variable.spec));
+}
+
+std::map<int, std::vector<CommitPart>> CommitPlanner::Take() && { return std::move(commits_); }
+
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale) {
-  CommitPlanner planner(layout, ordinal, learning_rate_scale);
-  for (const StagedWrite& write : writes) planner.Add(write);
-  return planner.Take();
+  CommitPlanner planner(layout, writes, ordinal, learning_rate_scale);
+  for (size_t unit = 0; unit < planner.units(); ++unit) planner.Run(unit);
+  return std::move(planner).Take();
+}
+
+int64_t PlanningBytes(absl::Span<const StagedWrite> writes) {
+  int64_t bytes = 0;
+  for (const StagedWrite& write : writes) bytes += write.ids ? write.value.size_bytes() + write.ids->size_bytes() : 0;
+  return bytes;
 }
 
 int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
@@ -257,10 +308,16 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
   return absl::OkStatus();
 }
 
+int64_t PullPlan::copied_bytes() const {
+  int64_t bytes = 0;
+  for (const Target& target : targets_) bytes += target.IsOneShard() ? 0 : target.shape.num_elements() * DTypeSize(target.dtype);
+  return bytes;
+}
+
 absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(const std::map<int, PullReply>& replies) const {
   std::vector<Tensor> results;
   for (const Target& target : targets_) {
-    if (target.whole && target.pieces.size() == 1) {  // the only shard is the variable: no copy
+    if (target.IsOneShard()) {  // no copy
       const auto reply = replies.find(target.pieces[0].ps);
       if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return absl::InvalidArgumentError("a pull was answered in part");
       ASSIGN_OR_RETURN(Tensor value, reply->second.parts[target.pieces[0].part].values.Reshape(target.shape));

@@ -10,8 +10,10 @@
 #ifndef DIVVY_CLUSTER_TRANSFER_PLAN_H_
 #define DIVVY_CLUSTER_TRANSFER_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,8 +59,34 @@ const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
 std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout, absl::Span<const StagedWrite> writes);
 
 // What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard that no row falls into is not asked. The learning rate is
-// evaluated at `ordinal` and scaled. REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
+// evaluated at `ordinal` and scaled. Takes seconds for a gigabyte of rows: not under a lock that others wait for (PlanningBytes).
+// REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
+// What PlanCommits sorts, sums or copies of these writes. Whole values are cut without a copy, and count as nothing.
+int64_t PlanningBytes(absl::Span<const StagedWrite> writes);
+
+// PlanCommits in units that may run at the same time: each makes the rows of one shard.
+class CommitPlanner {
+ public:
+  // REQUIRES: as PlanCommits; layout and writes outlive the planner.
+  CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
+  ~CommitPlanner();
+  CommitPlanner(const CommitPlanner&) = delete;
+
+  size_t units() const { return units_.size(); }
+  // REQUIRES: 0 <= unit < units(), each once.
+  void Run(size_t unit);
+  // REQUIRES: every unit has been run.
+  std::map<int, std::vector<CommitPart>> Take() &&;
+
+ private:
+  struct Unit;
+  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common);
+  void AddSparse(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common);
+
+  std::map<int, std::vector<CommitPart>> commits_;
+  std::vector<std::unique_ptr<const Unit>> units_;
+};
 
 // Of the tensors of a commit, as they travel: values and rows.
 int64_t PayloadBytes(absl::Span<const CommitPart> parts);
@@ -75,7 +103,9 @@ class PullPlan {
   const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }  // by ps
   // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape + row shape, in the order asked.
   // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not fit.
+  // Copies copied_bytes(): what is large is not assembled under a lock that others wait for.
   absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
+  int64_t copied_bytes() const;
 
  private:
   struct Piece {  // of one read: where a part's rows go
@@ -90,6 +120,7 @@ class PullPlan {
     int64_t row_bytes = 0;
     std::vector<Piece> pieces;
     bool whole = true;
+    bool IsOneShard() const { return whole && pieces.size() == 1; }  // the reply is the value
   };
   void AddWhole(const VariableLayout& variable);
   void AddRows(const VariableLayout& variable, const Tensor& ids);

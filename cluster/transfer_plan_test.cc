@@ -152,6 +152,47 @@ TEST(PlanCommitsTest, KeepsRepeatedIdsOfAScatterInTheirOrder) {
   EXPECT_EQ(IdsOf(*commits.at(1)[0].rows), std::vector<int64_t>({1}));
 }
 
+TEST(PlanCommitsTest, AddsTheRowsOfAnIdInTheOrderGiven) {
+  // (1e8 - 1e8) + 1, not 1e8 + (1 - 1e8), which is 0 in float32.
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 1, {0, 1}, Sgd{0.1}));
+  const auto commits = PlanCommits(*layout, {WriteRows("w", WriteOp::kGradient, Ids({3, 0, 3, 3}), Matrix(4, 1, {1e8f, 7, -1e8f, 1}))}, 0, 1);
+  EXPECT_EQ(Flat(commits.at(0)[0].values), Values({7}));
+  EXPECT_EQ(Flat(commits.at(1)[0].values), Values({1}));
+}
+
+// What is summed and sorted already, as ApplyGradients' rows are, costs no copy.
+TEST(PlanCommitsTest, RisingRowsOfAGradientAreCutAtTheShardsWithoutACopy) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 2, {0, 1}, Sgd{0.1}));
+  const Tensor rows = Matrix(3, 2, {1, 2, 3, 4, 5, 6});
+  const auto commits = PlanCommits(*layout, {WriteRows("w", WriteOp::kGradient, Ids({0, 2, 3}), rows)}, 0, 1);
+  EXPECT_EQ(commits.at(0)[0].values.data(), rows.data());
+  EXPECT_EQ(commits.at(1)[0].values.data_as<float>(), rows.data_as<float>() + 2);
+  EXPECT_EQ(Flat(commits.at(1)[0].values), Values({3, 4, 5, 6}));
+  EXPECT_EQ(IdsOf(*commits.at(1)[0].rows), std::vector<int64_t>({0, 1}));
+}
+
+TEST(PlanCommitsTest, RowsOfAScatterThatLieApartArePacked) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 1, {0, 1}));
+  const auto commits = PlanCommits(*layout, {WriteRows("w", WriteOp::kScatterAdd, Ids({1, 3, 0}), Matrix(3, 1, {1, 2, 3}))}, 0, 1);
+  EXPECT_EQ(IdsOf(*commits.at(0)[0].rows), std::vector<int64_t>({1, 0}));
+  EXPECT_EQ(Flat(commits.at(0)[0].values), Values({1, 3}));
+}
+
+TEST(PlanCommitsTest, UnitsOfAPlanRunInAnyOrder) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 6, 1, {0, 1, 0}, Sgd{0.1}))->With(Cut(2, "b", 1, 1, {1}, Sgd{0.1}));
+  const std::vector<StagedWrite> writes = {WriteRows("w", WriteOp::kGradient, Ids({5, 0, 5, 2}), Matrix(4, 1, {1, 2, 3, 4})),
+                                           Write("b", WriteOp::kGradient, Matrix(1, 1, {9}))};
+  CommitPlanner planner(*layout, writes, 0, 1);
+  ASSERT_EQ(planner.units(), 3u);
+  for (const size_t unit : {2, 0, 1}) planner.Run(unit);
+  const auto commits = std::move(planner).Take();
+  EXPECT_EQ(Flat(commits.at(0)[0].values), Values({2}));
+  EXPECT_EQ(Flat(commits.at(0)[1].values), Values({4}));
+  EXPECT_EQ(Flat(commits.at(1)[0].values), Values({4}));
+  EXPECT_EQ(Flat(commits.at(1)[1].values), Values({9}));
+  EXPECT_EQ(PlanningBytes(writes), 4 * 4 + 4 * 8);
+}
+
 TEST(PlanCommitsTest, NothingIsSentForAScatterOfNoRows) {
   const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 1, {0, 1}));
   EXPECT_TRUE(PlanCommits(*layout, {WriteRows("w", WriteOp::kScatterAdd, Ids({}), Matrix(0, 1, {}))}, 0, 1).empty());
@@ -197,6 +238,12 @@ TEST(PullPlanTest, AWholeVariableInOneShardIsNotCopied) {
   std::map<int, PullReply> replies;
   replies[0].parts.push_back({sent, 1, false});
   EXPECT_EQ((*plan.Assemble(replies))[0].data(), sent.data());
+}
+
+TEST(PullPlanTest, TellsWhatItWillCopy) {
+  const auto layout = Layout::Empty()->With(Cut(1, "one", 4, 2, {0}))->With(Cut(2, "two", 4, 2, {0, 1}));
+  EXPECT_EQ(PullPlan(*layout, {{"one", std::nullopt}}).copied_bytes(), 0);
+  EXPECT_EQ(PullPlan(*layout, {{"two", std::nullopt}, {"one", Ids({1, 1, 3})}}).copied_bytes(), 4 * 2 * 4 + 3 * 2 * 4);
 }
 
 TEST(PullPlanTest, AVariableThatIsReadWholeTwiceIsAskedForOnce) {

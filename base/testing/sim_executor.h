@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -39,7 +40,18 @@ class SimExecutor : public Executor {
   void PostAfter(absl::Duration delay, Task task) override {
     tasks_.emplace(Key(clock_.Elapsed() + std::max(delay, absl::ZeroDuration()), random_.Next(), next_++), std::move(task));
   }
-  void PostBlocking(std::string name, Task task) override { Post(std::move(task)); }  // nothing blocks here
+  void PostBlocking(std::string name, Task task) override {  // nothing blocks here
+    ++threads_;
+    holds_threads_ ? held_.push_back(std::move(task)) : Post(std::move(task));
+  }
+
+  // From now on the tasks of PostBlocking do not begin, as if their threads got no processor, until they are released.
+  void HoldThreads() { holds_threads_ = true; }
+  void ReleaseThreads() {
+    holds_threads_ = false;
+    for (Task& task : std::exchange(held_, {})) Post(std::move(task));
+  }
+  int threads() const { return threads_; }  // calls of PostBlocking
 
   // Runs the next task, moving the clock to its time. False: there is none.
   bool RunOne() {
@@ -65,6 +77,9 @@ class SimExecutor : public Executor {
  private:
   using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;  // due, the seed's choice among equals, order of posting
   SimClock clock_;
+  bool holds_threads_ = false;
+  int threads_ = 0;
+  std::vector<Task> held_;
   Random random_;
   uint64_t next_ = 0;
   std::map<Key, Task> tasks_;

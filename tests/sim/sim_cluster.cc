@@ -64,6 +64,7 @@ void Cluster::StartWorker(int index, int life) {
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.seed = random_.Next();
+  if (config_.seed % 2 == 0) options.at_once_bytes = 0;  // every commit is planned, and every pull assembled, beside all else that happens
   options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
   const bool is_other = config_.other_replicas && !faults_stopped_ && Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
   options.replicas = process->replicas = is_other ? kReplicas + 1 : kReplicas;

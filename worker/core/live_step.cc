@@ -4,7 +4,9 @@
 //    where PullOptions say so, and dropped again with whatever changes what they may read.
 // 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
-// 4. BeginCommit: at the gate; while held it waits there. Then all commits at once. Each is sent again until its ps answers, or the session ends.
+// 4. BeginCommit: the commit is planned, without the core's lock where that takes long; a layout that has changed meanwhile wants another plan. Then the step
+// is
+//    at the gate; while held it waits there, with its plan. Then all commits at once. Each is sent again until its ps answers, or the session ends.
 // 5. EndCommitIfAnswered: the report, and the next step.
 #include <algorithm>
 #include <set>
@@ -17,6 +19,7 @@
 #include "base/random.h"
 #include "cluster/error.h"
 #include "cluster/transfer_plan.h"
+#include "worker/core/planned_commit.h"
 #include "worker/core/ps_answer.h"
 #include "worker/core/worker_core.h"
 
@@ -30,21 +33,6 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
   return absl::InvalidArgumentError(
       absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
-
-// The learning rate is known now: the schedule's at this step, times the scale.
-absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
-  for (const CommitPart& part : parts) {
-    if (!part.optimizer) continue;
-    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
-      const VariableLayout* const variable = layout.Find(part.shard.variable);
-      return absl::Status(status.code(), absl::StrCat("variable \"", variable == nullptr ? "" : variable->spec.name, "\": ", status.message(),
-                                                      " at every step (its schedule times SetLearningRateScale)"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-bool Assigns(const StagedWrite& write) { return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate; }
 
 // The variables whose values the writes replace, in part or whole.
 std::set<std::string> Assigned(absl::Span<const StagedWrite> writes) {
@@ -76,7 +64,8 @@ uint64_t WorkerCore::SeedOf(const Dispatch& dispatch) const {
 
 std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& dispatch) {
   WorkerTransaction::Options options{
-      session_->links, session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, dispatch.step.value()), {}, {}};
+      session_->links,       session_->layout, !dispatch.ordinal, options_.check_numerics, MixSeeds(options_.seed, dispatch.step.value()), {}, {},
+      options_.at_once_bytes};
   if (!options.read_only) options.rows = session_->rows;
   options.on_session_over = [weak = weak_from_this(), session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
@@ -151,18 +140,14 @@ void WorkerCore::ForgetReads() {
   if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
 }
 
-// The worker's next steps are to see what this one writes. Of a variable that steps assign no rows are kept: what another worker or the program has assigned
-// would be undone by a step that reads a row from before and assigns in turn.
-void WorkerCore::DropRowsOf(const std::vector<StagedWrite>& writes) {
+// Of a variable that steps assign no rows are kept: what another worker or the program has assigned would be undone by a step that reads a row from before and
+// assigns in turn. Other rows that the step writes are forgotten as its commit is planned.
+void WorkerCore::KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) {
   if (session_->rows == nullptr || !RuleHolds(Rule::kForgetWhatItWrites)) return;
   for (const StagedWrite& write : writes) {
-    const VariableId variable = session_->layout->Find(write.variable)->id;
-    if (Assigns(write)) {
-      assigned_rows_.insert(write.variable);
-      session_->rows->NeverKeep(variable);
-      continue;
-    }
-    write.ids ? session_->rows->Drop(variable, *write.ids) : session_->rows->Drop(variable);
+    if (!Assigns(write)) continue;
+    assigned_rows_.insert(write.variable);
+    session_->rows->NeverKeep(session_->layout->Find(write.variable)->id);
   }
 }
 
@@ -190,13 +175,13 @@ WorkerCore::LiveStep* WorkerCore::Live(const std::weak_ptr<Session>& session, En
   return &*session_->live;
 }
 
-// A function that runs is asked to stop, and reported when it has; one that waits for slots or at the gate is over already; a commit takes its course.
+// A function that runs is asked to stop, and reported when it has; one that waits for slots, for its plan or at the gate is over already; a commit takes its
+// course.
 void WorkerCore::CancelLive() {
   LiveStep& live = *session_->live;
   if (live.state == WorkerSnapshot::Step::kCommitting || live.cancelled) return;
   live.cancelled = true;
-  const bool waits = live.state == WorkerSnapshot::Step::kNeedsSlots || live.state == WorkerSnapshot::Step::kHeld;
-  if (waits) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
+  if (live.state != WorkerSnapshot::Step::kRunning) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
   outbox_.Add([transaction = live.transaction] { transaction->Cancel(); });
 }
 
@@ -259,25 +244,44 @@ void WorkerCore::CommitIfSlotsExist() {
 
 // ---- 4 -----------------------------------------------------------------------------------------------------------------------------------------------
 
+// For the layout as it is now.
+void WorkerCore::PlanLiveCommit() {
+  LiveStep& live = *session_->live;
+  auto work = std::make_shared<const CommitWork>(CommitWork{session_->layout, session_->links, live.record.writes, live.dispatch.ordinal.value_or(0),
+                                                            live.dispatch.learning_rate_scale, options_.check_numerics,
+                                                            RuleHolds(Rule::kForgetWhatItWrites) ? session_->rows : nullptr});
+  if (PlanningBytes(work->writes) < options_.at_once_bytes) {
+    live.plan = PlanCommit(*work);
+    return BeginCommit();
+  }
+  live.state = WorkerSnapshot::Step::kPlanning;
+  live.planning = work;
+  outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), step = live.dispatch.step, work] {
+    PlanCommitOn(executor_, work, [weak, session, step, work = work.get()](PlannedCommit plan) {
+      if (const auto core = weak.lock()) core->OnPlanned(session, step, work, std::move(plan));
+    });
+  });
+}
+
+void WorkerCore::OnPlanned(const std::weak_ptr<Session>& session, EntryId step, const CommitWork* work, PlannedCommit plan) {
+  CoreLock lock(mu_, outbox_);
+  LiveStep* const live = Live(session, step);
+  if (live == nullptr || live->planning.get() != work) return;  // cancelled, or another attempt: this one's plan is of no use
+  live->planning = nullptr;
+  live->plan = std::move(plan);
+  CommitIfSlotsExist();
+  EndIfDrained();
+}
+
 void WorkerCore::BeginCommit() {
   LiveStep& live = *session_->live;
-  for (const StagedWrite& write : live.record.writes) {  // deleting waits until nothing is in flight, so all are there; nothing has been sent yet
-    if (absl::Status gone = CheckWrite(*session_->layout, write); !gone.ok()) return ReportLive(StepOutcome::kFailed, std::move(gone));
-  }
-  std::map<int, std::vector<CommitPart>> parts =
-      PlanCommits(*session_->layout, live.record.writes, live.dispatch.ordinal.value_or(0), live.dispatch.learning_rate_scale);
-  if (parts.empty()) return ReportLive(StepOutcome::kOk, absl::OkStatus());
-  for (const auto& [ps, part] : parts) {
-    const auto link = session_->links->ps.find(ps);
-    if (link == session_->links->ps.end()) {
-      return ReportLive(StepOutcome::kFailed, absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it")));
-    }
-    if (absl::Status bad = CheckOptimizers(*session_->layout, part); !bad.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(bad));
-    if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(large));
-  }
+  if (!live.plan || !live.plan->IsFor(*session_->layout)) return PlanLiveCommit();
+  if (!live.plan->parts.ok()) return ReportLive(StepOutcome::kFailed, live.plan->parts.status());
+  if (live.plan->parts->empty()) return ReportLive(StepOutcome::kOk, absl::OkStatus());
   live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;
   if (live.state == WorkerSnapshot::Step::kHeld) return HitFailpoint(Failpoint::kStepHeld);
-  DropRowsOf(live.record.writes);
+  KeepNoRowsOfAssigned(live.record.writes);
+  std::map<int, std::vector<CommitPart>> parts = *std::move(live.plan->parts);
   for (auto& [ps, part] : parts) {
     CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
                           static_cast<int>(parts.size()), std::move(part)};
@@ -360,6 +364,7 @@ void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
   }
   if (!live.commits.empty()) AgeAhead(live);
   if (live.reads_ahead) ForgetData(live.dispatch);
+  outbox_.Add([ended = std::make_shared<const LiveStep>(std::move(live))] {});  // its values are released without the core's lock
   session_->live.reset();
   ++reported_;
   Send(std::move(report));

@@ -65,10 +65,13 @@ absl::Status WorkerTransaction::CheckOpen() const {
   return Over();
 }
 
-absl::Status WorkerTransaction::CheckPull(const std::vector<VariableRead>& reads) const {
-  RETURN_IF_ERROR(CheckOpen());
+absl::Status WorkerTransaction::CheckReads(const std::vector<VariableRead>& reads) const {
+  for (const VariableRead& read : reads) RETURN_IF_ERROR(CheckRead(*options_.layout, read));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerTransaction::CheckNoGradient(const std::vector<VariableRead>& reads) const {
   for (const VariableRead& read : reads) {
-    RETURN_IF_ERROR(CheckRead(*options_.layout, read));
     if (!HasGradient(read.variable)) continue;
     return absl::FailedPreconditionError(absl::StrCat("variable \"", read.variable,
                                                       "\" has a staged gradient in this step: its new value exists only once the ",
@@ -78,29 +81,35 @@ absl::Status WorkerTransaction::CheckPull(const std::vector<VariableRead>& reads
 }
 
 void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
-  CoreLock lock(mu_, outbox_);
-  if (absl::Status refused = CheckPull(reads); !refused.ok()) {
-    outbox_.Add([done = std::move(done), refused] { done(refused); });
-    return;
-  }
-  const uint64_t id = next_id_++;
-  Waiter& waiter = waiters_[id];
-  waiter.reads = std::move(reads);
-  waiter.own.resize(waiter.reads.size());
-  waiter.gaps.resize(waiter.reads.size());
-  waiter.base.resize(waiter.reads.size());
-  waiter.missing = waiter.reads.size() + 1;  // one more, so that it is not finished before all are asked for
-  waiter.done = std::move(done);
+  const absl::Status unreadable = CheckReads(reads);
+  uint64_t id = 0;
   Fetch fetch;
-  for (size_t i = 0; i < waiter.reads.size(); ++i) AddRead(id, i, fetch);
+  {
+    CoreLock lock(mu_, outbox_);
+    absl::Status refused = CheckOpen();
+    if (refused.ok()) refused = unreadable;
+    if (refused.ok()) refused = CheckNoGradient(reads);
+    if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
+    id = next_id_++;
+    const auto waiter = std::make_shared<Waiter>();
+    waiters_[id] = waiter;
+    waiter->reads = std::move(reads);
+    waiter->own.resize(waiter->reads.size());
+    waiter->gaps.resize(waiter->reads.size());
+    waiter->base.resize(waiter->reads.size());
+    waiter->missing = waiter->reads.size() + 1;  // one more, so that it is not finished before all are asked for
+    waiter->done = std::move(done);
+    for (size_t i = 0; i < waiter->reads.size(); ++i) AddRead(id, i, fetch);
+  }
   Begin(std::move(fetch));
+  CoreLock lock(mu_, outbox_);
   const auto still = waiters_.find(id);  // unless it has been answered with an error meanwhile
-  if (still != waiters_.end() && --still->second.missing == 0) FinishWaiter(id);
+  if (still != waiters_.end() && --still->second->missing == 0) FinishWaiter(id);
 }
 
 // Where the value of read `index` comes from: the step's own assign, a whole variable that is here or under way, or a message.
 void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
-  Waiter& waiter = waiters_[waiter_id];
+  Waiter& waiter = *waiters_.at(waiter_id);
   const VariableRead& read = waiter.reads[index];
   const auto own = own_.find(read.variable);
   if (own != own_.end()) waiter.own[index] = own->second;
@@ -144,7 +153,7 @@ Tensor WorkerTransaction::Filled(Gaps gaps, const Tensor& rows) {
 
 // Only what is not kept of them is asked for, and each row once. Without memory to look for them all are: what that takes fails in its own words.
 void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
-  Waiter& waiter = waiters_[place.waiter];
+  Waiter& waiter = *waiters_.at(place.waiter);
   VariableRead wanted = waiter.reads[place.index];
   const int64_t count = wanted.ids->shape().num_elements();
   const VariableLayout& variable = *options_.layout->Find(wanted.variable);
@@ -205,26 +214,37 @@ bool WorkerTransaction::HasGradient(const std::string& variable) const {
   return own != own_.end() && own->second.back().op == WriteOp::kGradient;
 }
 
-absl::Status WorkerTransaction::CheckStage(const StagedWrite& write, bool gradient_before) const {
+absl::Status WorkerTransaction::CheckValue(const StagedWrite& write) const {
   if (options_.read_only) {
     return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
                                                       "\" in a read-only step: declare the Step with StepKind::kTraining, or leave the write out"));
   }
   RETURN_IF_ERROR(CheckWrite(*options_.layout, write));
-  if (options_.check_numerics) RETURN_IF_ERROR(CheckFinite(write));
-  if (!gradient_before) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable, "\" after its gradient in the same step: a step ",
-                                                    "gives each variable one gradient, and writes nothing to it after"));
+  return options_.check_numerics ? CheckFinite(write) : absl::OkStatus();
+}
+
+absl::Status WorkerTransaction::CheckOrder(const std::vector<StagedWrite>& writes) const {
+  std::set<std::string> with_gradient;  // by these writes
+  for (const StagedWrite& write : writes) {
+    if (HasGradient(write.variable) || with_gradient.count(write.variable) > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
+                                                        "\" after its gradient in the same step: a step ",
+                                                        "gives each variable one gradient, and writes nothing to it after"));
+    }
+    if (write.op == WriteOp::kGradient) with_gradient.insert(write.variable);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WorkerTransaction::Stage(std::vector<StagedWrite> writes) {
+  {
+    MutexLock lock(mu_);
+    RETURN_IF_ERROR(CheckOpen());
+  }
+  for (const StagedWrite& write : writes) RETURN_IF_ERROR(CheckValue(write));
   MutexLock lock(mu_);
   RETURN_IF_ERROR(CheckOpen());
-  std::set<std::string> with_gradient;  // by these writes
-  for (const StagedWrite& write : writes) {
-    RETURN_IF_ERROR(CheckStage(write, HasGradient(write.variable) || with_gradient.count(write.variable) > 0));
-    if (write.op == WriteOp::kGradient) with_gradient.insert(write.variable);
-  }
+  RETURN_IF_ERROR(CheckOrder(writes));
   for (StagedWrite& write : writes) {
     own_[write.variable].push_back(write);
     record_.writes.push_back(std::move(write));
@@ -240,13 +260,15 @@ bool WorkerTransaction::cancelled() const {
 // ---- what the core calls -----------------------------------------------------------------------------------------------------------------------------
 
 void WorkerTransaction::Prefetch(const std::vector<std::string>& variables, bool ahead) {
-  CoreLock lock(mu_, outbox_);
-  if (phase_ != Phase::kOpen) return;
   Fetch fetch;
-  for (const std::string& variable : variables) {
-    if (options_.layout->Find(variable) == nullptr) continue;
-    WantWhole(variable, std::nullopt, fetch);
-    whole_[variable].ahead |= ahead;
+  {
+    CoreLock lock(mu_, outbox_);
+    if (phase_ != Phase::kOpen) return;
+    for (const std::string& variable : variables) {
+      if (options_.layout->Find(variable) == nullptr) continue;
+      WantWhole(variable, std::nullopt, fetch);
+      whole_[variable].ahead |= ahead;
+    }
   }
   Begin(std::move(fetch));
 }
@@ -264,42 +286,52 @@ void WorkerTransaction::Cancel() {
 
 void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   phase_ = phase;
-  fetches_.clear();
-  whole_.clear();
+  outbox_.Add([fetches = std::exchange(fetches_, {}), whole = std::exchange(whole_, {})] {});  // what they hold is released without the lock
+  NoteWaiting();
   own_.clear();
   outbox_.Add([rows = std::exchange(rows_, nullptr)] {});  // its session may be over: then all that it keeps goes
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
 }
 
 std::optional<PsWait> WorkerTransaction::waiting() const {
-  MutexLock lock(mu_);
+  MutexLock lock(waiting_mu_);
+  return waiting_;
+}
+
+void WorkerTransaction::NoteWaiting() {
   std::optional<PsWait> longest;
   for (const auto& [id, fetch] : fetches_) {
-    for (const auto& [ps, asked] : fetch.asked) {
+    for (const auto& [ps, asked] : fetch->asked) {
       if (!longest || asked.since < longest->since) longest = PsWait{ps, asked.since};
     }
   }
-  return longest;
+  MutexLock lock(waiting_mu_);
+  waiting_ = longest;
 }
 
 // ---- messages ----------------------------------------------------------------------------------------------------------------------------------------
 
-void WorkerTransaction::Begin(Fetch fetch) {
-  if (fetch.reads.empty()) return;
+// Plans without the lock: of a million ids that takes a while.
+void WorkerTransaction::Begin(Fetch wanted) {
+  if (wanted.reads.empty()) return;
+  const auto fetch = std::make_shared<Fetch>(std::move(wanted));
+  fetch->plan = PullPlan(*options_.layout, fetch->reads);
+  CoreLock lock(mu_, outbox_);
+  if (phase_ != Phase::kOpen) return;
   const uint64_t id = next_id_++;
-  fetch.plan = PullPlan(*options_.layout, fetch.reads);
-  for (const auto& [ps, parts] : fetch.plan.parts()) {
-    fetch.asked.emplace(ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
+  for (const auto& [ps, parts] : fetch->plan.parts()) {
+    fetch->asked.emplace(ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
   }
-  const auto begun = fetches_.emplace(id, std::move(fetch)).first;
-  if (begun->second.asked.empty()) return Complete(id);  // no rows were asked for
-  for (const auto& [ps, asked] : begun->second.asked) Send(id, ps);
+  fetches_.emplace(id, fetch);
+  if (fetch->asked.empty()) return Complete(id);  // no rows were asked for
+  NoteWaiting();
+  for (const auto& [ps, asked] : fetch->asked) Send(id, ps);
 }
 
 void WorkerTransaction::Send(uint64_t id, int ps) {
   const auto link = options_.links->ps.find(ps);
   if (link == options_.links->ps.end()) return;  // not in the view: waited for, as one that cannot be reached
-  PullRequest request{options_.links->FenceFor(ps), fetches_.at(id).plan.parts().at(ps)};
+  PullRequest request{options_.links->FenceFor(ps), fetches_.at(id)->plan.parts().at(ps)};
   outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request), id, ps]() mutable {
     client->Pull(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
       if (const auto self = weak.lock()) self->OnReply(id, ps, std::move(reply));
@@ -310,19 +342,20 @@ void WorkerTransaction::Send(uint64_t id, int ps) {
 void WorkerTransaction::SendAgain(uint64_t id, int ps) {
   CoreLock lock(mu_, outbox_);
   const auto fetch = fetches_.find(id);
-  if (fetch != fetches_.end() && fetch->second.asked.count(ps) > 0) Send(id, ps);
+  if (fetch != fetches_.end() && fetch->second->asked.count(ps) > 0) Send(id, ps);
 }
 
 void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> reply) {
   CoreLock lock(mu_, outbox_);
   const auto found = fetches_.find(id);
-  if (found == fetches_.end() || found->second.asked.count(ps) == 0) return;
-  Fetch& fetch = found->second;
+  if (found == fetches_.end() || found->second->asked.count(ps) == 0) return;
+  Fetch& fetch = *found->second;
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone:
       RememberVersions(fetch, ps, *reply);
       fetch.replies.emplace(ps, *std::move(reply));
       fetch.asked.erase(ps);
+      NoteWaiting();
       if (fetch.asked.empty()) Complete(id);
       return;
     case PsAnswer::kSendAgain: {
@@ -346,30 +379,43 @@ void WorkerTransaction::RememberVersions(const Fetch& fetch, int ps, const PullR
   for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) record_.pulled.emplace(parts[i].shard, reply.parts[i].version);
 }
 
+// All have answered. Copying gigabytes takes seconds: on a thread of its own then.
 void WorkerTransaction::Complete(uint64_t id) {
-  const auto node = fetches_.extract(id);
-  const Fetch& fetch = node.mapped();
-  absl::StatusOr<std::vector<Tensor>> values = fetch.plan.Assemble(fetch.replies);
-  if (!values.ok()) {
-    fetches_.emplace(id, fetch);
-    return FailFetch(id, values.status());
-  }
-  KeepRows(fetch);
-  for (size_t i = 0; i < fetch.reads.size(); ++i) {
-    if (fetch.places[i]) {
-      Deliver(*fetch.places[i], (*values)[i]);
+  const std::shared_ptr<const Fetch> fetch = fetches_.at(id);
+  if (fetch->plan.copied_bytes() < options_.at_once_bytes) return Deliver(id, fetch->Values());
+  outbox_.Add([this, self = shared_from_this(), id, fetch] {
+    executor_.PostBlocking("assemble", [weak = weak_from_this(), id, fetch] {
+      if (const auto self = weak.lock()) self->OnAssembled(id, fetch->Values());
+    });
+  });
+}
+
+void WorkerTransaction::OnAssembled(uint64_t id, absl::StatusOr<std::vector<Tensor>> values) {
+  CoreLock lock(mu_, outbox_);
+  if (fetches_.count(id) > 0) Deliver(id, values);  // else the step is over
+}
+
+void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Tensor>>& values) {
+  if (!values.ok()) return FailFetch(id, values.status());
+  const std::shared_ptr<const Fetch> fetch = std::move(fetches_.extract(id).mapped());
+  KeepRows(*fetch);
+  for (size_t i = 0; i < fetch->reads.size(); ++i) {
+    if (fetch->places[i]) {
+      Deliver(*fetch->places[i], (*values)[i]);
       continue;
     }
-    Whole& whole = whole_[fetch.reads[i].variable];
+    Whole& whole = whole_[fetch->reads[i].variable];
     whole.value = (*values)[i];
     for (const Place place : std::exchange(whole.wanted_by, {})) DeliverWhole(place, *whole.value);
   }
+  outbox_.Add([fetch] {});  // the replies are released without the lock
 }
 
 // A bug of ours or of the ps; the step that asked decides what to do about it. Another Pull tries anew.
 void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
-  const auto node = fetches_.extract(id);
-  const Fetch& fetch = node.mapped();
+  const std::shared_ptr<const Fetch> failed = std::move(fetches_.extract(id).mapped());
+  const Fetch& fetch = *failed;
+  NoteWaiting();
   std::set<uint64_t> waiters;
   for (size_t i = 0; i < fetch.reads.size(); ++i) {
     if (fetch.places[i]) {
@@ -386,8 +432,8 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
 void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  const VariableRead& read = waiter->second.reads[place.index];
-  std::vector<StagedWrite>& own = waiter->second.own[place.index];
+  const VariableRead& read = waiter->second->reads[place.index];
+  std::vector<StagedWrite>& own = waiter->second->own[place.index];
   if (read.ids) own.insert(own.begin(), StagedWrite{read.variable, WriteOp::kAssign, value, std::nullopt, std::nullopt});
   Deliver(place, value);
 }
@@ -395,26 +441,50 @@ void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  Gaps& gaps = waiter->second.gaps[place.index];
-  waiter->second.base[place.index] = gaps.places.empty() ? value : Filled(std::move(gaps), value);
-  if (--waiter->second.missing == 0) FinishWaiter(place.waiter);
+  Gaps& gaps = waiter->second->gaps[place.index];
+  waiter->second->base[place.index] = gaps.places.empty() ? value : Filled(std::move(gaps), value);
+  if (--waiter->second->missing == 0) FinishWaiter(place.waiter);
 }
 
-void WorkerTransaction::FinishWaiter(uint64_t id) {
-  Waiter& waiter = waiters_.at(id);
-  std::vector<Tensor> results;
-  for (size_t i = 0; i < waiter.reads.size(); ++i) {
-    absl::StatusOr<Tensor> value = AfterWrites(waiter.reads[i], std::move(waiter.base[i]), waiter.own[i]);
-    if (!value.ok()) return Answer(id, value.status());
-    results.push_back(*std::move(value));
+int64_t WorkerTransaction::Waiter::CopiedBytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    if (own[i].empty()) continue;
+    bytes += base[i].size_bytes();
+    for (const StagedWrite& write : own[i]) bytes += write.value.size_bytes();
   }
+  return bytes;
+}
+
+absl::StatusOr<std::vector<Tensor>> WorkerTransaction::Waiter::Results() {
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    ASSIGN_OR_RETURN(Tensor value, AfterWrites(reads[i], std::move(base[i]), own[i]));
+    results.push_back(std::move(value));
+  }
+  return results;
+}
+
+// Nothing is missing any more: what the step itself has written is added, on a thread of its own where that is much.
+void WorkerTransaction::FinishWaiter(uint64_t id) {
+  const std::shared_ptr<Waiter> waiter = waiters_.at(id);
+  if (waiter->CopiedBytes() < options_.at_once_bytes) return Answer(id, waiter->Results());
+  outbox_.Add([this, self = shared_from_this(), id, waiter] {
+    executor_.PostBlocking("assemble", [weak = weak_from_this(), id, waiter] {
+      if (const auto self = weak.lock()) self->OnResults(id, waiter->Results());
+    });
+  });
+}
+
+void WorkerTransaction::OnResults(uint64_t id, absl::StatusOr<std::vector<Tensor>> results) {
+  CoreLock lock(mu_, outbox_);
   Answer(id, std::move(results));
 }
 
 void WorkerTransaction::Answer(uint64_t id, absl::StatusOr<std::vector<Tensor>> result) {
   const auto node = waiters_.extract(id);
   if (node.empty()) return;
-  outbox_.Add([done = std::move(node.mapped().done), result = std::move(result)]() mutable { done(std::move(result)); });
+  outbox_.Add([done = std::move(node.mapped()->done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
 }  // namespace divvy

@@ -53,7 +53,8 @@ struct StepRecord {
   std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read; where rows of it were kept from before: when those were pulled
 };
 
-// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before. A ps that does not answer, or cannot yet, is asked again
+// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before, and the core takes none but that of waiting(): what a step
+// reads and writes may be gigabytes. A ps that does not answer, or cannot yet, is asked again
 // until it does (JudgePsAnswer); one that refuses the request itself fails the pull; one that says that the session is over is reported
 // by on_session_over, and whoever hears that cancels.
 //
@@ -69,6 +70,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     uint64_t seed = 0;                                  // of the jitter of its waits
     std::function<void(absl::Status)> on_session_over;  // a ps said so, with this. Called without a lock, perhaps more than once
     std::shared_ptr<RowCache> rows = nullptr;           // where rows read by id are looked for, and kept; let go when the step is over. Null: they are pulled
+    int64_t at_once_bytes = 256 << 10;                  // what copies less is put together at once, under the lock; the rest on a thread of its own
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -86,7 +88,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   StepRecord Finish();
   // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after Finish. Not under the core's lock: completions run.
   void Cancel();
-  // The ps waited for longest, if any.
+  // The ps waited for longest, if any. Waits for no other method.
   std::optional<PsWait> waiting() const;
 
  private:
@@ -103,6 +105,9 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
+
+    int64_t CopiedBytes() const;  // by Results
+    absl::StatusOr<std::vector<Tensor>> Results();
   };
   struct Place {  // where a value goes
     uint64_t waiter = 0;
@@ -123,12 +128,16 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
       Backoff backoff;
     };
     std::map<int, Asked> asked;  // not answered yet
+
+    absl::StatusOr<std::vector<Tensor>> Values() const { return plan.Assemble(replies); }
   };
 
   absl::Status CheckOpen() const DIVVY_REQUIRES(mu_);
-  absl::Status CheckStage(const StagedWrite& write, bool gradient_before) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckValue(const StagedWrite& write) const;
+  absl::Status CheckOrder(const std::vector<StagedWrite>& writes) const DIVVY_REQUIRES(mu_);
   bool HasGradient(const std::string& variable) const DIVVY_REQUIRES(mu_);
-  absl::Status CheckPull(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckReads(const std::vector<VariableRead>& reads) const;
+  absl::Status CheckNoGradient(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
   bool PulledAhead(const std::string& variable) const DIVVY_REQUIRES(mu_);
@@ -137,18 +146,22 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void RememberKept(const VariableLayout& variable, const RowCache::Found& found) DIVVY_REQUIRES(mu_);
   void KeepRows(const Fetch& fetch) DIVVY_REQUIRES(mu_);
-  void Begin(Fetch fetch) DIVVY_REQUIRES(mu_);
+  void Begin(Fetch fetch);
   void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
   void SendAgain(uint64_t fetch, int ps);
   void OnReply(uint64_t fetch, int ps, absl::StatusOr<PullReply> reply);
   void RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) DIVVY_REQUIRES(mu_);
   void Complete(uint64_t fetch) DIVVY_REQUIRES(mu_);
+  void OnAssembled(uint64_t fetch, absl::StatusOr<std::vector<Tensor>> values);
+  void Deliver(uint64_t fetch, const absl::StatusOr<std::vector<Tensor>>& values) DIVVY_REQUIRES(mu_);
   void FailFetch(uint64_t fetch, const absl::Status& status) DIVVY_REQUIRES(mu_);
   void DeliverWhole(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
   void Deliver(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
   void FinishWaiter(uint64_t waiter) DIVVY_REQUIRES(mu_);
+  void OnResults(uint64_t waiter, absl::StatusOr<std::vector<Tensor>> results);
   void Answer(uint64_t waiter, absl::StatusOr<std::vector<Tensor>> result) DIVVY_REQUIRES(mu_);
   void Close(Phase phase, const absl::Status& status) DIVVY_REQUIRES(mu_);
+  void NoteWaiting() DIVVY_REQUIRES(mu_);
 
   const Options options_;
   Executor& executor_;
@@ -158,11 +171,13 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
   std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);  // null from Finish or Cancel on: a step may keep the transaction as long as its worker lives
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<uint64_t, Waiter> waiters_ DIVVY_GUARDED_BY(mu_);
-  std::map<uint64_t, Fetch> fetches_ DIVVY_GUARDED_BY(mu_);
+  std::map<uint64_t, std::shared_ptr<Waiter>> waiters_ DIVVY_GUARDED_BY(mu_);  // what misses nothing any more is not changed: its results are being made
+  std::map<uint64_t, std::shared_ptr<Fetch>> fetches_ DIVVY_GUARDED_BY(mu_);   // what has been answered is not changed: its values are being assembled
   std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);  // staged writes by variable
   StepRecord record_ DIVVY_GUARDED_BY(mu_);
+  mutable Mutex waiting_mu_;  // behind mu_; held for a copy only
+  std::optional<PsWait> waiting_ DIVVY_GUARDED_BY(waiting_mu_);
 };
 
 }  // namespace divvy

@@ -202,6 +202,7 @@ class WorkerTransactionTest : public ::testing::Test {
 
   void Make(bool read_only = false, bool check_numerics = false) {
     WorkerTransaction::Options options{links_, layout_, read_only, check_numerics, 1, [this](const absl::Status&) { ++sessions_over_; }};
+    options.at_once_bytes = at_once_bytes_;
     transaction_ = std::make_shared<WorkerTransaction>(std::move(options), executor_, executor_.clock());
   }
 
@@ -227,6 +228,7 @@ class WorkerTransactionTest : public ::testing::Test {
   }
   size_t pulls() { return ps_[0].pulls().size() + ps_[1].pulls().size(); }
 
+  int64_t at_once_bytes_ = 1 << 20;
   SimExecutor executor_{1};
   FakeParameterServers ps_;
   std::shared_ptr<const Layout> layout_;
@@ -234,6 +236,52 @@ class WorkerTransactionTest : public ::testing::Test {
   std::shared_ptr<WorkerTransaction> transaction_;
   int sessions_over_ = 0;
 };
+
+// Everything counts as large here, and the threads that copy it are held.
+class LargeTransactionTest : public WorkerTransactionTest {
+ protected:
+  LargeTransactionTest() {
+    at_once_bytes_ = 0;
+    Make();
+    executor_.HoldThreads();
+  }
+};
+
+TEST_F(LargeTransactionTest, NobodyWaitsForWhatIsAssembled) {
+  const Answer answer = Begin({{"w", std::nullopt}, {"b", Ids({1})}});
+  ASSERT_TRUE(transaction_->waiting().has_value());
+  executor_.RunFor(absl::Seconds(1));
+  EXPECT_FALSE(answer->has_value());
+  EXPECT_FALSE(transaction_->waiting().has_value()) << "every ps has answered";
+  EXPECT_TRUE(transaction_->Stage({Write("w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}))}).ok());
+  executor_.ReleaseThreads();
+  executor_.RunFor(absl::Seconds(1));
+  ASSERT_TRUE(answer->has_value() && (*answer)->ok());
+  EXPECT_EQ(Flat((***answer)[0]), Values({1, 2, 3, 4})) << "as it was when it was asked for";
+}
+
+TEST_F(LargeTransactionTest, TheStepsOwnWritesAreAddedWithoutTheLock) {
+  executor_.ReleaseThreads();
+  ASSERT_TRUE(transaction_->Stage({Write("w", WriteOp::kAdd, Matrix(4, 1, {10, 10, 10, 10}))}).ok());
+  EXPECT_EQ(PullOne("w"), Values({11, 12, 13, 14}));
+  EXPECT_EQ(PullOne("w", Ids({3, 0})), Values({14, 11}));
+}
+
+TEST_F(LargeTransactionTest, ACancelAnswersWhatIsStillBeingAssembledOnce) {
+  const Answer answer = Begin({{"w", std::nullopt}});
+  executor_.RunFor(absl::Seconds(1));
+  transaction_->Cancel();
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), absl::StatusCode::kCancelled);
+  executor_.ReleaseThreads();
+  executor_.RunFor(absl::Seconds(1));
+}
+
+TEST_F(LargeTransactionTest, AReplyThatDoesNotFitFailsThePull) {
+  executor_.ReleaseThreads();
+  ps_[1].Set({VariableId(1), 0, 1}, Matrix(9, 1, Values(9, 1)));
+  EXPECT_EQ(Pull({{"w", std::nullopt}}).status().code(), absl::StatusCode::kInvalidArgument);
+}
 
 TEST_F(WorkerTransactionTest, PutsWholeVariablesTogetherFromOneMessageToEachPs) {
   const auto values = Pull({{"w", std::nullopt}, {"b", std::nullopt}});

@@ -25,6 +25,7 @@ absl::Status WorkerOptions::Validate() const {
   if (incarnation == Incarnation()) problems.push_back("incarnation is 0: give each process life a number of its own (EntropySeed)");
   if (address.empty()) problems.push_back("address is empty: give the one at which the coordinator can dial this worker");
   if (replicas < 1) problems.push_back(absl::StrCat("replicas is ", replicas, ", must be >= 1"));
+  if (at_once_bytes < 0) problems.push_back(absl::StrCat("at_once_bytes is ", at_once_bytes, ", must be >= 0"));
   if (max_value_bytes < 1) problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
   for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
   const std::pair<const char*, absl::Duration> waits[] = {{"register_every", register_every},
@@ -436,7 +437,18 @@ void WorkerCore::Handle(Release message) {
 // ---- for status pages and tests ----------------------------------------------------------------------------------------------------------------------
 
 WorkerSnapshot WorkerCore::Inspect() const {
-  MutexLock lock(mu_);
+  std::shared_ptr<const RowCache> rows;
+  WorkerSnapshot snapshot;
+  {
+    MutexLock lock(mu_);
+    snapshot = InspectLocked();
+    if (session_ != nullptr) rows = session_->rows;
+  }
+  if (rows != nullptr) snapshot.rows = rows->stats();  // a step may be looking up a million rows in it
+  return snapshot;
+}
+
+WorkerSnapshot WorkerCore::InspectLocked() const {
   WorkerSnapshot snapshot;
   snapshot.job = known_.job;
   snapshot.epoch = known_.epoch;
@@ -448,7 +460,6 @@ WorkerSnapshot WorkerCore::Inspect() const {
   snapshot.session = session_->stream.session();
   snapshot.layout_version = session_->layout->version();
   snapshot.resources = session_->resources;
-  if (session_->rows != nullptr) snapshot.rows = session_->rows->stats();
   snapshot.unacknowledged = session_->stream.unacknowledged();
   snapshot.held = session_->hold.has_value();
   for (const QueuedStep& step : session_->queue) {

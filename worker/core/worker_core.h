@@ -7,8 +7,9 @@
 //   state of the session                    state of the step
 //     DETACHED   registers every 2 s          RUNNING      the function runs, reads and stages
 //     IDLE, or a step is live                 NEEDS SLOTS  it is over; an optimizer's slots are being made
-//     SILENT     nothing heard for 5 s:       COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
-//                starts nothing, registers                 cannot fail, be cancelled or be given up
+//     SILENT     nothing heard for 5 s:       PLANNING     its commit is being cut, sorted and summed, without the core's lock
+//                starts nothing, registers    COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
+//                                                          cannot fail, be cancelled or be given up
 //
 // Steps of a session run one after another: a step sees the finished writes of those before it, unless PullOptions say otherwise. Its report is never sent
 // while a commit is unanswered.
@@ -39,6 +40,7 @@
 #include "cluster/prelude.h"
 #include "cluster/registrar.h"
 #include "cluster/resumable_stream.h"
+#include "worker/core/planned_commit.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
 #include "worker/core/row_cache.h"
@@ -60,6 +62,7 @@ struct WorkerOptions {
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
   bool check_numerics = false;  // a step that stages a float32 or float64 that is not finite fails with InvalidArgument, which names the variable
   PullOptions pulls;
+  int64_t at_once_bytes = 256 << 10;                      // commits and pulls whose rows take less are planned and assembled at once, others on threads; >= 0
   int64_t max_value_bytes = 16 << 20;                     // of what a step returns (Nest::size_bytes); more is the step's error, InvalidArgument
   uint64_t seed = 1;                                      // of the jitter of its waits
   absl::Duration register_every = absl::Seconds(2);       // while no session lives
@@ -77,6 +80,7 @@ struct WorkerSnapshot {
     kNone,
     kRunning,     // its function runs, or has not yet noticed that it is cancelled
     kNeedsSlots,  // it is over, and waits for an optimizer's slots
+    kPlanning,    // it is over, and its commit is being planned
     kHeld,        // it is over, and a checkpoint is being cut: it may not commit before the Release
     kCommitting,  // from here on it cannot fail
   };
@@ -155,7 +159,9 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     bool cancelled = false;
     Nest value;
     StepRecord record;
-    std::map<int, Commit> commits;  // by ps
+    std::shared_ptr<const CommitWork> planning;  // of the plan that is being made
+    std::optional<PlannedCommit> plan;           // the newest; its parts go into `commits`
+    std::map<int, Commit> commits;               // by ps
     uint64_t staleness = 0;
   };
   // A step that waits for those before it.
@@ -234,7 +240,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void DropAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void DropAhead() DIVVY_REQUIRES(mu_);
   void ForgetReads() DIVVY_REQUIRES(mu_);
-  void DropRowsOf(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
+  void KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
   void AgeAhead(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
@@ -242,6 +248,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
   absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
+  void PlanLiveCommit() DIVVY_REQUIRES(mu_);
+  void OnPlanned(const std::weak_ptr<Session>& session, EntryId step, const CommitWork* work, PlannedCommit plan);
   void BeginCommit() DIVVY_REQUIRES(mu_);
   void AnswerHold() DIVVY_REQUIRES(mu_);
   void SendCommit(int ps) DIVVY_REQUIRES(mu_);
@@ -250,6 +258,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void MeasureStaleness(const Commit& commit, const CommitReply& reply) DIVVY_REQUIRES(mu_);
   void EndCommitIfAnswered() DIVVY_REQUIRES(mu_);
   void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_);
+  WorkerSnapshot InspectLocked() const DIVVY_REQUIRES(mu_);
   // The live step if it is this one of this session, else null: what comes late for another is dropped.
   LiveStep* Live(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
 

@@ -192,12 +192,13 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   WorkerOptions options;
   options.index = -1;
   options.replicas = 0;
+  options.at_once_bytes = -1;
   options.pulls = {0, -1, -1};
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "must be > 0", "--pipeline_depth is 0",
-                              "--row_cache_bytes is -1", "--row_cache_staleness is -1"}) {
+  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "at_once_bytes is -1", "must be > 0",
+                              "--pipeline_depth is 0", "--row_cache_bytes is -1", "--row_cache_staleness is -1"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
   }
 }
@@ -1193,6 +1194,127 @@ TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite)
   for (int i = 0; i < 3; ++i) ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {0, 0}));
   Run();
   EXPECT_EQ(OnlyReport().staleness, 3u);
+}
+
+// ---- PLANNING ----------------------------------------------------------------------------------------------------------------------------------------
+
+// A commit that is large, or counts as such: it is planned on a thread, which these tests hold.
+class PlanningTest : public WorkerCoreTest {
+ protected:
+  PlanningTest() {
+    options_.at_once_bytes = 0;
+    runner_.Define("learn", [](const StepCall&) {
+      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {1, 2, 3}), Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
+      return std::vector<Move>{Stage{write}};
+    });
+    core_->Abandon();
+    Start();
+    Attach();
+    executor_.HoldThreads();
+    Dispatch(1, "learn");
+    Run();
+  }
+};
+
+TEST_F(PlanningTest, APingIsAnsweredWhileACommitIsPlanned) {
+  ASSERT_EQ(core_->Inspect().step, StepState::kPlanning);
+  end_->Tell(Ping{});
+  ASSERT_EQ(end_->Got<Pong>().size(), 1u);
+  EXPECT_EQ(end_->Got<Pong>()[0].running, 1);
+  EXPECT_EQ(commits(), 0u);
+  executor_.ReleaseThreads();
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_EQ(OnlyReport().participants, std::vector<int>({0, 1}));
+  EXPECT_EQ(ps_[1].commits()[0].parts[0].values.data_as<float>()[0], 4) << "rows 0 and 2 are of one id";
+}
+
+TEST_F(PlanningTest, ALayoutThatChangesMeanwhileWantsAnotherPlan) {
+  VariableLayout moved = *layout_->Find("w");
+  moved.ps = {1, 0};
+  layout_ = layout_->With(moved);
+  ps_.Make(*layout_);
+  end_->Tell(LayoutUpdate{layout_});
+  executor_.ReleaseThreads();
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_EQ(commits(), 2u);
+  EXPECT_EQ(ps_[1].commits()[0].parts[0].shard.part, 0) << "planned for the new layout";
+}
+
+TEST_F(PlanningTest, TheSameLayoutOnceMoreWantsNone) {
+  const int threads = executor_.threads();
+  end_->Tell(LayoutUpdate{Layout::Received(layout_->version(), layout_->variables())});
+  executor_.ReleaseThreads();
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_EQ(executor_.threads(), threads + 1) << "for the second shard of the one plan";
+}
+
+TEST_F(PlanningTest, AHeldStepKeepsItsPlan) {
+  end_->Tell(Hold{7});
+  EXPECT_EQ(end_->Got<Held>().size(), 1u) << "nothing commits yet";
+  executor_.ReleaseThreads();
+  Run();
+  ASSERT_EQ(core_->Inspect().step, StepState::kHeld);
+  const int threads = executor_.threads();
+  end_->Tell(Release{7});
+  Run();
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
+  EXPECT_EQ(executor_.threads(), threads);
+}
+
+TEST_F(PlanningTest, ACancelIsObeyedAndThePlanDropped) {
+  end_->Tell(CancelSteps{{EntryId(1)}});
+  EXPECT_EQ(OnlyReport().outcome, StepOutcome::kCancelled);
+  end_->Tell(Step(1, "learn", /*attempt=*/2));
+  Run();
+  ASSERT_EQ(core_->Inspect().step, StepState::kPlanning);
+  executor_.ReleaseThreads();
+  Run();
+  ASSERT_EQ(Reports().size(), 2u);
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kOk);
+  EXPECT_EQ(commits(), 2u) << "of the second attempt alone";
+  EXPECT_EQ(ps_[0].commits()[0].attempt, 2u);
+}
+
+TEST_F(PlanningTest, ThePlanOfASessionThatIsOverIsDropped) {
+  Attach(/*session=*/2);
+  executor_.ReleaseThreads();
+  Run();
+  EXPECT_EQ(commits(), 0u);
+  EXPECT_TRUE(Reports().empty());
+}
+
+TEST_F(PlanningTest, AWorkerThatIsShutDownDoesNotWaitForAPlan) {
+  EXPECT_TRUE(Shutdown(0).ok());
+  Run();
+  EXPECT_EQ(exits_, std::vector<int>({0}));
+  executor_.ReleaseThreads();
+  Run();
+  EXPECT_EQ(commits(), 0u);
+}
+
+// 2e38 + 2e38 is beyond float32.
+TEST_F(WorkerCoreTest, CheckNumericsLooksAtTheRowsOfAGradientOnceTheyAreSummed) {
+  for (const int64_t at_once_bytes : {0, 1 << 20}) {
+    core_->Abandon();
+    options_.check_numerics = true;
+    options_.at_once_bytes = at_once_bytes;
+    runner_.Define("overflow", [](const StepCall&) {
+      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {2e38f, 1, 2e38f}), Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
+      return std::vector<Move>{Stage{write}};
+    });
+    Start();
+    Attach();
+    Dispatch(1, "overflow");
+    Run();
+    EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
+    EXPECT_TRUE(DetailOf(OnlyReport().error).user);
+    EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(OnlyReport().error.message(), "variable \"w\": the rows of id 3 are finite, and their sum is inf")) << OnlyReport().error;
+    EXPECT_EQ(commits(), 0u);
+  }
 }
 
 // ---- HELD --------------------------------------------------------------------------------------------------------------------------------------------

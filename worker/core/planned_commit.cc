@@ -1,0 +1,142 @@
+#include "worker/core/planned_commit.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+
+namespace divvy {
+namespace {
+
+// Enough to keep a few cores busy, few enough to leave some to the rest of the machine.
+constexpr size_t kLanes = 4;
+
+using Parts = std::map<int, std::vector<CommitPart>>;
+
+absl::string_view NameOf(const Layout& layout, VariableId id) {
+  const VariableLayout* const variable = layout.Find(id);
+  return variable == nullptr ? absl::string_view() : absl::string_view(variable->spec.name);
+}
+
+// Deleting a variable waits until nothing is in flight, so all are there as a rule.
+absl::Status CheckWrites(const CommitWork& work) {
+  for (const StagedWrite& write : work.writes) RETURN_IF_ERROR(CheckWrite(*work.layout, write));
+  return absl::OkStatus();
+}
+
+// The learning rate is known now: the schedule's at this step, times the scale.
+absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
+  for (const CommitPart& part : parts) {
+    if (!part.optimizer) continue;
+    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("variable \"", NameOf(layout, part.shard.variable), "\": ", status.message(),
+                                                      " at every step (its schedule times SetLearningRateScale)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSums(const Layout& layout, absl::Span<const CommitPart> parts) {
+  for (const CommitPart& part : parts) {
+    if (part.op != WriteOp::kGradient || !part.rows) continue;
+    const float* const sums = part.values.data_as<float>();
+    const int64_t count = part.values.shape().num_elements();
+    const int64_t bad = std::find_if(sums, sums + count, [](float sum) { return !std::isfinite(sum); }) - sums;
+    if (bad == count) continue;
+    const VariableLayout& variable = *layout.Find(part.shard.variable);
+    const int64_t row = part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] + variable.offsets[part.shard.part];
+    return absl::InvalidArgumentError(absl::StrCat("gradient to variable \"", variable.spec.name, "\": the rows of id ", row, " are finite, and their sum is ",
+                                                   sums[bad],
+                                                   " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
+  for (const auto& [ps, part] : parts) {
+    const auto link = work.links->ps.find(ps);
+    if (link == work.links->ps.end()) return absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it"));
+    if (absl::Status bad = CheckOptimizers(*work.layout, part); !bad.ok()) return MarkUser(bad);
+    if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return MarkUser(large);
+    if (!work.check_numerics) continue;
+    if (absl::Status bad = CheckSums(*work.layout, part); !bad.ok()) return MarkUser(bad);
+  }
+  return absl::OkStatus();
+}
+
+// The worker's next steps are to see what this one writes. No step of the session runs between the end of this one's function and its commit, so no row comes
+// back before that.
+void ForgetRows(const CommitWork& work) {
+  if (work.rows == nullptr) return;
+  for (const StagedWrite& write : work.writes) {
+    const VariableId variable = work.layout->Find(write.variable)->id;
+    if (Assigns(write)) continue;  // its variable's rows are never kept (WorkerCore::KeepNoRowsOfAssigned)
+    write.ids ? work.rows->Drop(variable, *write.ids) : work.rows->Drop(variable);
+  }
+}
+
+// One plan, made by several threads.
+class Planning : public std::enable_shared_from_this<Planning> {
+ public:
+  Planning(Executor& executor, std::shared_ptr<const CommitWork> work, std::function<void(PlannedCommit)> done)
+      : executor_(executor), work_(std::move(work)), done_(std::move(done)) {}
+
+  void Run() {
+    if (absl::Status gone = CheckWrites(*work_); !gone.ok()) return Finish(std::move(gone));
+    ForgetRows(*work_);
+    planner_ = std::make_unique<CommitPlanner>(*work_->layout, work_->writes, work_->ordinal, work_->learning_rate_scale);
+    if (planner_->units() == 0) return Finish(TakeParts());
+    for (size_t lane = 1; lane < std::min(kLanes, planner_->units()); ++lane) {
+      executor_.PostBlocking("commit", [self = shared_from_this()] { self->RunUnits(); });
+    }
+    RunUnits();
+  }
+
+ private:
+  void RunUnits() {
+    for (size_t unit = next_++; unit < planner_->units(); unit = next_++) {
+      planner_->Run(unit);
+      if (++finished_ == planner_->units()) return Finish(TakeParts());
+    }
+  }
+  absl::StatusOr<Parts> TakeParts() {
+    Parts parts = std::move(*planner_).Take();
+    RETURN_IF_ERROR(CheckParts(*work_, parts));
+    return parts;
+  }
+  void Finish(absl::StatusOr<Parts> parts) { done_({work_->layout->version(), work_->layout->hash(), std::move(parts)}); }
+
+  Executor& executor_;
+  const std::shared_ptr<const CommitWork> work_;
+  const std::function<void(PlannedCommit)> done_;
+  std::unique_ptr<CommitPlanner> planner_;
+  std::atomic<size_t> next_{0}, finished_{0};
+};
+
+}  // namespace
+
+bool Assigns(const StagedWrite& write) { return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate; }
+
+PlannedCommit PlanCommit(const CommitWork& work) {
+  const auto plan = [&work]() -> absl::StatusOr<Parts> {
+    RETURN_IF_ERROR(CheckWrites(work));
+    ForgetRows(work);
+    Parts parts = PlanCommits(*work.layout, work.writes, work.ordinal, work.learning_rate_scale);
+    RETURN_IF_ERROR(CheckParts(work, parts));
+    return parts;
+  };
+  return {work.layout->version(), work.layout->hash(), plan()};
+}
+
+void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work, std::function<void(PlannedCommit)> done) {
+  auto planning = std::make_shared<Planning>(executor, std::move(work), std::move(done));
+  executor.PostBlocking("commit", [planning = std::move(planning)] { planning->Run(); });
+}
+
+}  // namespace divvy
