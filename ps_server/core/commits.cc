@@ -73,16 +73,8 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   const CommitRequest& request = run->request;
   applied_.Begin({request.entry, request.participants, request.kind});
   HitFailpoint(Failpoint::kPushBegun);
-  for (ShardKey key : run->plan->queues()) queues_[key].push_back(run);
+  writers_.Enter(run, run->plan->queues());
   ++queued_;
-  candidates_.push_back(run);
-}
-
-bool ParameterServerCore::IsTurnOf(const CommitRun& run) const {
-  for (ShardKey key : run.plan->queues()) {
-    if (queues_.at(key).front().get() != &run) return false;
-  }
-  return true;
 }
 
 // Whether there is memory to keep what a commit changes of a checkpoint that is being written.
@@ -91,11 +83,7 @@ bool ParameterServerCore::MayStart() const {
 }
 
 void ParameterServerCore::StartNext() {
-  while (!candidates_.empty() && MayStart()) {
-    const std::shared_ptr<CommitRun> run = std::move(candidates_.front());
-    candidates_.pop_front();
-    if (run->state == CommitRun::State::kQueued && IsTurnOf(*run)) StartOrRefuse(run);
-  }
+  while (writers_.has_ready() && MayStart()) StartOrRefuse(*writers_.TakeReady());
 }
 
 void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
@@ -122,20 +110,9 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
   }
   run->state = CommitRun::State::kSettled;
   applied_.Abandon(run->request.entry);
-  LeaveQueues(*run);
+  writers_.Leave(run->plan->queues());
   Answer(run->done, std::move(status));
   SettleDuplicates(run->request.entry);
-}
-
-void ParameterServerCore::LeaveQueues(const CommitRun& run) {
-  for (ShardKey key : run.plan->queues()) {
-    const auto queue = queues_.find(key);
-    queue->second.pop_front();
-    if (queue->second.empty())
-      queues_.erase(queue);
-    else
-      candidates_.push_back(queue->second.front());
-  }
 }
 
 // They arrived while the entry was being applied. It was: they are answered as duplicates. It was refused: the first of them takes its place.
@@ -169,7 +146,7 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   Answer(run->done, std::move(reply));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kPushAfterReply); });
   SettleDuplicates(entry);
-  LeaveQueues(*run);
+  writers_.Leave(run->plan->queues());
   StartNext();
   AnswerHeld();
   AnswerShutdowns();

@@ -23,7 +23,6 @@
 #define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -48,6 +47,7 @@
 #include "ps_server/core/applied_table.h"
 #include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/shard.h"
+#include "ps_server/core/writer_queues.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
@@ -245,10 +245,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
   bool MeetsItself(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void Enter(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
-  bool IsTurnOf(const CommitRun& run) const DIVVY_REQUIRES(mu_);
   void StartNext() DIVVY_REQUIRES(mu_);
   void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
-  void LeaveQueues(const CommitRun& run) DIVVY_REQUIRES(mu_);
   void SettleDuplicates(EntryId entry) DIVVY_REQUIRES(mu_);
   void CountApplied(const CommitRun& run) DIVVY_REQUIRES(mu_);
   void FinishCommit(const std::shared_ptr<CommitRun>& run);
@@ -277,9 +275,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);                   // in this lineage: a late CreateShards must not bring one back
   std::map<ShardKey, const CreateRun*> creating_ DIVVY_GUARDED_BY(mu_);  // who makes it
   int64_t memory_bytes_ DIVVY_GUARDED_BY(mu_) = 0, creating_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);                               // wait for a shard that is being made
-  std::map<ShardKey, std::deque<std::shared_ptr<CommitRun>>> queues_ DIVVY_GUARDED_BY(mu_);  // writers, first the one whose turn it is
-  std::deque<std::shared_ptr<CommitRun>> candidates_ DIVVY_GUARDED_BY(mu_);                  // at the head of some queue since the last look
+  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);              // wait for a shard that is being made
+  WriterQueues<std::shared_ptr<CommitRun>> writers_ DIVVY_GUARDED_BY(mu_);  // that have not ended
   std::set<std::shared_ptr<CommitRun>> running_ DIVVY_GUARDED_BY(mu_);
   size_t queued_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);  // wait for the entry's fate

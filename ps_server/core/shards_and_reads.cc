@@ -208,8 +208,8 @@ int64_t ParameterServerCore::PullReplyBytes(const PullRequest& request) const {
 }
 
 bool ParameterServerCore::BeingWritten(ShardKey key) const {
-  const auto queue = queues_.find(ShardKey{key.variable, 0, key.part});
-  return queue != queues_.end() && running_.count(queue->second.front()) > 0;
+  const std::shared_ptr<CommitRun>* const first = writers_.First(ShardKey{key.variable, 0, key.part});
+  return first != nullptr && running_.count(*first) > 0;
 }
 
 void ParameterServerCore::FinishRead(ReadRun& run) {
