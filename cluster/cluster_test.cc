@@ -182,6 +182,11 @@ TEST(ErrorTest, WhatAStepFunctionReturnsIsMarkedAndNeverTransient) {
   EXPECT_EQ(ReasonOf(MarkUser(EndOfData("no more"))), Reason::kEndOfData) << "the reason stays";
 }
 
+TEST(ErrorTest, ADetailIsPrintedInWords) {
+  EXPECT_EQ(MakeError(Reason::kNotReady, "starting").ToString(), "UNAVAILABLE: starting [type.googleapis.com/divvy.v1.ErrorDetail='NOT_READY']");
+  EXPECT_EQ(MarkUser(absl::InternalError("mine")).ToString(), "INTERNAL: mine [type.googleapis.com/divvy.v1.ErrorDetail='the program's own']");
+}
+
 TEST(ErrorTest, TransientIsWhatTheSameRequestMayOvercome) {
   EXPECT_TRUE(IsTransient(absl::UnavailableError("")));
   EXPECT_TRUE(IsTransient(absl::DeadlineExceededError("")));

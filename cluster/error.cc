@@ -2,9 +2,11 @@
 
 #include <string>
 
+#include "absl/status/status_payload_printer.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "base/exit_codes.h"
 
 namespace divvy {
@@ -96,7 +98,21 @@ ReasonRow RowOf(Reason reason) {
   return {"UNKNOWN", absl::StatusCode::kUnknown};
 }
 
-void Attach(const ErrorDetail& detail, absl::Status& status) { status.SetPayload(kTypeUrl, absl::Cord(Encode(detail))); }
+// What Status::ToString shows of a detail instead of its bytes.
+absl::optional<std::string> PrintDetail(absl::string_view type_url, const absl::Cord& payload) {
+  if (type_url != kTypeUrl) return absl::nullopt;
+  const ErrorDetail detail = Decode(std::string(payload));
+  if (detail.user) return "the program's own";
+  return std::string(RowOf(detail.reason).name);
+}
+
+void Attach(const ErrorDetail& detail, absl::Status& status) {
+  // A program may have a printer of its own.
+  static const bool printed =
+      absl::status_internal::GetStatusPayloadPrinter() != nullptr || (absl::status_internal::SetStatusPayloadPrinter(PrintDetail), true);
+  static_cast<void>(printed);
+  status.SetPayload(kTypeUrl, absl::Cord(Encode(detail)));
+}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
+#include "coordinator/checkpoint/exchange.h"
 #include "ops/blas_threads.h"
 #include "program/forwarding_coordinator.h"
 #include "program/one_checkpoint.h"
@@ -175,7 +176,8 @@ absl::Status EmbeddedCluster::StartCoordinator() {
   ProgressSink* const sink = reporter_ != nullptr ? reporter_.get() : setup_.sink;
   coordinator_ =
       std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                            static_cast<int>(replica_devices_[0].size()), sink, setup_.report.value_or(ReportOptions()).report_every);
+                                            static_cast<int>(replica_devices_[0].size()), sink, setup_.report.value_or(ReportOptions()).report_every,
+                                            [](const LiveVariables& live, const std::string& path) { return ExportVariables(FileSystem::Real(), live, path); });
   return coordinator_->WaitUntilReady();
 }
 

@@ -28,7 +28,8 @@ class ForwardingCoordinator : public Base {
   std::string program_state() const override { return coordinator_.program_state(); }
   int64_t durable_steps() const override { return coordinator_.durable_steps(); }
   absl::StatusOr<std::string> SaveCheckpoint() override { return coordinator_.SaveCheckpoint(); }
-  absl::Status Export(absl::string_view path) override { return coordinator_.Export(path); }
+  using Base::Export;
+  absl::Status Export(absl::string_view path, const ExportOptions& options) override { return coordinator_.Export(path, options); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
   void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }

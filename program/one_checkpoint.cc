@@ -45,7 +45,7 @@ class Catalog : public CheckpointCatalog {
   }
   absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override { return NoneIsMade(); }
   absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override { return absl::OkStatus(); }
-  absl::Status Export(CheckpointId, const std::string&) override { return NoneIsMade(); }
+  absl::Status Export(CheckpointId, const std::string&, const ExportOptions&) override { return NoneIsMade(); }
 
  private:
   FileSystem& files_;

@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "data/dataset.h"
+#include "strategy/export_options.h"
 #include "strategy/metrics.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
@@ -186,11 +187,13 @@ class Coordinator {
   // Training steps committed. Those that still run are not among them.
   virtual int64_t step() const = 0;
 
-  // To be called after the variables are created, and before they are read, written or used by a step: goes on with what the parameter servers hold, where a
+  // To be called after the variables are created, and before they are read, written or used by a step. (One that is created later begins with its value in what
+  // was restored, too, where that has it: a program may create what program_state() names.) Goes on with what the parameter servers hold, where a
   // coordinator that was killed left a whole state there and --state_dir was kept; else with the newest checkpoint of --checkpoint_dir that is whole, whatever
   // its number of parameter servers and their cuts. Returns the training steps in it: epoch() and step() count from there. 0: there was neither. Variables that
   // it does not have begin with their initial values; nothing is restored unasked. Blocks.
-  // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been restored), or one has been used. DataLoss: there are
+  // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been restored), or none of those created is there at all, which is
+  // another model's checkpoint; or one has been used. What is there and was not created, and the other way round, stands in the log. DataLoss: there are
   // checkpoints, and all are damaged.
   virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
   // For Trainer: RestoreLatest, unless the program has asked itself, and so counts itself, or has begun already. What was restored so is told by the calls
@@ -209,18 +212,21 @@ class Coordinator {
   // --checkpoint_dir. Blocks. (One is also made every --checkpoint_every, and at the end of the program.) FailedPrecondition: no --checkpoint_dir.
   // ResourceExhausted: a disk is full or broken; older checkpoints stand.
   virtual absl::StatusOr<std::string> SaveCheckpoint() = 0;
-  // Makes a checkpoint, and of it, for other programs, the variables and the slots of their optimizers, without what Divvy keeps for itself. `path` is on this
+  // Makes a checkpoint, and of it, for other programs, the variables and the slots of their optimizers, without what Divvy keeps for itself. In a job without
+  // --checkpoint_dir it reads the variables instead: without slots, which a word in the log says, and while steps run each block of rows is of another moment
+  // (Join first). `path` is on this
   // process' machine; directories are made. "NAME.safetensors": for PyTorch, NumPy, JAX; where it were larger than 5 GiB, NAME-00001-of-0000N.safetensors and
   // the rest, with NAME.safetensors.index.json. Else a directory: a bundle for TensorFlow (tf.train.load_checkpoint(path) finds it). A program that runs again
   // may export again: a file is replaced as a whole, and a directory's newest bundle is the one that is found. Blocks; training goes on.
-  //   FailedPrecondition  no --checkpoint_dir, or an evaluator's coordinator, which makes no checkpoint
+  //   FailedPrecondition  an evaluator's coordinator, which makes no checkpoint
   //   InvalidArgument     no path, or a variable whose name the format cannot have
   //   AlreadyExists       `path` is the --checkpoint_dir itself
   //   ResourceExhausted   a disk is full or broken
   //   DataLoss            the checkpoint was damaged as soon as it was written
   //   others              the file system's, with the file's name. What stood under the name stands, and export again when the cause is mended
   // A tensor that the format lacks the type of (safetensors: complex128) is left out, with a word in the log.
-  virtual absl::Status Export(absl::string_view path) = 0;
+  virtual absl::Status Export(absl::string_view path, const ExportOptions& options) = 0;
+  absl::Status Export(absl::string_view path) { return Export(path, ExportOptions()); }
 
   // Does not block: nothing is opened yet. NotFound: a source that is not registered in this process. InvalidArgument: arguments larger than a message may be.
   // Errors of the source appear in the steps that use it.

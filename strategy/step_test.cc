@@ -336,7 +336,7 @@ class ImmediateCoordinator : public Coordinator {
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
   absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
-  absl::Status Export(absl::string_view) override { return absl::FailedPreconditionError("no checkpoints here"); }
+  absl::Status Export(absl::string_view, const ExportOptions&) override { return absl::FailedPreconditionError("no checkpoints here"); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
     return PerWorkerDataset([this] { return Iterator(PerWorkerHandle{++iterators_}); });
   }

@@ -34,11 +34,18 @@ Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result)
 std::string KernelName(const std::string& layer) { return layer + "/kernel"; }
 std::string BiasName(const std::string& layer) { return layer + "/bias"; }
 
+// The bias has the kernel's last extent.
+void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerOptions& options, Layer& layer) {
+  layer.variables.push_back({KernelName(name), kernel, options.kernel, options.optimizer});
+  layer.variables.push_back({BiasName(name), {kernel.dim(-1)}, options.bias, options.optimizer});
+  if (options.l2 != 0) layer.penalties.push_back({KernelName(name), options.l2});
+}
+
 }  // namespace
 
-Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation) : name_(std::move(name)), activation_(activation) {
-  variables.push_back({KernelName(name_), {inputs, outputs}, GlorotUniform()});
-  variables.push_back({BiasName(name_), {outputs}, Zeros()});
+Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation, const LayerOptions& options)
+    : name_(std::move(name)), activation_(activation) {
+  AddKernelAndBias(name_, {inputs, outputs}, options, *this);
 }
 
 Var Dense::operator()(GradientTape& tape, const Var& x) const {
@@ -46,10 +53,11 @@ Var Dense::operator()(GradientTape& tape, const Var& x) const {
   return In(name_, {x, kernel, bias}, Activate(MatMul(x, kernel), bias, activation_));
 }
 
-Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths) {
+Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths, const LayerOptions& options) {
   for (size_t i = 0; i + 1 < widths.size(); ++i) {
     const Activation activation = i + 2 < widths.size() ? Activation::kRelu : Activation::kNone;
-    layers_.emplace_back(absl::StrCat(name, "/", i), widths.begin()[i], widths.begin()[i + 1], activation);
+    layers_.emplace_back(absl::StrCat(name, "/", i), widths.begin()[i], widths.begin()[i + 1], activation, options);
+    penalties.insert(penalties.end(), layers_.back().penalties.begin(), layers_.back().penalties.end());
     for (const VariableSpec& variable : layers_.back().variables) {
       variables.push_back(variable);
       names_.push_back(variable.name);
@@ -64,10 +72,9 @@ Var Mlp::operator()(GradientTape& tape, const Var& x) const {
   return y;
 }
 
-Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride, Activation activation)
+Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride, Activation activation, const LayerOptions& options)
     : name_(std::move(name)), stride_(stride), activation_(activation) {
-  variables.push_back({KernelName(name_), {kernel, kernel, in_channels, out_channels}, GlorotUniform()});
-  variables.push_back({BiasName(name_), {out_channels}, Zeros()});
+  AddKernelAndBias(name_, {kernel, kernel, in_channels, out_channels}, options, *this);
 }
 
 Var Conv::operator()(GradientTape& tape, const Var& x) const {

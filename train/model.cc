@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "ops/recording.h"
 #include "strategy/replica_context.h"
 
 namespace divvy {
@@ -15,6 +15,7 @@ struct Model::Definition {
   std::vector<Layer> layers;
   Forward* forward;
   std::vector<std::string> read_whole;  // names of variables
+  std::vector<Layer::Penalty> penalties;
 };
 
 // The models of this process, which the steps find by name. Never destroyed, so that no order of initialisation or destruction matters.
@@ -41,27 +42,65 @@ struct Model::Registry {
 
 namespace {
 
+// The loss that is reported: the mean of the losses, and the penalty once, as in Keras.
+absl::StatusOr<Metric> LossOf(const ModelOutput& output, const std::optional<Var>& penalty) {
+  ASSIGN_OR_RETURN(const Metric mean, MeanOf(output.losses));
+  if (!penalty) return mean;
+  ASSIGN_OR_RETURN(const Metric added, MeanOf(*penalty));
+  return Metric::Mean((mean.value() + added.value()) * mean.count(), mean.count());
+}
+
 // The metrics that `forward` gave, and the loss.
-absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output) {
+absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output, const std::optional<Var>& penalty) {
   std::map<std::string, absl::StatusOr<Metric>> metrics = output.metrics;
-  metrics.insert_or_assign("loss", MeanOf(output.losses));
+  metrics.insert_or_assign("loss", LossOf(output, penalty));
   return Collect(metrics);
 }
 
+// What the layers' penalties come to; none: there are none.
+absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& penalties, GradientTape& tape, DType dtype) {
+  std::optional<Var> sum;
+  for (const Layer::Penalty& penalty : penalties) {
+    if (!(penalty.l2 >= 0)) return absl::InvalidArgumentError(absl::StrCat("the l2 of ", penalty.variable, " is ", penalty.l2, ", wanted at least 0"));
+    const Var squares = ReduceSum(Square(tape.Read(penalty.variable)));
+    const Var term = Cast(squares, dtype) * static_cast<float>(penalty.l2);
+    sum = sum ? *sum + term : term;
+  }
+  if (sum) RETURN_IF_ERROR(sum->status());
+  return sum;
+}
+
+// A variable that does not exist is mostly that of a layer that the Model was not given.
+absl::Status Explained(const std::string& model, const absl::Status& status) {
+  if (!absl::IsNotFound(status) || !absl::StrContains(status.message(), "no variable")) return status;
+  return absl::NotFoundError(absl::StrCat(status.message(), ": is its layer among those of Model \"", model, "\"?"));
+}
+
 absl::Status CheckLosses(const std::string& model, const Var& losses) {
-  RETURN_IF_ERROR(losses.status());
+  RETURN_IF_ERROR(Explained(model, losses.status()));
   const Shape& shape = losses.shape();
   if (shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model ", model, ": losses are ", shape.ToString(), "; return one for each example, [batch], not reduced"));
 }
 
-// What `forward` makes of a batch. A variable that does not exist is mostly that of a layer that the Model was not given.
-ModelOutput CallForward(const std::string& model, Model::Forward* forward, GradientTape& tape, const Nest& batch) {
-  ModelOutput output = forward(tape, batch);
-  const absl::Status status = output.losses.status();
-  if (status.code() != absl::StatusCode::kNotFound) return output;
-  output.losses = internal::FailedVar(absl::Status(status.code(), absl::StrCat(status.message(), ": is its layer among those of Model \"", model, "\"?")));
-  return output;
+// The outputs of a batch, brought to the CPU.
+absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& output) {
+  if (output.outputs.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model, " has nothing to predict: its function gives no ModelOutput::outputs, {{\"name\", Var}}"));
+  }
+  Nest::Dict outputs;
+  std::optional<int64_t> rows;
+  for (const auto& [name, var] : output.outputs) {
+    absl::StatusOr<Tensor> value = var.Value();
+    if (value.ok()) value = value->To(Device{});
+    if (!value.ok()) return absl::Status(value.status().code(), absl::StrCat("output \"", name, "\": ", Explained(model, value.status()).message()));
+    if (value->shape().rank() == 0 || value->shape().rows() != rows.value_or(value->shape().rows())) {
+      return absl::InvalidArgumentError(absl::StrCat("model ", model, ": output \"", name, "\" is ", value->ToString(), "; return a row for each example"));
+    }
+    rows = value->shape().rows();
+    outputs.emplace(name, Nest(*std::move(value)));
+  }
+  return Nest(std::move(outputs));
 }
 
 // The factor that makes the sum over all replicas' losses a mean.
@@ -82,9 +121,12 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
 }  // namespace
 
 Model::Model(std::string name, std::vector<Layer> layers, Forward* forward)
-    : train_step_(absl::StrCat(name, "/train"), &RunTrainStep), evaluate_step_(absl::StrCat(name, "/evaluate"), &RunEvaluateStep, StepKind::kReadOnly) {
-  auto definition = std::make_shared<Definition>(Definition{std::move(name), std::move(layers), forward, {}});
+    : train_step_(absl::StrCat(name, "/train"), &RunTrainStep),
+      evaluate_step_(absl::StrCat(name, "/evaluate"), &RunEvaluateStep, StepKind::kReadOnly),
+      predict_step_(absl::StrCat(name, "/predict"), &RunPredictStep, StepKind::kReadOnly) {
+  auto definition = std::make_shared<Definition>(Definition{std::move(name), std::move(layers), forward, {}, {}});
   for (const Layer& layer : definition->layers) {
+    definition->penalties.insert(definition->penalties.end(), layer.penalties.begin(), layer.penalties.end());
     if (layer.access != Layer::Access::kWhole) continue;
     for (const VariableSpec& variable : layer.variables) definition->read_whole.push_back(variable.name);
   }
@@ -105,14 +147,17 @@ absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batc
   const auto train = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica);
     tape.Prefetch(definition->read_whole);
-    const ModelOutput output = CallForward(model, definition->forward, tape, batch);
+    const ModelOutput output = definition->forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
+    ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
     ASSIGN_OR_RETURN(const double factor, OverExamples(replica, output.losses));
-    const Var mean = ReduceSum(output.losses) * Cast(Tensor::Scalar(factor), output.losses.dtype());
-    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(mean));
+    Var loss = ReduceSum(output.losses) * Cast(Tensor::Scalar(factor), output.losses.dtype());
+    // The replicas' shares are 1 together, and 0 in a step without examples, which changes nothing.
+    if (penalty) loss = loss + *penalty * static_cast<float>(factor * static_cast<double>(output.losses.shape().num_elements()));
+    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(loss));
     if (clip_norm) RETURN_IF_ERROR(ClipTogether(replica, *clip_norm, gradients));
     RETURN_IF_ERROR(replica.ApplyGradients(std::move(gradients), ReduceOp::kSum));
-    return CollectMetrics(output);
+    return CollectMetrics(output, penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(train, batch));
@@ -124,13 +169,30 @@ absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator b
   const auto evaluate = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica, GradientTape::Mode::kInference);
     tape.Prefetch(definition->read_whole);
-    const ModelOutput output = CallForward(model, definition->forward, tape, batch);
+    const ModelOutput output = definition->forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
-    return CollectMetrics(output);
+    ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
+    return CollectMetrics(output, penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(evaluate, batch));
   return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+}
+
+absl::StatusOr<Nest> Model::RunPredictStep(WorkerContext& worker, Iterator batches, std::string model) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
+  const auto predict = [&](ReplicaContext& replica, const Nest& element) -> absl::StatusOr<Nest> {
+    GradientTape tape(replica, GradientTape::Mode::kInference);
+    tape.Prefetch(definition->read_whole);
+    const ModelOutput output = definition->forward(tape, element["batch"]);
+    ASSIGN_OR_RETURN(Nest outputs, OutputsOf(model, output));
+    ASSIGN_OR_RETURN(Tensor at, element["at"].tensor());
+    ASSIGN_OR_RETURN(at, at.To(Device{}));
+    return Nest{{"at", Nest(std::move(at))}, {"outputs", std::move(outputs)}};
+  };
+  ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
+  ASSIGN_OR_RETURN(const PerReplica<Nest> predicted, worker.strategy().Run(predict, batch));
+  return Nest(Nest::List(worker.strategy().LocalResults(predicted)));
 }
 
 }  // namespace divvy

@@ -40,12 +40,27 @@ struct Layer {
   };
   std::vector<VariableSpec> variables;
   Access access = Access::kWhole;
+  // Keras' kernel_regularizer=L2(l2): a Model adds l2 times the sum of the variable's squares to the loss, once for each step, in training and in evaluation.
+  // REQUIRES: a floating variable that is read whole, l2 >= 0, else the steps are InvalidArgument.
+  struct Penalty {
+    std::string variable;
+    double l2;
+  };
+  std::vector<Penalty> penalties = {};
+};
+
+// Of a layer with a kernel and a bias. By name in C++20, else field by field.
+struct LayerOptions {
+  std::optional<Optimizer> optimizer = {};  // of its variables; none: the Trainer's
+  Initializer kernel = GlorotUniform();
+  Initializer bias = Zeros();
+  double l2 = 0;  // a penalty on the kernel (Layer::Penalty)
 };
 
 // activation(x kernel + bias), x [batch, inputs] -> [batch, outputs]. Variables "<name>/kernel" [inputs, outputs] (Glorot uniform) and "<name>/bias"
 // [outputs] (zeros), as Keras' Dense.
 struct Dense : Layer {
-  Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation = Activation::kNone);
+  Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation = Activation::kNone, const LayerOptions& options = {});
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -55,7 +70,7 @@ struct Dense : Layer {
 
 // Dense layers "<name>/0", "<name>/1", ...: kRelu between them, none after the last. REQUIRES: at least two widths.
 struct Mlp : Layer {
-  Mlp(std::string name, std::initializer_list<int64_t> widths);  // {784, 512, 10}
+  Mlp(std::string name, std::initializer_list<int64_t> widths, const LayerOptions& options = {});  // {784, 512, 10}; the options of each layer
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -67,7 +82,8 @@ struct Mlp : Layer {
 // zeros so that stride 1 keeps height and width. Variables "<name>/kernel" [kernel, kernel, in_channels, out_channels] (Glorot uniform) and "<name>/bias"
 // [out_channels] (zeros), as Keras' Conv2D with padding="same".
 struct Conv : Layer {
-  Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride = 1, Activation activation = Activation::kRelu);
+  Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride = 1, Activation activation = Activation::kRelu,
+       const LayerOptions& options = {});
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -98,21 +114,24 @@ struct Embedding : Layer {
 //
 //   ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 //     const Var logits = kMlp(tape, batch["image"]);
-//     return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+//     return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}, {{"probabilities", Softmax(logits)}}};
 //   }
 //   const Model kDigitsModel("digits", {kMlp}, Forward);
 struct ModelOutput {
   Var losses;                                                  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
   std::map<std::string, absl::StatusOr<Metric>> metrics = {};  // "loss" is the mean of the losses and comes by itself
+  // What Trainer::Predict gives, [batch, ...] each. It looks at nothing else: losses and metrics of a batch without labels may be failed, and training does not
+  // look at these.
+  std::map<std::string, Var> outputs = {};
 };
 
-// A model, known by name in every process; it brings its own training and evaluation steps, "<name>/train" and "<name>/evaluate". Define it `const` at
+// A model, known by name in every process; it brings its own steps, "<name>/train", "<name>/evaluate" and "<name>/predict". Define it `const` at
 // namespace scope, after its layers. All its variables and lookups of a step leave in one pull if the function looks up before it computes; those that are
 // read whole are asked for before it is called. Thread-safe: `forward` is called by several replicas at once. Two models of one name are refused at start,
 // as steps are.
 //
 // `layers`: all that `forward` uses: a Trainer creates the variables of these and no others. `forward` depends on the tape and the batch alone: a step may be
-// run again. In an evaluation step the tape is in inference mode, so Dropout does nothing.
+// run again. In an evaluation or prediction step the tape is in inference mode, so Dropout does nothing.
 //
 // A training step takes a batch for each replica, adds up the gradients of all losses, divides by the number of examples of the whole step (so partial and
 // empty batches weigh right; TensorFlow's default would let them weigh like full ones), clips if told to, and has each variable's own optimizer apply them.
@@ -124,6 +143,8 @@ class Model {
   // The steps' arguments: where the batches come from, the model's name (a step is a plain function, and serves all models) and the norm to clip to.
   using TrainStep = Step<Metrics(Iterator, std::string, std::optional<double>)>;
   using EvaluateStep = Step<Metrics(Iterator, std::string)>;
+  // For Trainer::Predict: of elements {"at": int64 [1], "batch": ...} it gives a list of {"at", "outputs"}, one for each replica.
+  using PredictStep = Step<Nest(Iterator, std::string)>;
 
   Model(std::string name, std::vector<Layer> layers, Forward* forward);
 
@@ -131,16 +152,19 @@ class Model {
   std::vector<VariableSpec> variables() const;  // of all layers, in their order
   const TrainStep& train_step() const { return train_step_; }
   const EvaluateStep& evaluate_step() const { return evaluate_step_; }
+  const PredictStep& predict_step() const { return predict_step_; }
 
  private:
   struct Definition;
   struct Registry;
   static absl::StatusOr<Metrics> RunTrainStep(WorkerContext& worker, Iterator batches, std::string model, std::optional<double> clip_norm);
   static absl::StatusOr<Metrics> RunEvaluateStep(WorkerContext& worker, Iterator batches, std::string model);
+  static absl::StatusOr<Nest> RunPredictStep(WorkerContext& worker, Iterator batches, std::string model);
 
   std::shared_ptr<const Definition> definition_;
   TrainStep train_step_;
   EvaluateStep evaluate_step_;
+  PredictStep predict_step_;
 };
 
 }  // namespace divvy

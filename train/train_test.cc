@@ -64,6 +64,25 @@ TEST(DenseTest, NamesItsVariablesAsKerasDoes) {
   EXPECT_EQ((Shape{2}), layer.variables[1].shape);
 }
 
+TEST(DenseTest, TakesAnOptimizerInitializersAndAPenaltyAndMlpGivesThemToEachLayer) {
+  LayerOptions options;
+  options.optimizer = Sgd{0.5};
+  options.kernel = Constant{2};
+  options.bias = Ones();
+  options.l2 = 0.25;
+  for (const Layer& layer :
+       {Layer(Dense("d", 3, 2, Activation::kNone, options)), Layer(Mlp("m", {3, 4, 2}, options)), Layer(Conv("c", 1, 2, 3, 1, Activation::kRelu, options))}) {
+    ASSERT_EQ(layer.variables.size(), 2 * layer.penalties.size());
+    for (size_t i = 0; i < layer.variables.size(); i += 2) {
+      EXPECT_EQ(layer.penalties[i / 2].variable, layer.variables[i].name);
+      EXPECT_EQ(layer.penalties[i / 2].l2, 0.25);
+      EXPECT_TRUE(std::holds_alternative<Constant>(layer.variables[i].initializer));
+      EXPECT_TRUE(std::holds_alternative<Constant>(layer.variables[i + 1].initializer));
+      for (const size_t at : {i, i + 1}) EXPECT_TRUE(layer.variables[at].optimizer && std::holds_alternative<Sgd>(*layer.variables[at].optimizer));
+    }
+  }
+}
+
 TEST(DenseTest, SaysInWhichLayerAnErrorArose) {
   MapReader reader({{"layer/kernel", Floats({2, 1}, {1, 1})}, {"layer/bias", Floats({1}, {0})}});
   GradientTape tape(reader);
@@ -231,6 +250,53 @@ TEST_F(StepTest, ExamplesWeighTheSameHoweverTheyAreSpread) {
   EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
 }
 
+LayerOptions WithL2(double l2) {
+  LayerOptions options;
+  options.l2 = l2;
+  return options;
+}
+const Dense kPenalized("linear", 2, 1, Activation::kNone, WithL2(0.25));
+ModelOutput RegressPenalized(GradientTape& tape, const Nest& batch) {
+  const Var predictions = Reshape(kPenalized(tape, batch["x"]) + kOffsets(tape, batch["group"]), {-1});
+  return {SquaredError(predictions, batch["y"])};
+}
+const Model kPenalizedRegression("penalized", {kPenalized, kOffsets}, RegressPenalized);
+const Dense kRewarded("linear", 2, 1, Activation::kNone, WithL2(-1));
+const Model kRewardedRegression("rewarded", {kRewarded, kOffsets}, RegressPenalized);
+
+// kernel (0.5, -0.5): the penalty is 0.25 * 0.5, its gradient 0.5 * kernel; both once, however the examples are spread.
+TEST_F(StepTest, APenaltyIsAddedOnceToTheLossAndToTheGradient) {
+  for (const int replicas : {1, 3}) {
+    SCOPED_TRACE(replicas);
+    const std::vector<Nest> batches = replicas == 1 ? std::vector<Nest>{ThreeExamples()}
+                                                    : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}), Batch({-1, 1}, {2}, {2})};
+    Make(replicas);
+    const auto metrics = Run("penalized/train", batches, std::string("penalized"), std::optional<double>());
+    ASSERT_TRUE(metrics.ok()) << metrics.status();
+    EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), {0.5f - 2.0f - 0.25f, -0.5f + 8.0f / 3 + 0.25f}));
+    EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-5), {8.0f / 3}));
+    EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3 + 0.125, 1e-6));
+    EXPECT_EQ(metrics->at("loss").count(), 3);
+  }
+}
+
+TEST_F(StepTest, APenaltyCountsInEvaluationTooAndNotInAStepWithoutExamples) {
+  Make(2);
+  ASSERT_TRUE(Run("penalized/train", {Batch({}, {}, {}), Batch({}, {}, {})}, std::string("penalized"), std::optional<double>()).ok());
+  EXPECT_THAT(Value("linear/kernel"), ElementsAre(0.5f, -0.5f));
+  strategy_->store().BeginStep(0, MapVariableStore::Kind::kReadOnly);
+  const auto metrics = Run("penalized/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("penalized"));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3 + 0.125, 1e-6));
+}
+
+TEST_F(StepTest, ANegativePenaltyIsRefused) {
+  Make(1);
+  const absl::Status status = Run("rewarded/train", {ThreeExamples()}, std::string("rewarded"), std::optional<double>()).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the l2 of linear/kernel is -1"));
+}
+
 TEST_F(StepTest, AStepWithoutExamplesChangesNothing) {
   Make(2);
   const auto metrics = Train({Batch({}, {}, {}), Batch({}, {}, {})});
@@ -315,7 +381,8 @@ TEST(ModelTest, ListsTheVariablesOfItsLayers) {
 TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
   EXPECT_EQ(absl::OkStatus(), StepRegistry::Validate());
   const Model twin("regression", {kLinear}, Regress);
-  EXPECT_THAT(std::string(StepRegistry::Validate().message()), AllOf(HasSubstr("regression/train"), HasSubstr("regression/evaluate")));
+  EXPECT_THAT(std::string(StepRegistry::Validate().message()),
+              AllOf(HasSubstr("regression/train"), HasSubstr("regression/evaluate"), HasSubstr("regression/predict")));
 }
 
 // ---- the trainer ---------------------------------------------------------------------------------------------------------------------------------------
@@ -340,7 +407,7 @@ class InlineCoordinator : public Coordinator {
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
   absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
-  absl::Status Export(absl::string_view) override { return absl::FailedPreconditionError("no checkpoints here"); }
+  absl::Status Export(absl::string_view, const ExportOptions&) override { return absl::FailedPreconditionError("no checkpoints here"); }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override { return absl::UnimplementedError("not in this fake"); }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {

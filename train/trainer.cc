@@ -142,4 +142,18 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataS
   return values;
 }
 
+absl::Status Trainer::Predict(const BoundDataSource& data, const TakeOutputs& take) {
+  RETURN_IF_ERROR(Prepare());
+  return PredictInOrder(coordinator_, model_, data, take);
+}
+
+absl::StatusOr<Outputs> Trainer::Predict(const BoundDataSource& data) {
+  std::vector<Outputs> parts;
+  RETURN_IF_ERROR(Predict(data, [&parts](int64_t, const Outputs& outputs) {
+    parts.push_back(outputs);
+    return absl::OkStatus();
+  }));
+  return JoinOutputs(parts);
+}
+
 }  // namespace divvy

@@ -18,6 +18,7 @@
 #include "strategy/warm_start.h"
 #include "train/callback.h"
 #include "train/model.h"
+#include "train/predictions.h"
 
 namespace divvy {
 
@@ -33,7 +34,7 @@ struct FitOptions {
   std::optional<double> clip_norm = {};
 };
 
-// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports. Runs on the coordinator; one thread.
+// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports, predicts. Runs on the coordinator; one thread.
 //
 //   Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
 //   FitOptions options;
@@ -59,6 +60,17 @@ class Trainer {
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
+
+  // Runs the model over data that need no labels and gives ModelOutput::outputs: batch by batch to `take`, on this thread, each element of the data once and in
+  // the order of the data (shuffle nothing), whatever the number of workers and whatever dies. Blocks. Changes nothing; creates and restores the variables as
+  // Fit does. Memory: what steps give is held until it is its turn, some 128 batches for each worker at most. A program that runs again predicts again from the
+  // front. REQUIRES: nothing else is scheduled meanwhile.
+  // InvalidArgument: a source that is not leased, or a model without outputs. Else the first error of a step, or of `take`, which ends it.
+  //
+  //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) { return file.Append(first, outputs.at("probability")); });
+  absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);
+  // All of them, the rows of all batches one after another: for what fits into memory. Nothing of data without an element.
+  absl::StatusOr<Outputs> Predict(const BoundDataSource& data);
 
  private:
   // What of a Fit was done before the job went on from a checkpoint.

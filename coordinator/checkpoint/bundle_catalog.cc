@@ -24,7 +24,6 @@
 namespace divvy {
 namespace {
 
-constexpr char kJobTensor[] = "_divvy/job";        // uint8 [n]: a serialized JobState
 constexpr char kFormatTensor[] = "_divvy/format";  // int64 []: of kJobTensor, and of what its layout's hash is of
 constexpr int64_t kFormat = 1;                     // bump it where a reader of before would take it for something else
 constexpr char kJobFile[] = "job";                 // whose the directory is, from its first commit on: "job 1f2e3d"
@@ -86,7 +85,7 @@ class BundleCatalog : public CheckpointCatalog {
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override;
   absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override;
   absl::Status Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) override;
-  absl::Status Export(CheckpointId checkpoint, const std::string& path) override;
+  absl::Status Export(CheckpointId checkpoint, const std::string& path, const ExportOptions& wanted) override;
 
  private:
   std::string PathOf(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
@@ -214,13 +213,14 @@ absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint,
   return absl::StrCat(checkpoint.name(), "-", absl::Hex(state.job.value(), absl::kZeroPad16));
 }
 
-absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path) {
+absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path, const ExportOptions& wanted) {
   const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
   std::string name;
   if (is_bundle) {
     ASSIGN_OR_RETURN(name, NameOfExport(checkpoint, path));
   }
-  ExportOptions options;
+  ExchangeOptions options;
+  options.slots = wanted.slots;
   options.from = PathOf(checkpoint.name());
   options.to = is_bundle ? absl::StrCat(path, "/", name) : path;
   options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;

@@ -91,7 +91,7 @@ class ExchangeTest : public CheckpointFilesTest {
     options_.to = "/out";
   }
 
-  ExportOptions options_;
+  ExchangeOptions options_;
 };
 
 TEST_F(ExchangeTest, AnExportHasTheVariablesAloneAndComesBackAsABundle) {
@@ -228,12 +228,12 @@ class JobExportTest : public CheckpointFilesTest {
 };
 
 TEST_F(JobExportTest, AProgramThatBeginsAnewExportsIntoTheSameDirectoryAndTheNewestIsFound) {
-  ASSERT_EQ(Job("/job1", 1, later_, "aa")->Export(later_, "/out"), absl::OkStatus());
-  ASSERT_EQ(Job("/job2", 2, first_, "bb")->Export(first_, "/out"), absl::OkStatus());
-  ASSERT_EQ(Job("/job3", 3, first_, "cc")->Export(first_, "/out"), absl::OkStatus());
+  ASSERT_EQ(Job("/job1", 1, later_, "aa")->Export(later_, "/out", {}), absl::OkStatus());
+  ASSERT_EQ(Job("/job2", 2, first_, "bb")->Export(first_, "/out", {}), absl::OkStatus());
+  ASSERT_EQ(Job("/job3", 3, first_, "cc")->Export(first_, "/out", {}), absl::OkStatus());
   EXPECT_EQ(TableIn("/out"), "cc");
   EXPECT_EQ(TableIn(NewestForTensorFlow("/out")), "cc");
-  ASSERT_EQ(Job("/job3", 3, second_, "dd")->Export(second_, "/out"), absl::OkStatus());
+  ASSERT_EQ(Job("/job3", 3, second_, "dd")->Export(second_, "/out", {}), absl::OkStatus());
   EXPECT_EQ(TableIn("/out"), "dd");
   EXPECT_EQ(TableIn(NewestForTensorFlow("/out")), "dd");
   EXPECT_THAT(*ListCheckpoints(files_, "/out"), IsEmpty()) << "no job goes on from them";
@@ -243,9 +243,9 @@ TEST_F(JobExportTest, WhatAnExportThatWasKilledHasLeftIsInNobodysWay) {
   ASSERT_TRUE(files_.CreateDirectory("/out").ok());
   files_.FailNext(FileOperation::kRemove, "/out", absl::UnavailableError("killed"));
   files_.FailNext(FileOperation::kRename, "/out", absl::UnavailableError("killed"));
-  ASSERT_FALSE(Job("/job1", 1, first_, "aa")->Export(first_, "/out").ok());
+  ASSERT_FALSE(Job("/job1", 1, first_, "aa")->Export(first_, "/out", {}).ok());
   files_.FailNothingMore();
-  ASSERT_EQ(Job("/job2", 2, first_, "bb")->Export(first_, "/out"), absl::OkStatus());
+  ASSERT_EQ(Job("/job2", 2, first_, "bb")->Export(first_, "/out", {}), absl::OkStatus());
   EXPECT_EQ(TableIn("/out"), "bb");
 }
 
@@ -253,7 +253,7 @@ TEST_F(JobExportTest, TheDirectoryOfTheCheckpointsIsRefusedByWhateverNameAndStay
   const auto catalog = Job("/job1", 1, first_, "aa");
   const std::vector<std::string> before = *files_.ListDirectory("/job1");
   for (const char* name : {"/job1", "/job1/", "//job1"}) {
-    const absl::Status refused = catalog->Export(first_, name);
+    const absl::Status refused = catalog->Export(first_, name, {});
     EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
   }
@@ -264,7 +264,7 @@ TEST_F(JobExportTest, ADiskThatFailsIsSaidAsTheDisks) {
   const auto catalog = Job("/job1", 1, first_, "aa");
   for (const char* file : {"data", "index", "checkpoint"}) {
     files_.FailNext(FileOperation::kOpenForWrite, absl::StrCat(file, file == std::string("data") ? "-" : ".tmp"), absl::DataLossError("EIO"));
-    EXPECT_EQ(catalog->Export(first_, absl::StrCat("/out-", file)), MakeError(Reason::kDisk, "EIO")) << file;
+    EXPECT_EQ(catalog->Export(first_, absl::StrCat("/out-", file), {}), MakeError(Reason::kDisk, "EIO")) << file;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/checkpoint/exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,11 +10,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
+#include "wire/job_state.h"
 
 namespace divvy {
 namespace {
@@ -62,14 +65,28 @@ std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
   return cuts;
 }
 
-absl::StatusOr<Source> SourceOfBundle(FileSystem& files, const std::string& path) {
+// Says of a tensor's name whether it is a variable's.
+absl::StatusOr<std::function<bool(const std::string&)>> VariablesOf(const BundleReader& reader) {
+  if (reader.index().Find(kJobTensor) == nullptr) {
+    return [](const std::string& name) { return !absl::StrContains(name, ".OPTIMIZER_SLOT") && !absl::StartsWith(name, "optimizer/"); };
+  }
+  ASSIGN_OR_RETURN(const Tensor job, reader.ReadTensor(kJobTensor));
+  ASSIGN_OR_RETURN(const JobState state, wire::DecodeJobState(std::string(job.data_as<char>(), static_cast<size_t>(job.size_bytes()))));
+  return [layout = state.layout](const std::string& name) { return layout->Find(name) != nullptr; };
+}
+
+absl::StatusOr<Source> SourceOfBundle(FileSystem& files, const std::string& path, bool slots = true) {
   ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> opened, OpenCheckpoint(files, path));
   const std::shared_ptr<const BundleReader> reader = std::move(opened);
+  std::function<bool(const std::string&)> wanted = [](const std::string&) { return true; };
+  if (!slots) {
+    ASSIGN_OR_RETURN(wanted, VariablesOf(*reader));
+  }
   Source source;
   ASSIGN_OR_RETURN(const int64_t steps, FinishedStepsOf(*reader));
   if (steps >= 0) source.metadata = {{"divvy.checkpoint", BaseNameOf(reader->prefix())}, {"divvy.finished_steps", absl::StrCat(steps)}};
   for (const BundleTensor& tensor : reader->index().tensors) {
-    if (absl::StartsWith(tensor.name, kBundleOwnNames)) continue;
+    if (absl::StartsWith(tensor.name, kBundleOwnNames) || !wanted(tensor.name)) continue;
     if (tensor.unreadable.empty())
       source.tensors.push_back({tensor.name, *tensor.dtype, tensor.shape});
     else
@@ -77,6 +94,25 @@ absl::StatusOr<Source> SourceOfBundle(FileSystem& files, const std::string& path
   }
   source.read = [reader](const std::string& name, int64_t begin, int64_t end, absl::Span<char> out) { return reader->ReadRows(name, begin, end, out); };
   source.cuts = [reader](const SafetensorsSpec& tensor) { return CutsOf(*reader->index().Find(tensor.name)); };
+  return source;
+}
+
+Source SourceOfLive(const LiveVariables& live) {
+  Source source;
+  source.metadata = {{"divvy.finished_steps", absl::StrCat(live.finished_steps)}};
+  std::map<std::string, VariableSpec> specs;
+  for (const VariableSpec& variable : live.variables) {
+    source.tensors.push_back({variable.name, variable.dtype, variable.shape});
+    specs.emplace(variable.name, variable);
+  }
+  source.read = [read = live.read, specs = std::move(specs)](const std::string& name, int64_t begin, int64_t end, absl::Span<char> out) -> absl::Status {
+    if (begin == end) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Tensor rows, read(specs.at(name), begin, end));
+    if (static_cast<size_t>(rows.size_bytes()) != out.size()) return absl::InternalError(absl::StrCat(name, " was read as ", rows.ToString()));
+    std::memcpy(out.data(), rows.data(), out.size());
+    return absl::OkStatus();
+  };
+  source.cuts = EvenCutsOf;
   return source;
 }
 
@@ -149,7 +185,7 @@ absl::StatusOr<Exchanged> ToBundle(FileSystem& files, const Source& source, cons
 }
 
 // Safetensors lacks complex128 and names that are no UTF-8: what has one stays behind.
-absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const ExportOptions& options) {
+absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source, const ExchangeOptions& options) {
   const auto kept =
       std::stable_partition(source.tensors.begin(), source.tensors.end(), [](const SafetensorsSpec& tensor) { return tensor.dtype != DType::kComplex128; });
   for (auto tensor = kept; tensor != source.tensors.end(); ++tensor) source.left_out.push_back(absl::StrCat(tensor->name, ": safetensors has no complex128"));
@@ -185,11 +221,28 @@ absl::StatusOr<Exchanged> Written(Source source, const Write& write) {
 
 absl::Status OfDisk(const absl::Status& written) { return absl::IsDataLoss(written) ? MakeError(Reason::kDisk, written.message()) : written; }
 
-absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExportOptions& options) {
-  ASSIGN_OR_RETURN(Source source, SourceOfBundle(files, options.from));
+absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExchangeOptions& options) {
+  ASSIGN_OR_RETURN(Source source, SourceOfBundle(files, options.from, options.slots));
   return Written(std::move(source), [&](const Source& from) {
     return options.format == ExchangeFormat::kBundle ? ToBundle(files, from, options.to) : ToSafetensors(files, from, options);
   });
+}
+
+absl::Status ExportVariables(FileSystem& files, const LiveVariables& variables, const std::string& path) {
+  ExchangeOptions options;
+  options.existing = Existing::kReplaced;
+  options.to = path;
+  const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
+  std::string name;
+  for (int serial = 1; is_bundle && (serial == 1 || files.Stat(BundleIndexFile(options.to)).ok()); ++serial) {
+    name = absl::StrCat("variables-", variables.finished_steps, "-", serial, "-", absl::Hex(variables.job.value(), absl::kZeroPad16));
+    options.to = absl::StrCat(path, "/", name);
+  }
+  const auto exported =
+      Written(SourceOfLive(variables), [&](const Source& from) { return is_bundle ? ToBundle(files, from, options.to) : ToSafetensors(files, from, options); });
+  RETURN_IF_ERROR(exported.status());
+  for (const std::string& what : exported->left_out) DIVVY_LOG(WARNING) << path << " has not got " << what;
+  return is_bundle ? OfDisk(NameNewest(files, path, name)) : absl::OkStatus();
 }
 
 absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string& from, const std::string& to) {

@@ -20,6 +20,7 @@
 
 namespace divvy {
 
+constexpr char kJobTensor[] = "_divvy/job";                       // uint8 [n]: a serialized JobState
 constexpr char kFinishedStepsTensor[] = "_divvy/finished_steps";  // int64 []: for people
 
 // "ckpt-3-17" -> the id; nullopt: another file's name.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/exit_codes.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "strategy/summary_writer.h"
 
@@ -243,8 +244,8 @@ absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
 // ---- the coordinator ----
 
 BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver,
-                                         int replicas, ProgressSink* sink, absl::Duration report_every)
-    : core_(std::move(core)), sink_(sink), report_every_(report_every) {
+                                         int replicas, ProgressSink* sink, absl::Duration report_every, ExportVariablesFunction export_variables)
+    : core_(std::move(core)), sink_(sink), report_every_(report_every), export_variables_(std::move(export_variables)) {
   StrategyParts parts;
   parts.store = store_ = std::make_shared<DirectVariableStore>(core_);
   parts.executor = &executor;
@@ -402,10 +403,36 @@ absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
   return saved.name();
 }
 
-absl::Status BlockingCoordinator::Export(absl::string_view path) {
+absl::Status BlockingCoordinator::Export(absl::string_view path, const ExportOptions& options) {
   if (path.empty()) return absl::InvalidArgumentError("Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
+  if (core_->checkpoints() == nullptr && export_variables_ != nullptr) return ExportByReading(std::string(path), options);
   ASSIGN_OR_RETURN(const CheckpointId saved, Save());
-  return core_->checkpoints()->Export(saved, std::string(path));
+  return core_->checkpoints()->Export(saved, std::string(path), options);
+}
+
+absl::Status BlockingCoordinator::ExportByReading(const std::string& path, const ExportOptions& options) {
+  RETURN_IF_ERROR(store_->BringInitialValues());
+  const std::shared_ptr<const Layout> layout = core_->layout();
+  LiveVariables live{core_->job(), core_->step(), {}, {}};
+  bool has_slots = false;
+  for (const auto& [id, variable] : layout->variables()) {
+    live.variables.push_back(variable.spec);
+    has_slots |= !variable.slots.empty();
+  }
+  live.read = [this](const VariableSpec& variable, int64_t begin, int64_t end) -> absl::StatusOr<Tensor> {
+    VariableRead read{variable.name, std::nullopt};
+    if (end - begin < variable.shape.rows()) {
+      std::vector<int64_t> ids(static_cast<size_t>(end - begin));
+      std::iota(ids.begin(), ids.end(), begin);
+      read.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
+    }
+    ASSIGN_OR_RETURN(std::vector<Tensor> values,
+                     WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read({read}, std::move(done)); }));
+    return std::move(values[0]);
+  };
+  RETURN_IF_ERROR(export_variables_(live, path));
+  if (options.slots && has_slots) DIVVY_LOG(INFO) << path << " has no slots of optimizers: this job keeps no checkpoints (--checkpoint_dir)";
+  return absl::OkStatus();
 }
 
 absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "cluster/cluster_resolver.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/live_variables.h"
 #include "coordinator/core/progress_sink.h"
 #include "strategy/coordinator.h"
 #include "strategy/variable_store.h"
@@ -49,8 +50,9 @@ class BlockingCoordinator : public Coordinator {
  public:
   // `replicas` of each worker, for the strategy's figures. `sink` may be null. `report_every`: how often a LoopObserver is called.
   // REQUIRES: `executor` and `sink` outlive this.
+  // `export_variables`: Export in a job without checkpoints; none: it is refused.
   BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver, int replicas,
-                      ProgressSink* sink, absl::Duration report_every = absl::Seconds(5));
+                      ProgressSink* sink, absl::Duration report_every = absl::Seconds(5), ExportVariablesFunction export_variables = nullptr);
 
   // Blocks until the cluster takes steps. The error: what ended the job before it could.
   absl::Status WaitUntilReady();
@@ -69,7 +71,8 @@ class BlockingCoordinator : public Coordinator {
   std::string program_state() const override { return core_->program_state(); }
   int64_t durable_steps() const override { return core_->durable_steps(); }
   absl::StatusOr<std::string> SaveCheckpoint() override;
-  absl::Status Export(absl::string_view path) override;
+  using Coordinator::Export;
+  absl::Status Export(absl::string_view path, const ExportOptions& options) override;
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override;
   void SetLearningRateScale(double scale) override { core_->SetLearningRateScale(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override;
@@ -85,12 +88,14 @@ class BlockingCoordinator : public Coordinator {
 
  private:
   absl::StatusOr<CheckpointId> Save();
+  absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
   // An error that a Join raised after its caller had stopped waiting: the next call returns it.
   absl::Status TakeLateError();
 
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
   const absl::Duration report_every_;
+  const ExportVariablesFunction export_variables_;
   std::atomic<uint64_t> last_run_{0};  // tokens of loops
   std::shared_ptr<DirectVariableStore> store_;
   std::shared_ptr<Strategy> strategy_;

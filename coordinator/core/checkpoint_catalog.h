@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/job_state.h"
 #include "cluster/messages.h"
+#include "strategy/export_options.h"
 
 namespace divvy {
 
@@ -36,7 +37,7 @@ class CheckpointCatalog {
   virtual absl::Status Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) = 0;
 
   // Writes the variables and slots of a checkpoint for other programs, as Coordinator::Export says. NotFound: there is no such checkpoint.
-  virtual absl::Status Export(CheckpointId checkpoint, const std::string& path) = 0;
+  virtual absl::Status Export(CheckpointId checkpoint, const std::string& path, const ExportOptions& options) = 0;
 };
 
 }  // namespace divvy

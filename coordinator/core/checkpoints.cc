@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/model_match.h"
 #include "coordinator/core/shard_specs.h"
 
 namespace divvy {
@@ -26,6 +27,18 @@ constexpr absl::Duration kLongestHold = absl::Seconds(5);   // commits wait for 
 constexpr absl::Duration kTryAgain = absl::Seconds(1);      // after a checkpoint was given up; where nobody waits for it doubled each time,
 constexpr absl::Duration kLongestPause = absl::Minutes(1);  // up to this: a hold that fails costs all workers its time
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
+
+std::vector<std::string> NamesOf(const std::vector<coordinator_records::Declared>& declared) {
+  std::vector<std::string> names;
+  for (const auto& variable : declared) names.push_back(variable.spec.name);
+  return names;
+}
+
+std::vector<std::string> NamesOf(const Layout& layout) {
+  std::vector<std::string> names;
+  for (const auto& [id, variable] : layout.variables()) names.push_back(variable.spec.name);
+  return names;
+}
 
 }  // namespace
 
@@ -391,7 +404,10 @@ void CoordinatorCore::ChooseEmpty() {
 
 void CoordinatorCore::ChooseCheckpoint() {
   adoption_.adopting = adoption_.held.ok();
-  if (const absl::Status fits = adoption_.adopting ? AdoptLayout() : Relayout(*found_, declared_); !fits.ok()) {
+  const ModelMatch match = MatchModel(NamesOf(declared_), NamesOf(*Restorable()->layout));
+  absl::Status fits = CheckSameModel(match, RestorableText());
+  if (fits.ok()) fits = adoption_.adopting ? AdoptLayout() : Relayout(*found_, declared_);
+  if (!fits.ok()) {
     adoption_.adopting = false;
     if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
     for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), fits] { done(fits); });
@@ -400,6 +416,10 @@ void CoordinatorCore::ChooseCheckpoint() {
   if (!adoption_.adopting && adoption_.stored.state) {
     outbox_.Add([text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(), ". The job goes on from ",
                                      found_->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
+  }
+  if (std::string text = DescribeMatch(match, RestorableText()); !text.empty()) {
+    const Severity severity = match.not_found.empty() ? Severity::kInfo : Severity::kWarning;
+    outbox_.Add([severity, text = std::move(text)] { Log({severity, __FILE__, __LINE__, text}); });
   }
   restored_ = Restorable()->checkpoint;
   TakeUp(*Restorable());

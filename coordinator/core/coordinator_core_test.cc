@@ -1077,7 +1077,7 @@ class FakeCatalog : public CheckpointCatalog {
     removed = collected;
     return absl::OkStatus();
   }
-  absl::Status Export(CheckpointId checkpoint, const std::string& path) override { return absl::OkStatus(); }
+  absl::Status Export(CheckpointId checkpoint, const std::string& path, const ExportOptions&) override { return absl::OkStatus(); }
 
   std::vector<JobState> states;         // committed, in order
   std::vector<CheckpointId> collected;  // what each Collect is to say that it has removed

@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
+#include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
@@ -167,8 +168,10 @@ absl::Status ChiefTask::StartCore() {
     reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
     reporter_->Watch(core);
   }
-  coordinator_ = std::make_unique<BlockingCoordinator>(core, executor_, options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
-                                                       options_.replicas_per_worker, reporter_.get(), options_.report.value_or(ReportOptions()).report_every);
+  coordinator_ =
+      std::make_unique<BlockingCoordinator>(core, executor_, options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
+                                            options_.replicas_per_worker, reporter_.get(), options_.report.value_or(ReportOptions()).report_every,
+                                            [](const LiveVariables& live, const std::string& path) { return ExportVariables(FileSystem::Real(), live, path); });
   return absl::OkStatus();
 }
 

@@ -130,7 +130,7 @@ TEST_F(CheckpointTest, VariablesThatItHasNotGotBeginWithTheirInitialValuesAndOth
   }
   const auto cluster = *Start(2);
   Coordinator& coordinator = cluster->coordinator();
-  ASSERT_TRUE(Create(coordinator, {{"late", {2}, Constant{5}}, kBasis}).ok());
+  ASSERT_TRUE(Create(coordinator, {{"late", {2}, Constant{5}}, kBasis, kCount}).ok());
   ASSERT_EQ(*coordinator.RestoreLatest(), 3);
   EXPECT_EQ((*ValueOf(coordinator, "late").values<float>())[1], 5);
   EXPECT_NE((*ValueOf(coordinator, "basis").values<float>())[0], 0) << "brought by the coordinator, after the choice";
@@ -153,6 +153,24 @@ TEST_F(CheckpointTest, AVariableOfAnotherShapeIsNamedAndNothingIsRestored) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("\"table\" is float32 [11, 4]"));
   EXPECT_EQ(ValueOf(cluster->coordinator(), "table").shape(), Shape({11, 4})) << "the program may begin anew";
+}
+
+// A renamed layer, or the directory of another job, would train on in silence: epochs skipped, the old weights kept for ever.
+TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedAndStaysWhatItIs) {
+  {
+    const auto cluster = *Start(2);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    ASSERT_TRUE(RunSteps(cluster->coordinator(), 3).ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto other = *Start(2);
+  ASSERT_TRUE(Create(other->coordinator(), {{"weights", {2}, Zeros()}, {"bias", {1}, Zeros()}}).ok());
+  const absl::Status refused = other->coordinator().RestoreLatest().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  for (const char* word : {"bias, weights", "basis, count, table", "--checkpoint_dir"}) EXPECT_THAT(std::string(refused.message()), HasSubstr(word));
+  const auto own = *Start(2);
+  ASSERT_TRUE(Create(own->coordinator()).ok());
+  EXPECT_EQ(*own->coordinator().RestoreLatest(), 3);
 }
 
 TEST_F(CheckpointTest, AProgramThatDoesNotAskBeginsAnewAndCannotAskLater) {
@@ -429,6 +447,15 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
 
 // ---- what other programs read ----
 
+std::vector<std::string> NamesIn(const std::string& safetensors) {
+  std::vector<std::string> names;
+  const auto file = SafetensorsReader::Open(FileSystem::Real(), safetensors);
+  EXPECT_TRUE(file.ok()) << file.status();
+  if (!file.ok()) return names;
+  for (const SafetensorsTensor& tensor : (*file)->header().tensors) names.push_back(tensor.name);
+  return names;
+}
+
 class ExportTest : public CheckpointTest {
  protected:
   ExportTest() : to_(absl::StrCat(directory_, "-exported")) {}
@@ -495,12 +522,47 @@ TEST_F(ExportTest, WhatCannotBeWrittenIsSaidAndTheJobGoesOn) {
   EXPECT_TRUE(RunSteps(coordinator, 1).ok());
 }
 
-TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointAndExportNameTheFlag) {
+TEST_F(ExportTest, TheSlotsMayBeLeftOut) {
+  Coordinator& coordinator = cluster_->coordinator();
+  ExportOptions options;
+  options.slots = false;
+  const std::string name = absl::StrCat(to_, "/towers.safetensors");
+  ASSERT_EQ(coordinator.Export(name, options), absl::OkStatus());
+  EXPECT_THAT(NamesIn(name), UnorderedElementsAre("table", "basis", "count"));
+}
+
+TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {
   const auto cluster = *EmbeddedCluster::Start({});
-  for (const absl::Status& refused : {cluster->coordinator().SaveCheckpoint().status(), cluster->coordinator().Export("model.safetensors")}) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
+  const absl::Status refused = cluster->coordinator().SaveCheckpoint().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--checkpoint_dir"));
+}
+
+TEST(NoCheckpointsTest, AModelIsExportedAllTheSameInBothForms) {
+  EmbeddedSetup setup;
+  setup.options.num_ps = 2;
+  const auto cluster = *EmbeddedCluster::Start(setup);
+  Coordinator& coordinator = cluster->coordinator();
+  // More than the 64 MiB that are read at a time.
+  const VariableSpec large{"large", {9'000'000, 2}, RandomNormal{0, 1, 3}, {}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{2}};
+  for (const VariableSpec& spec : {kTable, kBasis, kCount, large, {"empty", {0, 3}, Zeros()}}) ASSERT_TRUE(coordinator.strategy().CreateVariable(spec).ok());
+  ASSERT_TRUE(coordinator.Schedule(kTrain, int64_t{7}).ok());
+  ASSERT_TRUE(coordinator.Join().ok());
+  const std::string to = absl::StrCat(::testing::TempDir(), "/no_checkpoints"), name = absl::StrCat(to, "/model.safetensors");
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
+    ASSERT_EQ(coordinator.Export(to), absl::OkStatus());
   }
+  EXPECT_THAT(NamesIn(name), UnorderedElementsAre("table", "basis", "count", "large", "empty"));
+  const std::vector<std::string> words = absl::StrSplit(*FileSystem::Real().ReadFile(absl::StrCat(to, "/checkpoint")), '"');
+  const auto file = *SafetensorsReader::Open(FileSystem::Real(), name);
+  const auto bundle = *BundleReader::Open(FileSystem::Real(), absl::StrCat(to, "/", words[1]));
+  for (const char* variable : {"table", "basis", "count", "large"}) {
+    const Tensor value = *coordinator.strategy().FindVariable(variable)->Read();
+    EXPECT_TRUE(BitwiseEqual(*file->ReadTensor(variable), value)) << variable;
+    EXPECT_TRUE(BitwiseEqual(*bundle->ReadTensor(variable), value)) << variable;
+  }
+  EXPECT_EQ(*file->ReadTensor("count")->scalar<int64_t>(), 7);
 }
 
 }  // namespace

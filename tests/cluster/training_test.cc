@@ -1,4 +1,5 @@
 // Trainer on a whole cluster in this process: what it measures is exact however the work is spread, and callbacks see it while it runs.
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,12 +35,17 @@ ModelOutput Classify(GradientTape& tape, const Nest& batch) {
           {{"accuracy", Accuracy(logits, batch["label"])},
            {"auc", Auc(logits, batch["label"])},
            {"rmse", Rmse(Sigmoid(logits), batch["label"])},
-           {"square", MeanOf(batch["square"])}}};
+           {"square", MeanOf(batch["square"])}},
+          {{"probability", Sigmoid(logits)}, {"id", batch["id"]}}};  // of data that have ids, and no labels
 }
 const Model kClassifier("training_test/classifier", {kLogit}, Classify);
 
 ModelOutput Diverge(GradientTape& tape, const Nest& batch) { return {Log(Reshape(kLogit(tape, batch["x"]), {-1}) * 0.0f - 1.0f)}; }
 const Model kDiverging("training_test/diverging", {kLogit}, Diverge);
+
+const Dense kOther("other", 3, 1);
+ModelOutput BeSilent(GradientTape& tape, const Nest& batch) { return {Reshape(kOther(tape, batch["x"]), {-1})}; }
+const Model kSilent("training_test/silent", {kOther}, BeSilent);
 
 // `n` records with labels by a planted rule, each with the square of its number; in batches of 7.
 absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
@@ -57,6 +63,21 @@ absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
       .Batch(7);
 }
 const DataSource kRecords("training_test/records", Records);
+
+// `n` records without labels, in order; x follows from the id.
+float XOf(int64_t id, int64_t column) { return static_cast<float>((id * 7 + column * 3) % 11) / 11; }
+Dataset UnlabelledRecords(int64_t n) {
+  std::vector<float> x(3 * n);
+  std::vector<int64_t> ids(n);
+  for (int64_t i = 0; i < n; ++i) {
+    ids[i] = i;
+    for (int64_t column = 0; column < 3; ++column) x[3 * i + column] = XOf(i, column);
+  }
+  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({n, 3}, x))}, {"id", Nest(Tensor::Vector<int64_t>(ids))}}).Batch(7);
+}
+absl::StatusOr<Dataset> Unlabelled(const InputContext&, int64_t n) { return UnlabelledRecords(n); }
+const DataSource kUnlabelled("training_test/unlabelled", Unlabelled);
+const DataSource kNotLeased("training_test/not_leased", Unlabelled, InputOptions{AutoShardPolicy::kOff});
 
 double MeanSquare(int64_t n) { return static_cast<double>((n - 1) * (2 * n - 1)) / 6; }
 
@@ -121,6 +142,81 @@ TEST_F(TrainingTest, MetricsCountAStepOnceHoweverOftenItWasTried) {
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(values->at("square"), MeanSquare(5000));
   EXPECT_EQ(values->at("validation/square"), MeanSquare(100));
+}
+
+// What the model gives for these ids by hand.
+void ExpectPredictions(Coordinator& coordinator, int64_t n, const Outputs& outputs) {
+  const auto kernel = *coordinator.strategy().FindVariable("logit/kernel")->Read(), bias = *coordinator.strategy().FindVariable("logit/bias")->Read();
+  const Tensor ids = outputs.at("id"), probabilities = outputs.at("probability");
+  ASSERT_EQ(ids.shape(), Shape{n});
+  ASSERT_EQ(probabilities.shape(), Shape{n});
+  for (int64_t i = 0; i < n; ++i) {
+    ASSERT_EQ((*ids.values<int64_t>())[i], i) << "each once, in the order of the data";
+    float logit = (*bias.values<float>())[0];
+    for (int64_t column = 0; column < 3; ++column) logit += (*kernel.values<float>())[column] * XOf(i, column);
+    ASSERT_NEAR((*probabilities.values<float>())[i], 1 / (1 + std::exp(-logit)), 1e-5) << i;
+  }
+}
+
+TEST_F(TrainingTest, PredictionsOfDataWithoutLabelsComeInOrderWhateverTheWorkers) {
+  for (const auto& [workers, replicas] : {std::pair(1, 1), std::pair(2, 1), std::pair(3, 2)}) {
+    SCOPED_TRACE(absl::StrCat(workers, " workers of ", replicas));
+    Start(2, workers, replicas);
+    ASSERT_TRUE(trainer_->Fit(kRecords(700)).ok());
+    for (const int64_t n : {0, 5, 1000}) {
+      const auto outputs = trainer_->Predict(kUnlabelled(n));
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      if (n > 0) ExpectPredictions(coordinator(), n, *outputs);
+      EXPECT_EQ(outputs->empty(), n == 0);
+    }
+    EXPECT_EQ(coordinator().step(), replicas == 1 ? 100 : 50) << "prediction is no training step";
+  }
+}
+
+TEST_F(TrainingTest, PredictionsAreGivenOnceThoughAWorkerDies) {
+  Start(2, 2, 1);
+  std::vector<Outputs> parts;
+  int64_t rows = 0;
+  const absl::Status status = trainer_->Predict(kUnlabelled(7000), [&](int64_t first, const Outputs& outputs) {
+    EXPECT_EQ(first, rows);
+    rows += outputs.at("id").shape().rows();
+    if (parts.size() == 20) cluster_->KillWorker(1);
+    parts.push_back(outputs);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  const auto joined = JoinOutputs(parts);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  ExpectPredictions(coordinator(), 7000, *joined);
+}
+
+TEST_F(TrainingTest, APredictionThatCannotBeMadeSaysWhyAndTheNextOneCan) {
+  Start(1, 2, 1);
+  int calls = 0;
+  const auto refuse = [&](int64_t, const Outputs&) { return ++calls == 3 ? absl::DataLossError("the disk of the caller") : absl::OkStatus(); };
+  EXPECT_EQ(trainer_->Predict(kUnlabelled(1000), refuse), absl::DataLossError("the disk of the caller"));
+  EXPECT_EQ(calls, 3);
+  const absl::Status not_leased = trainer_->Predict(kNotLeased(100)).status();
+  EXPECT_EQ(not_leased.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(not_leased.message()), HasSubstr("kLease"));
+  const absl::Status nothing = Trainer(coordinator(), kSilent, Sgd{1.0}).Predict(kUnlabelled(100)).status();
+  EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(nothing.message()), HasSubstr("ModelOutput::outputs"));
+  const absl::Status failed = trainer_->Predict(kRecords(100)).status();  // has no "id"
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("output \"id\""));
+  const auto outputs = trainer_->Predict(kUnlabelled(100));
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ExpectPredictions(coordinator(), 100, *outputs);
+}
+
+TEST(OutputsTest, AreJoinedByRowsWhereTheyFit) {
+  const Tensor two = *Tensor::Copy<float>({1, 2}, {1, 2}), four = *Tensor::Copy<float>({2, 2}, {3, 4, 5, 6});
+  const auto joined = JoinOutputs({{{"y", two}}, {{"y", four}}});
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_TRUE(BitwiseEqual(joined->at("y"), *Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6})));
+  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"y", Tensor::Vector<float>({1})}}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"z", two}}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(JoinOutputs({})->empty());
 }
 
 TEST_F(TrainingTest, EachEpochHasALineAndTheLastOneCountsWhatWasTrained) {

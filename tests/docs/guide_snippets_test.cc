@@ -461,7 +461,7 @@ const Mlp kNetwork("network", {2, 16, 1});
 
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var predictions = Reshape(kNetwork(tape, batch["x"]), {-1});
-  return {SquaredError(predictions, batch["y"]), {{"rmse", Rmse(predictions, batch["y"])}}};
+  return {SquaredError(predictions, batch["y"]), {{"rmse", Rmse(predictions, batch["y"])}}, {{"y", predictions}}};
 }
 const Model kModel("points model", {kNetwork}, Forward);
 // guide: end
@@ -487,6 +487,26 @@ absl::StatusOr<double> Fit(Coordinator& coordinator) {
   return metrics["validation/rmse"];
 }
 // guide: end
+
+// guide: predict
+absl::StatusOr<Dataset> Unlabelled(const InputContext&) {
+  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6}))}}).Batch(2);
+}
+const DataSource kUnlabelled("unlabelled points", Unlabelled);
+
+absl::StatusOr<Tensor> Predict(Trainer& trainer) {
+  ASSIGN_OR_RETURN(Outputs outputs, trainer.Predict(kUnlabelled()));
+  return outputs["y"];  // [3], in the order of the data
+}
+// guide: end
+
+TEST(GuideTest, TheTrainerPredictsWithoutLabels) {
+  const auto coordinator = *StartEmbedded();
+  Trainer trainer(*coordinator, kModel, Adam{0.01});
+  const absl::StatusOr<Tensor> predictions = Predict(trainer);
+  ASSERT_TRUE(predictions.ok()) << predictions.status();
+  EXPECT_EQ(predictions->shape(), (Shape{3}));
+}
 
 TEST(GuideTest, TheTrainerFits) {
   const absl::StatusOr<double> rmse = Fit(**StartEmbedded());

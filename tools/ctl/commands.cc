@@ -38,6 +38,7 @@ ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object
 ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain, resize: host:port. Default: the tasks of TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
 // checkpoint
+ABSL_FLAG(bool, no_slots, false, "checkpoint export: the variables alone, without the slots of their optimizers");
 ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes, "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
 ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
@@ -154,7 +155,8 @@ int Export(const std::string& from, const std::string& to) {
   if (!format.empty() && format != "safetensors" && format != "bundle") {
     return Misuse(absl::StrCat("checkpoint export: --format is \"", format, "\", wanted safetensors or bundle"));
   }
-  ExportOptions options{from, to, format == "bundle" ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors, absl::GetFlag(FLAGS_max_shard_bytes)};
+  ExchangeOptions options{from, to, format == "bundle" ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors, absl::GetFlag(FLAGS_max_shard_bytes)};
+  options.slots = !absl::GetFlag(FLAGS_no_slots);
   return PrintExchanged(ExportCheckpoint(FileSystem::Real(), options));
 }
 

@@ -1,0 +1,199 @@
+// Prediction in the order of the data.
+//
+//   1. the source is wrapped: its element at position p becomes {"at": [p], "batch": the element}
+//   2. read-only steps over it are scheduled, some for each worker; of leased data each position goes to one step, whatever dies
+//   3. what they give is handed on by position; what came early waits. Positions are leased in chunks, so what waits is bounded by a chunk for each worker
+#include "train/predictions.h"
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cluster/error.h"
+
+namespace divvy {
+namespace {
+
+class NumberedIterator : public DatasetIterator {
+ public:
+  explicit NumberedIterator(std::unique_ptr<DatasetIterator> source) : source_(std::move(source)) {}
+  absl::StatusOr<std::optional<Nest>> Next() override {
+    ASSIGN_OR_RETURN(std::optional<Nest> element, source_->Next());
+    if (!element) return std::optional<Nest>();
+    return std::optional<Nest>(Nest{{"at", Nest(Tensor::Vector<int64_t>({position_++}))}, {"batch", *std::move(element)}});
+  }
+  absl::Status Seek(int64_t position) override {
+    RETURN_IF_ERROR(source_->Seek(position));
+    position_ = position;
+    return absl::OkStatus();
+  }
+  std::optional<int64_t> size() override { return source_->size(); }
+
+ private:
+  const std::unique_ptr<DatasetIterator> source_;
+  int64_t position_ = 0;
+};
+
+class NumberedRecipe : public DatasetRecipe {
+ public:
+  explicit NumberedRecipe(std::shared_ptr<const DatasetRecipe> source) : source_(std::move(source)) {}
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    return std::make_unique<NumberedIterator>(source_->Iterate(environment));
+  }
+
+ private:
+  const std::shared_ptr<const DatasetRecipe> source_;
+};
+
+absl::StatusOr<Dataset> Numbered(const InputContext& context, std::string source, Nest args) {
+  ASSIGN_OR_RETURN(const Dataset dataset, DataSourceRegistry::Open(BoundDataSource(std::move(source), std::move(args)), context));
+  return Dataset(std::make_shared<NumberedRecipe>(dataset.recipe()));
+}
+const DataSource kNumbered("divvy/numbered", Numbered);
+
+absl::Status CheckLeased(const BoundDataSource& data) {
+  ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(data.name()));
+  if (options.policy == AutoShardPolicy::kLease) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Predict gives each element of \"", data.name(), "\" once and in order, so its DataSource must be leased (AutoShardPolicy::kLease)"));
+}
+
+int NumWorkers(const Strategy& strategy) {
+  if (strategy.cluster_resolver() == nullptr) return 1;
+  const absl::StatusOr<ClusterSpec> cluster = strategy.cluster_resolver()->cluster_spec();
+  return cluster.ok() ? std::max(1, cluster->num_tasks("worker")) : 1;
+}
+
+absl::StatusOr<Outputs> DecodeOutputs(const Nest& nest) {
+  if (nest.dict() == nullptr) return absl::InternalError(absl::StrCat("outputs came as ", nest.ToString()));
+  Outputs outputs;
+  for (const auto& [name, value] : *nest.dict()) {
+    ASSIGN_OR_RETURN(outputs[name], value.tensor());
+  }
+  return outputs;
+}
+
+class OrderedPredictions {
+ public:
+  OrderedPredictions(Coordinator& coordinator, const Model& model, Iterator elements, const TakeOutputs& take)
+      : coordinator_(coordinator),
+        model_(model),
+        elements_(std::move(elements)),
+        take_(take),
+        most_in_flight_(static_cast<size_t>(4 * NumWorkers(coordinator.strategy()))),
+        most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()))) {}
+
+  absl::Status Run() {
+    while (true) {
+      RETURN_IF_ERROR(Schedule());
+      if (in_flight_.empty()) break;
+      const absl::StatusOr<Nest> given = in_flight_.front().Fetch();
+      in_flight_.pop_front();
+      if (IsEndOfData(given.status())) {
+        ended_ = true;
+        continue;
+      }
+      RETURN_IF_ERROR(given.status());
+      RETURN_IF_ERROR(Keep(*given));
+      RETURN_IF_ERROR(HandOn());
+    }
+    if (early_.empty()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("no step has given the element at ", next_, ", and ", early_.size(), " behind it have come"));
+  }
+
+ private:
+  // With nothing in flight one more always: it may bring what the others wait for.
+  absl::Status Schedule() {
+    while (!ended_ && in_flight_.size() < most_in_flight_ && (in_flight_.empty() || early_.size() < most_early_)) {
+      ASSIGN_OR_RETURN(RemoteValue<Nest> scheduled, coordinator_.Schedule(model_.predict_step(), elements_, model_.name()));
+      in_flight_.push_back(std::move(scheduled));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Keep(const Nest& given) {
+    if (given.list() == nullptr) return absl::InternalError(absl::StrCat("a prediction came as ", given.ToString()));
+    for (const Nest& of_replica : *given.list()) {
+      ASSIGN_OR_RETURN(const Tensor at, of_replica["at"].tensor());
+      ASSIGN_OR_RETURN(const absl::Span<const int64_t> position, at.values<int64_t>());
+      if (position.empty()) continue;  // a replica for which no element was left
+      ASSIGN_OR_RETURN(early_[position[0]], DecodeOutputs(of_replica["outputs"]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status HandOn() {
+    for (auto next = early_.find(next_); next != early_.end(); next = early_.find(next_)) {
+      const Outputs outputs = std::move(next->second);
+      early_.erase(next);
+      RETURN_IF_ERROR(take_(rows_, outputs));
+      ++next_;
+      rows_ += outputs.empty() ? 0 : outputs.begin()->second.shape().rows();
+    }
+    return absl::OkStatus();
+  }
+
+  Coordinator& coordinator_;
+  const Model& model_;
+  const Iterator elements_;
+  const TakeOutputs& take_;
+  const size_t most_in_flight_, most_early_;
+  std::deque<RemoteValue<Nest>> in_flight_;  // in the order in which they were scheduled
+  std::map<int64_t, Outputs> early_;         // by position
+  int64_t next_ = 0;                         // the position that is handed on next
+  int64_t rows_ = 0;                         // handed on
+  bool ended_ = false;                       // a step has found no element
+};
+
+// The rows of one output of all parts.
+absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outputs>& parts) {
+  const Tensor& first = parts.front().at(name);
+  int64_t rows = 0;
+  for (const Outputs& part : parts) {
+    const auto found = part.find(name);
+    const bool fits =
+        found != part.end() && found->second.dtype() == first.dtype() && found->second.shape().dims().subspan(1) == first.shape().dims().subspan(1);
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat("output \"", name, "\" is ", first.ToString(), " of the first batch, and ",
+                                                     found == part.end() ? "not there" : found->second.ToString(),
+                                                     " of another: predict batch by batch instead"));
+    }
+    rows += found->second.shape().rows();
+  }
+  std::vector<int64_t> dims(first.shape().dims().begin(), first.shape().dims().end());
+  dims[0] = rows;
+  ASSIGN_OR_RETURN(Tensor joined, Tensor::Uninitialized(first.dtype(), Shape(dims)));
+  char* to = static_cast<char*>(joined.fresh_data<void>());
+  for (const Outputs& part : parts) {
+    const Tensor& from = part.at(name);
+    if (from.size_bytes() > 0) std::memcpy(to, from.data(), static_cast<size_t>(from.size_bytes()));
+    to += from.size_bytes();
+  }
+  return joined;
+}
+
+}  // namespace
+
+absl::Status PredictInOrder(Coordinator& coordinator, const Model& model, const BoundDataSource& data, const TakeOutputs& take) {
+  RETURN_IF_ERROR(CheckLeased(data));
+  ASSIGN_OR_RETURN(const PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kNumbered(std::string(data.name()), data.args())));
+  const absl::Status status = OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
+  // What still runs ends, and its error, which is this one or another, is not raised at the program's next call.
+  if (!status.ok()) coordinator.Join().IgnoreError();
+  return status;
+}
+
+absl::StatusOr<Outputs> JoinOutputs(const std::vector<Outputs>& parts) {
+  Outputs joined;
+  if (parts.empty()) return joined;
+  for (const auto& [name, first] : parts.front()) {
+    ASSIGN_OR_RETURN(joined[name], JoinRows(name, parts));
+  }
+  return joined;
+}
+
+}  // namespace divvy
