@@ -2,9 +2,11 @@
 //
 //   1. the source is wrapped: its element at position p becomes {"at": [p], "batch": the element}
 //   2. read-only steps over it are scheduled, some for each worker; of leased data each position goes to one step, whatever dies
-//   3. what they give is handed on by position; what came early waits. Positions are leased in chunks, so what waits is bounded by a chunk for each worker
+//   3. what they give is handed on by position; what came early waits. Positions are leased in chunks, so what waits is bounded by a chunk or two for each
+//   worker
 #include "train/predictions.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -85,7 +87,7 @@ class OrderedPredictions {
         elements_(std::move(elements)),
         take_(take),
         most_in_flight_(static_cast<size_t>(4 * NumWorkers(coordinator.strategy()))),
-        most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()))) {}
+        most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()) * coordinator.strategy().num_replicas_in_sync())) {}
 
   absl::Status Run() {
     while (true) {

@@ -63,9 +63,9 @@ class Trainer {
 
   // Runs the model over data that need no labels and gives ModelOutput::outputs: batch by batch to `take`, on this thread, each element of the data once and in
   // the order of the data (shuffle nothing), whatever the number of workers and whatever dies. Blocks. Changes nothing; creates and restores the variables as
-  // Fit does. Memory: what steps give is held until it is its turn, some 128 batches for each worker at most. A program that runs again predicts again from the
-  // front. REQUIRES: nothing else is scheduled meanwhile.
-  // InvalidArgument: a source that is not leased, or a model without outputs. Else the first error of a step, or of `take`, which ends it.
+  // Fit does. Memory: what steps give is held until it is its turn, some 128 batches for each replica of each worker at most. A program that runs again
+  // predicts again from the front. REQUIRES: nothing else is scheduled meanwhile. InvalidArgument: a source that is not leased, or a model without outputs.
+  // Else the first error of a step, or of `take`, which ends it.
   //
   //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) { return file.Append(first, outputs.at("probability")); });
   absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);

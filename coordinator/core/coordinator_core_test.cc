@@ -2040,6 +2040,20 @@ TEST_F(AdoptTest, ACoordinatorThatIsStartedAgainKeepsWhatTheServersHold) {
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
 }
 
+// The servers of a killed job, and a program of another model that is started on its state directory.
+TEST_F(AdoptTest, AnotherModelIsRefusedAndNothingIsKept) {
+  FinishOne();
+  StartAgain();
+  EXPECT_TRUE(Create({"other", {2}})->status.ok());
+  const absl::Status refused = Restore().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* words : {"what the parameter servers hold", "table", "other", "--state_dir"}) {
+    EXPECT_NE(refused.message().find(words), absl::string_view::npos) << refused;
+  }
+  EXPECT_FALSE(core_->Snapshot().adopted_steps.has_value());
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
+}
+
 TEST_F(AdoptTest, AProgramThatDoesNotAskBeginsAnew) {
   FinishOne();
   StartAgain();

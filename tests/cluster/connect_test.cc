@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "divvy.h"
+#include "formats/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/main.h"
@@ -84,6 +86,12 @@ TEST_F(ConnectTest, RunsStepsOnTheClusterAndTheEndOfTheJobReachesEveryTask) {
   EXPECT_EQ((*coordinator)->strategy().cluster_resolver(), mine);
   ASSERT_TRUE((*coordinator)->strategy().CreateVariable({"counter", {}}).ok());
   EXPECT_EQ(*Count(**coordinator, 20), 20);
+  // No task has a directory for checkpoints, and the model is not lost for that.
+  const std::string exported = absl::StrCat(testing::TempDir(), "/counter.safetensors");
+  ASSERT_EQ((*coordinator)->Export(exported), absl::OkStatus());
+  const auto file = SafetensorsReader::Open(FileSystem::Real(), exported);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*(*file)->ReadTensor("counter")->scalar<float>(), 20);
   EXPECT_TRUE((*coordinator)->Finish(absl::OkStatus()).ok());
   EXPECT_EQ(worker_told_.Wait(), 0);
   EXPECT_EQ(ps_told_.Wait(), 0);

@@ -245,7 +245,7 @@ int CheckpointCommand(const std::vector<std::string>& args) {
   if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
   if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
   return Misuse(
-      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] | import FROM PREFIX");
+      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM PREFIX");
 }
 
 int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }
