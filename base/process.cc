@@ -7,16 +7,33 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "base/cpu_limit.h"
 
 namespace divvy {
 
+namespace {
+
+// Of /proc and /sys, whose files have no size to be asked for.
+std::optional<std::string> ReadSmallFile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
 int NumCores() {
+  static const std::optional<int> limit = CpuLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  return std::min(cores, limit.value_or(cores));
 }
 
 void SurviveLargeFiles() { signal(SIGXFSZ, SIG_IGN); }

@@ -1,0 +1,25 @@
+#include "base/build_id.h"
+
+#include <cstdio>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+int Function() { return 1; }
+
+const void* AddressOf(int (*function)()) { return reinterpret_cast<const void*>(function); }
+
+TEST(BuildIdTest, IsTheSameForAllFunctionsOfAFileAndAnotherForAnotherFile) {
+  const std::string own = BuildIdAt(AddressOf(Function));
+  EXPECT_THAT(own, testing::MatchesRegex("[0-9a-f]+"));
+  EXPECT_EQ(BuildIdAt(AddressOf([] { return 2; })), own);
+  EXPECT_NE(BuildIdAt(reinterpret_cast<const void*>(&std::puts)), own);
+}
+
+TEST(BuildIdTest, IsEmptyWhereNothingIsLoaded) { EXPECT_EQ(BuildIdAt(nullptr), ""); }
+
+}  // namespace
+}  // namespace divvy

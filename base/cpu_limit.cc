@@ -1,0 +1,64 @@
+#include "base/cpu_limit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::string_view kRoot = "/sys/fs/cgroup";
+
+std::optional<double> Ratio(absl::string_view quota, absl::string_view period) {
+  double used = 0, whole = 0;
+  if (!absl::SimpleAtod(quota, &used) || !absl::SimpleAtod(period, &whole) || used <= 0 || whole <= 0) return std::nullopt;  // "max", -1
+  return used / whole;
+}
+
+// "200000 100000", "max 100000"
+std::optional<double> LimitOfVersion2(const std::string& directory, const FileReader& read) {
+  const std::optional<std::string> text = read(absl::StrCat(directory, "/cpu.max"));
+  const std::vector<std::string> words = absl::StrSplit(text.value_or(""), absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  return words.size() == 2 ? Ratio(words[0], words[1]) : std::nullopt;
+}
+
+std::optional<double> LimitOfVersion1(const std::string& directory, const FileReader& read) {
+  const auto quota = read(absl::StrCat(directory, "/cpu.cfs_quota_us")), period = read(absl::StrCat(directory, "/cpu.cfs_period_us"));
+  return quota && period ? Ratio(*quota, *period) : std::nullopt;
+}
+
+using Limit = std::optional<double> (*)(const std::string& directory, const FileReader& read);
+
+// Of the group at `path` and of each above it. In a container the path may be one of the host's, which is not there: then what is at the root is its own.
+void TakeTightest(const std::string& root, std::string path, Limit limit_of, const FileReader& read, std::optional<double>& tightest) {
+  while (true) {
+    const std::optional<double> limit = limit_of(root + path, read);
+    if (limit) tightest = std::min(tightest.value_or(*limit), *limit);
+    if (path.empty()) return;
+    path.resize(path.rfind('/') == path.npos ? 0 : path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read) {
+  std::optional<double> tightest;
+  for (const absl::string_view line : absl::StrSplit(groups, '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));  // number, controllers, path
+    if (parts.size() != 3) continue;
+    const std::string path = parts[2] == "/" ? "" : parts[2];
+    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
+    if (parts[1].empty()) TakeTightest(std::string(kRoot), path, LimitOfVersion2, read, tightest);
+    if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end()) {
+      TakeTightest(absl::StrCat(kRoot, "/cpu"), path, LimitOfVersion1, read, tightest);
+    }
+  }
+  if (!tightest) return std::nullopt;
+  return std::max(1, static_cast<int>(std::ceil(std::min(*tightest, 1e6))));
+}
+
+}  // namespace divvy

@@ -1,0 +1,90 @@
+#include "base/crash_report.h"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "absl/debugging/symbolize.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DIVVY_HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define DIVVY_HAS_SANITIZER 1
+#endif
+#endif
+
+namespace divvy {
+namespace {
+
+constexpr int kMaxFrames = 64;
+
+thread_local const char* what = nullptr;
+thread_local const char* name = nullptr;
+
+void Write(const char* text) {
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) return;  // there is nobody left to tell
+}
+
+void WriteFrame(void* address) {
+  char number[32], function[512];
+  std::snprintf(number, sizeof number, "    @ %p  ", address);
+  Write(number);
+  Write(absl::Symbolize(address, function, sizeof function) ? function : "(unknown)");
+  Write("\n");
+}
+
+// By the tables for exceptions, since optimised code keeps no frame pointers, by which Abseil's own handler goes.
+void WriteStack() {
+  void* frames[kMaxFrames];
+  const int count = backtrace(frames, kMaxFrames);
+  for (int i = 2; i < count; ++i) WriteFrame(frames[i]);  // from behind this function and the handler
+}
+
+// The handler is off by now (SA_RESETHAND): when it returns, the same fault kills the process, and one within it does so at once.
+[[maybe_unused]] void Report(int signal) {
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true)) {
+    const char* const abbreviation = sigabbrev_np(signal);
+    for (const char* part : {"*** SIG", abbreviation == nullptr ? "?" : abbreviation, " in "}) Write(part);
+    if (name == nullptr) {
+      Write("a thread that runs no step");
+    } else {
+      for (const char* part : {what, " \"", name, "\""}) Write(part);
+    }
+    Write(":\n");
+    WriteStack();
+  }
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+}  // namespace
+
+void ReportCrashes([[maybe_unused]] const char* program) {
+#ifndef DIVVY_HAS_SANITIZER
+  absl::InitializeSymbolizer(program);
+  void* frame = nullptr;
+  backtrace(&frame, 1);  // loads what it needs, which a signal handler must not
+  struct sigaction action = {};
+  action.sa_handler = Report;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT}) sigaction(signal, &action, nullptr);
+#endif
+}
+
+CrashNote::CrashNote(const char* what_now, const char* name_now) : what_before_(what), name_before_(name) {
+  what = what_now;
+  name = name_now;
+}
+
+CrashNote::~CrashNote() {
+  what = what_before_;
+  name = name_before_;
+}
+
+}  // namespace divvy
