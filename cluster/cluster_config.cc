@@ -1,6 +1,7 @@
 #include "cluster/cluster_config.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <tuple>
@@ -75,6 +76,21 @@ absl::string_view NearType(absl::string_view word) {
 std::string TypeAdvice(absl::string_view word) {
   const absl::string_view near = NearType(word);
   return near.empty() ? "a type is chief, worker, ps or evaluator" : absl::StrCat("it is written \"", near, "\"");
+}
+
+// Which of the keys that are read a word was meant to be: one letter is wrong, or, of a long word, two, or they stand in another order. "" if that cannot be
+// told.
+absl::string_view NearKey(absl::string_view word, std::initializer_list<absl::string_view> keys) {
+  const auto in_order = [](std::string text) {
+    std::sort(text.begin(), text.end());
+    return text;
+  };
+  const std::string plain = absl::AsciiStrToLower(word);
+  for (const absl::string_view key : keys) {
+    const size_t allowed = key.size() > 5 ? 2 : 1;
+    if (EditDistance(plain, key) <= allowed || in_order(plain) == in_order(std::string(key))) return key;
+  }
+  return "";
 }
 
 std::string IndicesText(const ClusterSpec& spec, absl::string_view job) {
@@ -154,7 +170,11 @@ class Reader {
     if (key == "task") return ReadTask(value);
     if (key == "rpc_layer") return ReadText(key, value, "such as \"grpc\"", reading_.rpc_layer);
     if (key == "session_master") return ReadText(key, value, "such as \"host:2222\"", reading_.session_master);
-    reading_.unread_keys.push_back(absl::StrCat("\"", EscapeText(key), "\""));
+    const absl::string_view meant = NearKey(key, {"cluster", "task", "rpc_layer", "session_master"});
+    if (meant.empty()) return reading_.unread_keys.push_back(absl::StrCat("\"", EscapeText(key), "\""));
+    Problem("the key ", ShowText(key), " is unknown: it is written \"", meant, "\"");
+    if (meant == "cluster") reading_.cluster_is_whole = false;
+    if (meant == "task") reading_.task_is_whole = false;
   }
 
   void ReadText(const std::string& key, const JsonValue& value, absl::string_view example, std::optional<std::string>& text) {
@@ -242,6 +262,11 @@ class Reader {
     if (task.kind != Kind::kMap) return TaskProblem("task is ", ShowJson(task), "; wanted an object such as ", kExampleTask);
     if (const JsonValue* type = task.Find("type")) ReadType(*type);
     if (const JsonValue* index = task.Find("index")) ReadIndex(*index);
+    for (const auto& [key, value] : task.members) {
+      if (key == "type" || key == "index") continue;
+      const absl::string_view meant = NearKey(key, {"type", "index"});
+      if (!meant.empty()) TaskProblem("the key ", ShowText(absl::StrCat("task.", key)), " is unknown: it is written \"task.", meant, "\"");
+    }
   }
 
   void ReadType(const JsonValue& type) {

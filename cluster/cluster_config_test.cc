@@ -339,6 +339,28 @@ TEST(SourcesTest, ProblemsOfSeveralTextsNameTheText) {
             R"(it has no port: write "a:2222"; --coordinator_address is "c": it has no port: write "c:2222")");
 }
 
+TEST(KeysTest, AMisspeltKeyIsToldHowItIsWritten) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"clutser":{"ps":["a:1"],"worker":["b:1"]},"task":{"type":"worker","index":0}})", R"(the key "clutser" is unknown: it is written "cluster")"},
+      {R"({"Cluster":{"ps":["a:1"],"worker":["b:1"]},"task":{"type":"worker","index":0}})", R"(the key "Cluster" is unknown: it is written "cluster")"},
+      {R"({"cluster":{"ps":["a:1"],"worker":["b:1"]},"tsak":{"type":"worker","index":0}})", R"(the key "tsak" is unknown: it is written "task")"},
+      {R"({"cluster":{"ps":["a:1"],"worker":["b:1"]},"task":{"typ":"worker","index":0}})", R"(the key "task.typ" is unknown: it is written "task.type")"},
+      {R"({"cluster":{"ps":["a:1"],"worker":["b:1"]},"task":{"type":"worker","idnex":0}})", R"(the key "task.idnex" is unknown: it is written "task.index")"},
+  };
+  for (const auto& [text, wrong] : cases) {
+    ClusterConfigSources sources;
+    sources.tf_config = text;
+    EXPECT_EQ(MessageOf(ResolveParameterServerCluster(sources).status()), "TF_CONFIG: " + wrong) << text;
+  }
+}
+
+TEST(KeysTest, AKeyThatIsLikeNoneIsPassedOver) {
+  ClusterConfigSources sources;
+  sources.tf_config =
+      R"({"cluster":{"ps":["a:1"],"worker":["b:1"]},"task":{"type":"worker","index":0,"trial":"1","cloud":true},"environment":"cloud","job":{}})";
+  EXPECT_TRUE(ResolveParameterServerCluster(sources).ok()) << ResolveParameterServerCluster(sources).status();
+}
+
 TEST(SourcesTest, FlagsAloneMayDescribeATaskOfASparseCluster) {
   ClusterConfigSources sources;
   sources.flags = {"worker", 4, "c:2222", std::nullopt};
