@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -51,6 +52,13 @@ using ClusterView = std::map<std::string, std::map<int, std::string>>;
 
 // ---- registration ------------------------------------------------------------------------------------------------------------------------------------
 
+// The program that a process runs, as far as all processes of a job must agree on it. Empty members are not compared.
+struct ProgramDescription {
+  std::map<std::string, std::string> steps = {};  // name -> signature of its types, as the compiler writes it (RegisteredStep::signature)
+  std::set<std::string> flags = {};               // names of the program's own flags
+  std::string build = {};                         // identifies the file that holds the program; another one is worth a warning, nothing more
+};
+
 // "Here I am": repeated by a worker or ps until it is attached. Remembered, nothing else.
 struct RegisterRequest {
   JobName job = JobName::kNone;  // kPs or kWorker
@@ -60,7 +68,9 @@ struct RegisterRequest {
   int replicas = 1;     // of a worker
   ClusterView cluster;  // what its TF_CONFIG says: where it contradicts the coordinator's, the task is refused (CLUSTER_MISMATCH)
   ProtocolRange protocol = kOwnProtocol;
-  std::string build;  // version and commit of the binary, for messages; may be empty
+  std::string build;                 // version and commit of the binary, for messages; may be empty
+  ProgramDescription program = {};   // of a worker: where it contradicts the coordinator's, the worker is refused (CLUSTER_MISMATCH)
+  bool without_checkpoints = false;  // of a ps: it has no directory for them, and is refused where the job keeps checkpoints (CLUSTER_MISMATCH)
 };
 struct RegisterReply {
   JobId job;                // of the coordinator
@@ -102,6 +112,7 @@ struct PsAttachReply {
   std::vector<RememberedEntry> remembered;       // all applied entries that it has not forgotten, by id
   int64_t memory_bytes = 0;                      // of shards held
   int64_t max_commit_bytes = 0;                  // the largest commit it takes; 0: any
+  bool without_checkpoints = false;              // as in RegisterRequest
 };
 
 // One shard to make: rows [first_row, first_row + rows) of a variable or slot.
@@ -269,7 +280,8 @@ struct WorkerAttachRequest {
 struct WorkerAttachReply {
   Incarnation incarnation;
   int replicas = 1;
-  int slots = 1;  // steps it runs at once
+  int slots = 1;                    // steps it runs at once
+  ProgramDescription program = {};  // as in RegisterRequest
 };
 
 // A worker's positions in a leased dataset: elements [first, first + count) of pass `pass`.

@@ -124,7 +124,7 @@ absl::Status EmbeddedCluster::OpenCheckpoints() {
 }
 
 absl::Status EmbeddedCluster::StartPs(int index) {
-  ParameterServerOptions options;
+  ParameterServerOptions options = setup_.ps;
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address("ps", index);

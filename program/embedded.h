@@ -25,6 +25,7 @@ absl::Status CheckRegistrations();
 
 struct EmbeddedSetup {
   EmbeddedOptions options;
+  ParameterServerOptions ps;          // memory of each parameter server; who it is is filled in
   CoordinatorOptions limits;          // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
   cuda::DeviceOptions gpu_math = {};  // of options.gpus
   int blas_threads = 0;               // of a matrix product; 0: cores / replicas, at least 1

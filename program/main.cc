@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -27,9 +29,12 @@
 #include "data/guarded.h"
 #include "program/embedded.h"
 #include "program/evaluator_task.h"
+#include "program/own_flags.h"
+#include "program/program_flags.h"
 #include "program/program_library.h"
 #include "program/role_flags.h"
 #include "ps_server/service/run.h"
+#include "rpc/flag_help.h"
 #include "rpc/task_end.h"
 #include "rpc/task_flags.h"
 #include "worker/service/worker_task.h"
@@ -215,6 +220,11 @@ void DescribeBinary(const std::string& usage) {
   absl::SetFlagsUsageConfig(config);
 }
 
+int ShowHelp(absl::string_view usage, absl::string_view flags) {
+  std::fputs(absl::StrCat(usage, "\n", flags).c_str(), stdout);
+  return EXIT_SUCCESS;
+}
+
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
   if (task.job == JobName::kPs) return RunParameterServer(task);
@@ -231,23 +241,32 @@ int Play(const TaskOptions& task) {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  ReportCrashes(argv[0]);
   SurviveLargeFiles();
-  DescribeBinary("a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster");
+  constexpr char kUsage[] = "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster";
+  if (HelpIsAsked(argc, argv)) return ShowHelp(kUsage, HelpOfProgram());
+  DescribeBinary(kUsage);
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
   StepRegistry::Seal();
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (*task) return Play(**task);
+  for (const absl::Status& usable : {CheckEmbeddedFlags(), SetLogFromFlags("embedded")}) {
+    if (!usable.ok()) return RefuseToStart(usable);
+  }
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   return program.ok() ? RunEmbedded(**program) : RefuseToStart(program.status());
 }
 
 int StockMain(int argc, char** argv, const char* binary, const char* role) {
+  ReportCrashes(argv[0]);
   const std::optional<std::string> library = ProgramFlag(argc, argv);
   if (library) {
     if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok()) return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
   }
-  DescribeBinary(absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary, " --program=lib.so"));
+  const std::string usage = absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary, " --program=lib.so");
+  if (HelpIsAsked(argc, argv)) return ShowHelp(usage, HelpOfTask(absl::string_view(role) == "chief" ? kUsedByChief | kUsedByEvaluator : kUsedByWorker));
+  DescribeBinary(usage);
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
   StepRegistry::Seal();
   if (!library) return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));

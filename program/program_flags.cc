@@ -4,11 +4,12 @@
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "program/own_flags.h"
+#include "rpc/flag_help.h"
 
 namespace divvy {
 namespace {
@@ -19,12 +20,10 @@ constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "rpc/task_fl
 // Where our files lie: a program's file of the same name lies elsewhere.
 absl::string_view OwnRoot() { return absl::StripSuffix(__FILE__, "program/program_flags.cc"); }
 
-bool IsAbseilFlag(const absl::CommandLineFlag& flag) { return absl::StrContains(flag.Filename(), "absl/flags/"); }
-
 bool IsChanged(const absl::CommandLineFlag& flag) { return flag.CurrentValue() != flag.DefaultValue(); }
 
 bool IsProgramFlag(const absl::CommandLineFlag& flag) {
-  if (IsAbseilFlag(flag)) return false;
+  if (IsAbseilFlag(flag.Name())) return false;
   const std::string file = flag.Filename();
   for (const absl::string_view own : kOwnFiles) {
     if (file == absl::StrCat(OwnRoot(), own)) return false;
@@ -50,6 +49,11 @@ absl::Status CheckKnown(const std::map<std::string, absl::CommandLineFlag*>& fla
       absl::StrCat("runs another program than the coordinator: it has no flag ", absl::StrJoin(unknown, ", "), ". Deploy one binary to all tasks"));
 }
 
+std::string HelpOfOwn() {
+  const std::set<std::string> own = ProgramFlagNames();
+  return FlagHelp("flags of this program:", std::vector<std::string>(own.begin(), own.end()));
+}
+
 }  // namespace
 
 std::map<std::string, std::string> ChangedProgramFlags() {
@@ -60,12 +64,33 @@ std::map<std::string, std::string> ChangedProgramFlags() {
   return changed;
 }
 
+std::set<std::string> ProgramFlagNames() {
+  std::set<std::string> names;
+  for (const auto& [name, flag] : ProgramFlags()) names.insert(name);
+  return names;
+}
+
 std::map<std::string, std::string> ChangedFlags() {
   std::map<std::string, std::string> changed;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (!IsAbseilFlag(*flag) && IsChanged(*flag)) changed[std::string(name)] = flag->CurrentValue();
+    if (!IsAbseilFlag(name) && IsChanged(*flag)) changed[std::string(name)] = flag->CurrentValue();
   }
   return changed;
+}
+
+std::string HelpOfProgram() {
+  std::vector<std::string> embedded, others;
+  for (const OwnFlag& flag : OwnFlags()) ((flag.users & kUsedByEmbedded) != 0 ? embedded : others).push_back(std::string(flag.name));
+  return absl::StrCat(HelpOfOwn(), FlagHelp("flags of the cluster in this process, and of the tasks of another:", embedded),
+                      FlagHelp("flags that only tasks of a cluster have (docs/operations.md says which):", others));
+}
+
+std::string HelpOfTask(int users) {
+  std::vector<std::string> names;
+  for (const OwnFlag& flag : OwnFlags()) {
+    if ((flag.users & users) != 0) names.push_back(std::string(flag.name));
+  }
+  return absl::StrCat(HelpOfOwn(), FlagHelp("flags, with their defaults:", names));
 }
 
 absl::Status SetProgramFlags(const std::map<std::string, std::string>& values) {

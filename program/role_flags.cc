@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "base/terminal.h"
+#include "program/own_flags.h"
+#include "program/own_program.h"
 #include "program/program_flags.h"
+#include "ps_server/service/run.h"
 #include "rpc/task_flags.h"
 
 namespace divvy {
@@ -33,7 +39,8 @@ ABSL_FLAG(int64_t, gpu_memory_bytes, 0, "of each GPU, for the tensors of this pr
 ABSL_FLAG(bool, tf32, false, "GPUs round the factors of float32 products to 10 bits of mantissa, which is faster; sums stay float32");
 ABSL_FLAG(bool, deterministic, false, "GPUs give equal bits for equal inputs, at some cost in speed");
 ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
-ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: cores / replicas, at least 1");
+ABSL_FLAG(int, blas_threads, 0, "threads a matrix product may use; 0: the cores of this process divided by the replicas that share them, at least 1");
+ABSL_FLAG(int, workers_per_host, 0, "workers that share the cores of this worker's machine; 0: as many as TF_CONFIG names with this worker's host");
 ABSL_FLAG(bool, check_numerics, false, "a step that writes a value that is not finite fails, and leaves no trace");
 ABSL_FLAG(
     int, pipeline_depth, 1,
@@ -92,6 +99,13 @@ void SetDurability(CoordinatorOptions& options) {
   options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
 }
 
+void SetStepLimits(CoordinatorOptions& options) {
+  options.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
+  options.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);
+  options.step_deadline = absl::GetFlag(FLAGS_step_deadline);
+  options.watchdog = absl::GetFlag(FLAGS_watchdog);
+}
+
 cuda::DeviceOptions GpuMathFromFlags() { return {absl::GetFlag(FLAGS_tf32), absl::GetFlag(FLAGS_deterministic)}; }
 
 }  // namespace
@@ -100,6 +114,18 @@ absl::Status MakeTensorboardDir() {
   const std::string directory = absl::GetFlag(FLAGS_tensorboard_dir);
   const absl::Status made = directory.empty() ? absl::OkStatus() : FileSystem::Real().CreateDirectory(directory);
   return made.ok() ? made : absl::InvalidArgumentError(absl::StrCat("--tensorboard_dir: ", made.message()));
+}
+
+absl::Status CheckEmbeddedFlags() {
+  std::vector<std::string> problems;
+  for (const OwnFlag& own : OwnFlags()) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(own.name);
+    if ((own.users & kUsedByEmbedded) != 0 || flag == nullptr || flag->CurrentValue() == flag->DefaultValue()) continue;
+    problems.push_back(absl::StrCat("--", own.name, ": ", own.why_not_embedded));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::StrJoin(problems, "; "), ". Leave them out, or set TF_CONFIG for one task of a cluster (divvyctl launch does)"));
 }
 
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
@@ -115,6 +141,9 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   SetDurability(setup.limits);
+  SetStepLimits(setup.limits);
+  setup.limits.job = JobNamed(absl::GetFlag(FLAGS_job_name));
+  setup.ps = PsLimitsFromFlags();
   setup.gpu_math = GpuMathFromFlags();
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
@@ -136,11 +165,13 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
   options.gpus = {absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_gpu_memory_bytes), GpuMathFromFlags()};
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
+  options.workers_per_host = absl::GetFlag(FLAGS_workers_per_host);
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   options.pulls = PullsFromFlags();
   options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
   options.drain_timeout = DrainTimeoutFromFlags();
   options.apply_program_flags = SetProgramFlags;
+  options.program = DescribeOwnProgram();
   return options;
 }
 
@@ -159,11 +190,9 @@ ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOp
   options.report = ReportFromFlags();
   options.core.job_seed = absl::GetFlag(FLAGS_seed);
   options.core.min_workers = absl::GetFlag(FLAGS_min_workers);
-  options.core.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
-  options.core.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);
-  options.core.step_deadline = absl::GetFlag(FLAGS_step_deadline);
-  options.core.watchdog = absl::GetFlag(FLAGS_watchdog);
+  SetStepLimits(options.core);
   options.core.program_flags = ChangedProgramFlags();
+  options.core.program = DescribeOwnProgram();
   return options;
 }
 

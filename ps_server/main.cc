@@ -1,15 +1,20 @@
 // ps_server: a parameter server of any job. Who it is, TF_CONFIG or flags tell it.
+#include <cstdio>
+
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "ps_server/service/run.h"
+#include "rpc/flag_help.h"
 #include "rpc/task_end.h"
 #include "rpc/task_flags.h"
 
 namespace divvy {
 namespace {
 
-absl::StatusOr<TaskOptions> Task() {
+absl::StatusOr<TaskOptions> OwnTask() {
   absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return task.status();
   if (!*task)
@@ -24,12 +29,18 @@ absl::StatusOr<TaskOptions> Task() {
 }  // namespace divvy
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("a parameter server. TF_CONFIG, or flags, say which");
+  divvy::ReportCrashes(argv[0]);
+  constexpr char kUsage[] = "a parameter server. TF_CONFIG, or flags, say which";
+  if (divvy::HelpIsAsked(argc, argv)) {
+    std::fputs(absl::StrCat(kUsage, "\n", divvy::FlagHelp("flags, with their defaults:", divvy::FlagsOfThisBinary())).c_str(), stdout);
+    return 0;
+  }
+  absl::SetProgramUsageMessage(kUsage);
   if (const absl::Status flags = divvy::CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) {
     divvy::RefuseToStart(flags);
     return divvy::exit_codes::kUsage;
   }
-  const absl::StatusOr<divvy::TaskOptions> task = divvy::Task();
+  const absl::StatusOr<divvy::TaskOptions> task = divvy::OwnTask();
   if (!task.ok()) return divvy::RefuseToStart(task.status());
   if (const absl::Status log = divvy::SetLogFromFlags(task->name()); !log.ok()) return divvy::RefuseToStart(log);
   return divvy::RunParameterServer(*task);

@@ -127,19 +127,45 @@ absl::StatusOr<CertifiedKey> MakeAuthority(absl::string_view name, absl::Duratio
               nullptr, nullptr);
 }
 
-absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority, const CertificateRequest& request) {
+namespace {
+
+struct ReadAuthority {
+  ssl::Certificate certificate;
+  ssl::Key key;
+};
+
+absl::StatusOr<ReadAuthority> Read(const CertifiedKey& authority) {
   const ssl::Bio certificate_pem(BIO_new_mem_buf(authority.certificate.data(), static_cast<int>(authority.certificate.size())));
   const ssl::Bio key_pem(BIO_new_mem_buf(authority.key.data(), static_cast<int>(authority.key.size())));
-  const std::vector<ssl::Certificate> issuers = ssl::ReadCertificates(certificate_pem.get());
-  const ssl::Key issuer_key = ssl::ReadKey(key_pem.get());
-  if (issuers.empty() || issuer_key == nullptr) return absl::InvalidArgumentError("the authority's certificate or key is not PEM");
+  std::vector<ssl::Certificate> certificates = ssl::ReadCertificates(certificate_pem.get());
+  ssl::Key key = ssl::ReadKey(key_pem.get());
+  ERR_clear_error();
+  if (certificates.empty() || key == nullptr) return absl::InvalidArgumentError("the authority's certificate or key is not PEM");
+  return ReadAuthority{std::move(certificates[0]), std::move(key)};
+}
+
+}  // namespace
+
+absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority, const CertificateRequest& request) {
+  ASSIGN_OR_RETURN(const ReadAuthority issuer, Read(authority));
   ASSIGN_OR_RETURN(const std::string names, AlternativeNames(request));
   std::vector<ExtensionText> extensions = {{NID_basic_constraints, "critical,CA:FALSE"},
                                            {NID_key_usage, "critical,digitalSignature"},
                                            {NID_ext_key_usage, "serverAuth,clientAuth"},
                                            {NID_authority_key_identifier, "keyid"}};
   if (!names.empty()) extensions.push_back({NID_subject_alt_name, names});
-  return Make("divvy", request.lifetime, extensions, issuers[0].get(), issuer_key.get());
+  return Make("divvy", request.lifetime, extensions, issuer.certificate.get(), issuer.key.get());
+}
+
+absl::StatusOr<std::string> NameOfAuthority(const CertifiedKey& authority) {
+  ASSIGN_OR_RETURN(const ReadAuthority read, Read(authority));
+  if (X509_check_private_key(read.certificate.get(), read.key.get()) != 1) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError("the key is not that of the certificate");
+  }
+  char name[256] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(read.certificate.get()), NID_commonName, name, sizeof name);
+  return std::string(name);
 }
 
 }  // namespace divvy

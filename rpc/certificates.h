@@ -29,6 +29,9 @@ struct CertificateRequest {
 absl::StatusOr<CertifiedKey> MakeAuthority(absl::string_view name, absl::Duration lifetime);
 absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority, const CertificateRequest& request);
 
+// The common name of a CA that was read from files. InvalidArgument: they are not PEM, or the key is not that of the certificate.
+absl::StatusOr<std::string> NameOfAuthority(const CertifiedKey& authority);
+
 }  // namespace divvy
 
 #endif  // DIVVY_RPC_CERTIFICATES_H_

@@ -383,6 +383,8 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   const std::string text(options.Validate().message());
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
+  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x"}) EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
+  for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"}) EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
   EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 1 MiB"));
   EXPECT_THAT(text, HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
 }

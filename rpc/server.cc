@@ -1,5 +1,10 @@
 #include "rpc/server.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
@@ -48,10 +53,19 @@ absl::Status CannotListen(const std::string& address, const GrpcErrors& errors) 
 }
 
 void CheckAddress(absl::string_view what, const std::string& address, std::vector<std::string>& problems) {
-  if (address.rfind(':') == std::string::npos) problems.push_back(absl::StrCat(what, " is \"", address, "\", wanted host:port"));
+  if (const absl::Status status = CheckListenAddress(what, address); !status.ok()) problems.push_back(std::string(status.message()));
 }
 
 }  // namespace
+
+absl::Status CheckListenAddress(absl::string_view what, absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  const absl::string_view port = colon == address.npos ? "" : address.substr(colon + 1);
+  int number = -1;  // a port that is too large would be taken for another one
+  const bool is_number = !port.empty() && std::all_of(port.begin(), port.end(), absl::ascii_isdigit) && absl::SimpleAtoi(port, &number) && number <= 65'535;
+  if (is_number || absl::StartsWith(address, "unix:")) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\", wanted host:port with a port of 0 (any that is free) to 65535"));
+}
 
 absl::Status ServerOptions::Validate() const {
   std::vector<std::string> problems;

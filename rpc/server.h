@@ -20,6 +20,9 @@
 
 namespace divvy {
 
+// InvalidArgument, naming `what`: no "host:port" to listen on, with a port of 0 (any that is free) to 65535; "unix:PATH" is one. Pure.
+absl::Status CheckListenAddress(absl::string_view what, absl::string_view address);
+
 struct ServerOptions {
   std::string address;                      // "host:port"; port 0: a free one
   std::optional<TlsFiles> tls;              // none: plaintext, on loopback only

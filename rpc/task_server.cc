@@ -63,9 +63,8 @@ std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster) {
 }
 
 absl::Status CheckSecurity(const TaskOptions& options) {
-  if (BindAddress(options).rfind(':') == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("--bind_address is \"", options.bind_address, "\", wanted host:port; port 0 takes a free one"));
-  }
+  RETURN_IF_ERROR(CheckListenAddress("--bind_address", BindAddress(options)));
+  if (!options.health_address.empty()) RETURN_IF_ERROR(CheckListenAddress("--health_address", options.health_address));
   RETURN_IF_ERROR(CheckOthersCanDial(options));
   if (!options.tls) return CheckPlaintext(AddressesOf(options));
   return CheckTlsFiles(*options.tls, {std::string(JobNameText(options.job)), absl::StrCat(options.index)});

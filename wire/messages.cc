@@ -33,6 +33,8 @@ constexpr EnumTable<LoadRequest::From, v1::LoadRequest::From, 3> kFroms = {{
 
 constexpr int kMaxDataFiles = 100'000;  // of a checkpoint: their names have five digits
 
+constexpr size_t kMaxSignatureBytes = 64 << 10;  // of a step: templates are wordy
+
 constexpr auto kReadShard = [](const v1::ShardSpec& shard) { return FromProto(shard); };
 constexpr auto kReadEntry = [](const v1::RememberedEntry& entry) { return FromProto(entry); };
 
@@ -153,6 +155,32 @@ absl::StatusOr<RememberedEntry> FromProto(const v1::RememberedEntry& entry) {
 
 // ---- registration -----------------------------------------------------------------------------------------------------------------------------------
 
+v1::ProgramDescription ToProto(const ProgramDescription& program) {
+  v1::ProgramDescription out;
+  for (const auto& [name, signature] : program.steps) (*out.mutable_steps())[Escaped(name, kMaxNameBytes)] = Escaped(signature, kMaxSignatureBytes);
+  for (const std::string& flag : program.flags) out.add_flags(Escaped(flag, kMaxNameBytes));
+  out.set_build(Escaped(program.build, kMaxNameBytes));
+  return out;
+}
+
+absl::StatusOr<ProgramDescription> FromProto(const v1::ProgramDescription& program) {
+  ProgramDescription out;
+  RETURN_IF_ERROR(CheckCount("steps", static_cast<int>(program.steps().size())));
+  RETURN_IF_ERROR(CheckCount("flags", program.flags_size()));
+  for (const auto& [name, signature] : program.steps()) {
+    RETURN_IF_ERROR(CheckName("steps", name));
+    if (Escaped(signature, kMaxSignatureBytes) != signature) return Invalid("steps", "has a signature that is too long, or has control characters");
+    out.steps.emplace(name, signature);
+  }
+  for (const std::string& flag : program.flags()) {
+    RETURN_IF_ERROR(CheckName("flags", flag));
+    out.flags.insert(flag);
+  }
+  if (!program.build().empty()) RETURN_IF_ERROR(CheckName("build", program.build()));
+  out.build = program.build();
+  return out;
+}
+
 v1::RegisterRequest ToProto(const RegisterRequest& request) {
   v1::RegisterRequest out;
   out.set_job(ToProto(request.job));
@@ -170,6 +198,8 @@ v1::RegisterRequest ToProto(const RegisterRequest& request) {
   }
   *out.mutable_protocol() = ToProto(request.protocol);
   out.set_build(Escaped(request.build, kMaxNameBytes));
+  *out.mutable_program() = ToProto(request.program);
+  out.set_without_checkpoints(request.without_checkpoints);
   return out;
 }
 
@@ -188,6 +218,8 @@ absl::StatusOr<RegisterRequest> FromProto(const v1::RegisterRequest& request) {
   ASSIGN_OR_RETURN(out.protocol, In("protocol", RangeOf(request.has_protocol(), request.protocol())));
   if (!request.build().empty()) RETURN_IF_ERROR(CheckName("build", request.build()));
   out.build = request.build();
+  ASSIGN_OR_RETURN(out.program, In("program", FromProto(request.program())));  // absent: empty
+  out.without_checkpoints = request.without_checkpoints();
   return out;
 }
 
@@ -237,6 +269,7 @@ v1::PsAttachReply ToProto(const PsAttachReply& reply) {
   SetEntries(reply.remembered, out.mutable_remembered());
   out.set_memory_bytes(reply.memory_bytes);
   out.set_max_commit_bytes(reply.max_commit_bytes);
+  out.set_without_checkpoints(reply.without_checkpoints);
   return out;
 }
 
@@ -254,6 +287,7 @@ absl::StatusOr<PsAttachReply> FromProto(const v1::PsAttachReply& reply) {
   RETURN_IF_ERROR(CheckNotNegative("max_commit_bytes", reply.max_commit_bytes()));
   out.memory_bytes = reply.memory_bytes();
   out.max_commit_bytes = reply.max_commit_bytes();
+  out.without_checkpoints = reply.without_checkpoints();
   return out;
 }
 
@@ -554,6 +588,7 @@ v1::WorkerAttachReply ToProto(const WorkerAttachReply& reply) {
   out.set_incarnation(reply.incarnation.value());
   out.set_replicas(reply.replicas);
   out.set_slots(reply.slots);
+  *out.mutable_program() = ToProto(reply.program);
   return out;
 }
 
@@ -561,7 +596,9 @@ absl::StatusOr<WorkerAttachReply> FromProto(const v1::WorkerAttachReply& reply) 
   if (reply.incarnation() == 0) return Invalid("incarnation", "is 0");
   RETURN_IF_ERROR(CheckRange("replicas", reply.replicas(), 1, kMaxIndex));
   RETURN_IF_ERROR(CheckRange("slots", reply.slots(), 1, kMaxIndex));
-  return WorkerAttachReply{Incarnation(reply.incarnation()), reply.replicas(), reply.slots()};
+  WorkerAttachReply out{Incarnation(reply.incarnation()), reply.replicas(), reply.slots()};
+  ASSIGN_OR_RETURN(out.program, In("program", FromProto(reply.program())));  // absent: empty
+  return out;
 }
 
 }  // namespace divvy::wire

@@ -36,6 +36,8 @@ v1::RememberedEntry ToProto(const RememberedEntry& entry);
 absl::StatusOr<RememberedEntry> FromProto(const v1::RememberedEntry& entry);
 
 // ---- registration ----
+v1::ProgramDescription ToProto(const ProgramDescription& program);
+absl::StatusOr<ProgramDescription> FromProto(const v1::ProgramDescription& program);
 v1::RegisterRequest ToProto(const RegisterRequest& request);
 absl::StatusOr<RegisterRequest> FromProto(const v1::RegisterRequest& request);
 v1::RegisterReply ToProto(const RegisterReply& reply);

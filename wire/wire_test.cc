@@ -449,6 +449,10 @@ TEST(MessagesTest, ARegistrationSaysWhoWhereAndWhichLife) {
   ExpectRefused(Changed<T>([](M& m) { m.set_address("host\n:1"); }), "address: has control characters");
   ExpectRefused(Changed<T>([](M& m) { m.set_replicas(0); }), "replicas: is 0");
   ExpectRefused(Changed<T>([](M& m) { m.set_build(std::string(1025, 'x')); }), "build: has 1025 bytes");
+  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())["train"] = std::string((64 << 10) + 1, 'x'); }),
+                "program.steps: has a signature");
+  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())[""] = "FvvE"; }), "program.steps: has 0 bytes");
+  ExpectRefused(Changed<T>([](M& m) { m.mutable_program()->add_flags("a\nb"); }), "program.flags: has control characters");
   const v1::RegisterRequest twice = Changed<T>([](M& m) {
     m.clear_cluster();
     for (int i = 0; i < 2; ++i) {

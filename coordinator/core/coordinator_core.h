@@ -217,8 +217,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status CheckReplicas(int index, const std::string& address, int replicas) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
   void LookForCheckpoints() DIVVY_REQUIRES(mu_);
@@ -546,6 +548,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
+  bool other_build_told_ DIVVY_GUARDED_BY(mu_) = false;           // that some worker runs another build of the program: one warning is enough
   uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
 
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;

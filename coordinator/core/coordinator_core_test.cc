@@ -20,8 +20,11 @@
 namespace divvy {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Answers everything with OK, a millisecond later, unless told otherwise.
 class FakePs : public ParameterClient {
@@ -138,9 +141,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
     stream = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session);
     dispatched.clear();
-    executor_.PostAfter(absl::Milliseconds(1), [done, incarnation = Incarnation(200 + index_), replicas = replicas] {
-      done(WorkerAttachReply{incarnation, replicas, 1});
-    });
+    executor_.PostAfter(absl::Milliseconds(1), [done, reply = WorkerAttachReply{Incarnation(200 + index_), replicas, 1, program}] { done(reply); });
   }
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
@@ -191,6 +192,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   int layouts = 0, layouts_at_dispatch = 0;  // that it has been told, and had when the newest dispatch came
   std::vector<EntryId> cancelled;
   int replicas = 1;
+  ProgramDescription program;
   bool silent = false;  // says nothing, not even Pong
   bool obeys_hold = true;
   absl::Status refuses;  // every Attach
@@ -710,6 +712,17 @@ TEST_F(CoordinatorCoreTest, AParameterServerThatStaysAwayIsUnavailableByName) {
   EXPECT_THAT(std::string(later->status.message()), HasSubstr("ps 1 (ps1)"));
 }
 
+TEST_F(CoordinatorCoreTest, AStepThatRunsForLongIsNamedAmongWhatIsWaitedFor) {
+  Start(1, 2);
+  Schedule("hang");
+  world_.RunFor(absl::Seconds(15));
+  EXPECT_THAT(core_->Snapshot().waits, IsEmpty());
+  world_.RunFor(absl::Seconds(40));
+  ASSERT_EQ(core_->Snapshot().waits.size(), 1u);
+  EXPECT_EQ(core_->Snapshot().waits[0].text, "step hang on worker 0");
+  EXPECT_GT(core_->Snapshot().waits[0].since, absl::Seconds(50));
+}
+
 TEST_F(CoordinatorCoreTest, ACoordinatorThatIsNoLongerTheNewestStops) {
   Start(1, 1);
   ps_[0]->down = MakeError(Reason::kStaleEpoch, "epoch 1 is over");
@@ -809,6 +822,41 @@ TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIs
   right.replicas = workers_[0]->replicas = 2;
   EXPECT_TRUE(Register(right).ok());
   world_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(core_->Snapshot().workers_up, 1);
+}
+
+ProgramDescription ProgramOf(std::map<std::string, std::string> steps, std::set<std::string> flags = {}) { return {std::move(steps), std::move(flags), ""}; }
+
+TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
+  CoordinatorOptions options;
+  options.program = ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}});
+  options.program_flags = {{"rounds", "3"}, {"rows", "7"}};
+  Start(1, 1, options);
+  RegisterRequest other = From(JobName::kWorker, 0, 200, "worker0");
+  other.program = ProgramOf({{"train", "FieE"}, {"count", "FvvE"}}, {"rows"});
+  const absl::Status refused = Register(other);
+  EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
+  EXPECT_EQ(refused.message(),
+            "worker 0 (worker0) runs another program than the coordinator: it has no step \"score\"; its step \"train\" is int (long double), and the "
+            "coordinator's is int (double); it has no flag --rounds. Deploy one binary to all tasks");
+  RegisterRequest same = From(JobName::kWorker, 0, 200, "worker0");
+  same.program = ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}}, {"rows", "rounds"});
+  EXPECT_TRUE(Register(same).ok());
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok()) << "it does not tell what it runs";
+}
+
+TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTheSame) {
+  CoordinatorOptions options;
+  options.program = ProgramOf({{"train", "FidE"}});
+  Boot(1, 1, options);
+  workers_[0]->program = ProgramOf({{"train", "FivE"}});
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_EQ(core_->Snapshot().workers_up, 0);
+  ASSERT_FALSE(core_->Snapshot().waits.empty());
+  EXPECT_THAT(core_->Snapshot().waits[0].text, HasSubstr("its step \"train\" is int (), and the coordinator's is int (double)"));
+  workers_[0]->program = options.program;
+  workers_[0]->program.build = "another";  // which is worth a warning alone
+  world_.RunFor(absl::Seconds(20));
   EXPECT_EQ(core_->Snapshot().workers_up, 1);
 }
 
@@ -1096,6 +1144,58 @@ class CheckpointTest : public CoordinatorCoreTest {
   }
   FakeCatalog catalog_;
 };
+
+class RegisterForCheckpointsTest : public RegisterTest {
+ protected:
+  FakeCatalog catalog_;
+};
+
+TEST_F(RegisterForCheckpointsTest, APsWithoutADirectoryIsRefusedWhereTheJobKeepsCheckpoints) {
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  Boot(2, 1, options);
+  ps_[1]->holds.without_checkpoints = true;
+  world_.RunFor(absl::Seconds(8));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kAttaching);
+  EXPECT_THAT(core_->Snapshot().waits,
+              Contains(Field(&CoordinatorSnapshot::Wait::text, HasSubstr("ps 1 (ps1) has no --checkpoint_dir, and the coordinator has"))));
+  RegisterRequest without = From(JobName::kPs, 1, 101, "ps1");
+  without.without_checkpoints = true;
+  const absl::Status refused = Register(without);
+  EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
+  ps_[1]->holds.without_checkpoints = false;
+  ++ps_[1]->incarnation;
+  EXPECT_TRUE(Register(From(JobName::kPs, 1, 102, "ps1")).ok());
+  world_.RunFor(absl::Seconds(15));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
+TEST_F(RegisterForCheckpointsTest, APsThatComesBeforeTheResizeIsLetWaitForAMinute) {
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  Start(1, 1, options);
+  const RegisterRequest early = From(JobName::kPs, 1, 101, "ps1");
+  EXPECT_EQ(ReasonOf(Register(early)), Reason::kNotReady);
+  world_.RunFor(absl::Seconds(58));
+  const absl::Status waits = Register(early);
+  EXPECT_EQ(ReasonOf(waits), Reason::kNotReady);
+  EXPECT_THAT(std::string(waits.message()), HasSubstr("`divvyctl resize --ps=2`, or more"));
+  world_.RunFor(absl::Seconds(4));
+  EXPECT_EQ(ExitCodeOf(ReasonOf(Register(early))), 78);
+}
+
+TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
+  Boot(1, 1, {});
+  ps_[0]->holds.without_checkpoints = true;
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning) << "and so may one without";
+  RegisterRequest request = From(JobName::kPs, 0, 100, "ps0");
+  for (const bool without : {true, false}) {
+    request.without_checkpoints = without;
+    EXPECT_TRUE(Register(request).ok());
+  }
+}
 
 TEST_F(CheckpointTest, AnOperatorsSaveDecidesNothingForAProgramThatHasNotAskedForItsCheckpointYet) {
   Start(1, 1);

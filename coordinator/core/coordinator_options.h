@@ -37,6 +37,7 @@ struct CoordinatorOptions {
   int replicas_per_worker = 0;                       // a worker with another number is refused; 0: with another than those that are here
   ClusterView cluster;                               // what the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be empty
   std::map<std::string, std::string> program_flags;  // the program's own, name -> value: every worker is given them before its first step
+  ProgramDescription program;                        // what runs here: a worker that runs another program is refused; members that are empty are not compared
   int queue_ahead = 2;                               // steps that wait at a worker beside those it runs, so that dispatch costs nothing
   int64_t max_queued_steps = 262'144;                // Schedule waits beyond; 0 or less: it never does
   uint64_t id_block = uint64_t{1} << 20;             // step ids made durable at a time, before the first of them is given: a restart loses up to one and a half

@@ -18,6 +18,9 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kEarly = absl::Minutes(1);      // for which a ps waits for the resize that it is to join
+constexpr int kMaxEarly = 1'000;                         // of them
+constexpr absl::Duration kLongStep = absl::Seconds(20);  // of which a person wonders what it does
 
 std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64Seconds(duration), " s"); }
 
@@ -28,8 +31,12 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
                                                      absl::Hex(options.job->value()), ": give the --state_dir of that name, or an empty one"));
   }
   if (row.state == JobRow::State::kRunning) return absl::OkStatus();
-  return JobHasEnded(row.exit_code, absl::StrCat("job ", absl::Hex(row.job.value()), " has ended", row.exit_code == 0 ? "" : " with an error",
-                                                 ": there is nothing left to do. To run it again, give an empty --state_dir"));
+  return JobHasEnded(
+      row.exit_code,
+      absl::StrCat(
+          "job ", absl::Hex(row.job.value()), " has ended", row.exit_code == 0 ? "" : " with an error",
+          ": there is nothing left to do. To train on from its last checkpoint, give an empty --state_dir; to run it again from the beginning, an empty "
+          "--checkpoint_dir as well"));
 }
 
 }  // namespace
@@ -284,8 +291,20 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
 
 absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
   if (abandoned_ || draining_ || phase_ == Phase::kFailed) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
+  if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, static_cast<int>(ps_.size()));
   RETURN_IF_ERROR(CheckRegister(request));
   return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
+}
+
+// A ps above those that there are may have been started a little before the operator asked for it: where the job can be resized, it is let wait.
+bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
+  const int count = static_cast<int>(ps_.size());
+  const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
+  if (!may_join || phase_ != Phase::kRunning || options_.checkpoints == nullptr || resizing_) return false;
+  const absl::Duration now = clock_.Elapsed();
+  const auto [came, is_new] = early_ps_.emplace(request.index, now);
+  if (is_new) outbox_.Add([text = ComesBeforeResize(request, count)] { DIVVY_LOG(WARNING) << text.message(); });
+  return now - came->second < kEarly;
 }
 
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) const {
@@ -303,7 +322,12 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) cons
                      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
-  if (request.job == JobName::kWorker) RETURN_IF_ERROR(CheckReplicas(request.index, request.address, request.replicas));
+  if (request.job == JobName::kWorker) {
+    RETURN_IF_ERROR(CheckReplicas(request.index, request.address, request.replicas));
+    RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program, request.index, request.address));
+  } else if (request.without_checkpoints && options_.checkpoints != nullptr) {
+    return WithoutCheckpoints(request.index, request.address);
+  }
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
 }
 
@@ -551,6 +575,8 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
           {absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
     } else if (worker.pong.blocked_on_ps) {
       waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
+    } else if (worker.run_time >= kLongStep && !worker.in_flight.empty()) {
+      waits.push_back({absl::StrCat("step ", worker.in_flight.front()->request.function, " on worker ", index), worker.run_time});
     }
   }
   if (write_hold_ && !write_hold_->waiting.empty()) {

@@ -12,6 +12,8 @@
 namespace divvy {
 namespace {
 
+constexpr absl::Duration kLeftAlone = absl::Seconds(10);  // longer than a ps takes to find that nobody speaks to it
+
 absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
   return absl::InternalError(absl::StrCat("ps ", ps, " has loaded another layout of the variables (", absl::Hex(loaded), ", not ", absl::Hex(wanted),
                                           "): run the same version of Divvy in every task"));
@@ -58,6 +60,11 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   if (!reply.ok()) {
     if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
     return;
+  }
+  if (reply->without_checkpoints && options_.checkpoints != nullptr) {
+    // Left alone: it hears nothing more, so it registers, and is told.
+    NotePsSilent(ps, WithoutCheckpoints(index, ps.address).message());
+    return AttachPsLater(index, kLeftAlone);
   }
   ps.attached = true;
   ps.incarnation = reply->incarnation;

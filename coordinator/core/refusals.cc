@@ -1,6 +1,13 @@
 #include "coordinator/core/refusals.h"
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cluster/error.h"
 
 namespace divvy {
@@ -10,6 +17,15 @@ std::string TaskOf(const RegisterRequest& request) { return absl::StrCat(JobName
 
 std::string TextOf(const WorkerReplicas& worker) {
   return absl::StrCat("worker ", worker.index, " (", worker.address, ") has ", worker.replicas, worker.replicas == 1 ? " replica" : " replicas");
+}
+
+constexpr size_t kShownDifferences = 10;  // of one message
+
+// The types of a step's signature as C++ writes them.
+std::string Readable(const std::string& signature) {
+  int error = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(signature.c_str(), nullptr, nullptr, &error), std::free);
+  return error == 0 ? std::string(text.get()) : signature;
 }
 
 absl::string_view RemedyOf(Reason reason) {
@@ -46,6 +62,38 @@ absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted) {
   return MakeError(Reason::kClusterMismatch,
                    absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ", wanted, ": give the worker ", wanted,
                                 " GPUs (--gpus; with \"all\" or their numbers it ends where one is missing) or, on the CPU, --replicas_per_worker=", wanted));
+}
+
+absl::Status CheckSameProgram(const ProgramDescription& own, const std::map<std::string, std::string>& flags, const ProgramDescription& theirs, int index,
+                              const std::string& address) {
+  std::vector<std::string> differences;
+  for (const auto& [name, signature] : theirs.steps.empty() ? ProgramDescription().steps : own.steps) {
+    const auto found = theirs.steps.find(name);
+    if (found == theirs.steps.end()) {
+      differences.push_back(absl::StrCat("it has no step \"", name, "\""));
+    } else if (found->second != signature) {
+      differences.push_back(absl::StrCat("its step \"", name, "\" is ", Readable(found->second), ", and the coordinator's is ", Readable(signature)));
+    }
+  }
+  for (const auto& [name, value] : flags) {
+    if (!theirs.steps.empty() && theirs.flags.count(name) == 0) differences.push_back(absl::StrCat("it has no flag --", name));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  if (differences.size() > kShownDifferences) differences.resize(kShownDifferences);
+  return MakeError(Reason::kClusterMismatch, absl::StrCat("worker ", index, " (", address, ") runs another program than the coordinator: ",
+                                                          absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks"));
+}
+
+absl::Status WithoutCheckpoints(int ps, const std::string& address) {
+  return MakeError(
+      Reason::kClusterMismatch,
+      absl::StrCat("ps ", ps, " (", address, ") has no --checkpoint_dir, and the coordinator has: this job keeps checkpoints, and every parameter ",
+                   "server writes its part. Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
+}
+
+absl::Status ComesBeforeResize(const RegisterRequest& request, int num_ps) {
+  return MakeError(Reason::kNotReady, absl::StrCat("ps ", request.index, " (", request.address, ") is not of this job, which has ", num_ps,
+                                                   " parameter servers: it may wait a minute for ", "`divvyctl resize --ps=", request.index + 1, "`, or more"));
 }
 
 absl::Status WithRemedy(const absl::Status& refusal) {

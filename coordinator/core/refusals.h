@@ -2,6 +2,7 @@
 #ifndef DIVVY_COORDINATOR_CORE_REFUSALS_H_
 #define DIVVY_COORDINATOR_CORE_REFUSALS_H_
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,16 @@ struct WorkerReplicas {
 absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first);
 // CLUSTER_MISMATCH: and another than the coordinator was told.
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted);
+
+// CLUSTER_MISMATCH, naming each difference: worker `index` lacks a step or a flag of the coordinator's program, or its step has other types. OK: it runs the
+// same program, or one of them did not tell. `flags`: those of the program that the coordinator was given.
+absl::Status CheckSameProgram(const ProgramDescription& own, const std::map<std::string, std::string>& flags, const ProgramDescription& theirs, int index,
+                              const std::string& address);
+// CLUSTER_MISMATCH: a ps without a directory, of a job that keeps checkpoints.
+absl::Status WithoutCheckpoints(int ps, const std::string& address);
+
+// NOT_READY: a ps of an index that the job of `num_ps` does not have yet.
+absl::Status ComesBeforeResize(const RegisterRequest& request, int num_ps);
 
 // The same refusal with what a person can do about it, where the receiver could not know.
 absl::Status WithRemedy(const absl::Status& refusal);

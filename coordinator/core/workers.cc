@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
@@ -52,6 +53,19 @@ absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& addres
     const bool is_here = other != index && worker.state != Worker::State::kDialing;
     if (is_here && worker.replicas != replicas) return OtherReplicas(own, {other, worker.address, worker.replicas});
   }
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAttachReply& reply) {
+  RETURN_IF_ERROR(CheckReplicas(worker.index, worker.address, std::max(1, reply.replicas)));
+  RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, reply.program, worker.index, worker.address));
+  const std::string& own = options_.program.build;
+  const bool is_other = !own.empty() && !reply.program.build.empty() && own != reply.program.build;
+  if (!is_other || std::exchange(other_build_told_, true)) return absl::OkStatus();
+  outbox_.Add([index = worker.index, address = worker.address, own, theirs = reply.program.build] {
+    DIVVY_LOG(WARNING) << "worker " << index << " (" << address << ") runs another build of the program (" << theirs << ") than the coordinator (" << own
+                       << "): its steps may compute something else. Deploy one binary to all tasks";
+  });
   return absl::OkStatus();
 }
 
@@ -142,8 +156,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   Worker& worker = workers_[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
-  // One with another number of replicas is left alone: it hears nothing more, so it registers, and is told.
-  const absl::Status joined = reply.ok() ? CheckReplicas(index, worker.address, std::max(1, reply->replicas)) : reply.status();
+  // One that does not fit is left alone: it hears nothing more, so it registers, and is told.
+  const absl::Status joined = reply.ok() ? CheckAttached(worker, *reply) : reply.status();
   worker.last_error = std::string(joined.message());
   if (!joined.ok()) {
     if (!OnAttachRefused(joined)) AttachWorkerLater(worker);

@@ -25,19 +25,20 @@
 namespace divvy {
 namespace {
 
-// The first 8 bytes of SHA-256 of the name, so that a job can be found again by its name alone.
-JobId JobOfName(const std::string& name) {
+constexpr absl::Duration kLinger = absl::Seconds(10);
+constexpr absl::Duration kLastAnswers = absl::Seconds(1);  // at most: who asked for a drain is told how it ended
+
+}  // namespace
+
+// The first 8 bytes of SHA-256 of the name.
+std::optional<JobId> JobNamed(const std::string& name) {
+  if (name.empty()) return std::nullopt;
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(name.data()), name.size(), digest);
   uint64_t value = 0;
   for (int i = 0; i < 8; ++i) value |= static_cast<uint64_t>(digest[i]) << (8 * i);
   return JobId(value == 0 ? 1 : value);
 }
-
-constexpr absl::Duration kLinger = absl::Seconds(10);
-constexpr absl::Duration kLastAnswers = absl::Seconds(1);  // at most: who asked for a drain is told how it ended
-
-}  // namespace
 
 absl::Status ChiefTaskOptions::Validate() const {
   std::vector<std::string> problems;
@@ -102,7 +103,7 @@ void ChiefTask::FillInCluster() {
     }
   }
   if (const auto workers = tasks.find("worker"); workers != tasks.end()) core.worker_addresses = workers->second;
-  if (!options_.job_name.empty()) core.job = JobOfName(options_.job_name);
+  core.job = JobNamed(options_.job_name);
   core.partitioner = options_.strategy.partitioner;
   core.placement = options_.strategy.placement == StrategyOptions::Placement::kBalanced ? Placement::kBalanced : Placement::kRoundRobin;
 }

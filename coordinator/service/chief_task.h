@@ -23,6 +23,9 @@
 
 namespace divvy {
 
+// The job of a name, by which it can be found again; nullopt: "", which leaves it to chance. Pure.
+std::optional<JobId> JobNamed(const std::string& name);
+
 struct ChiefTaskOptions {
   TaskOptions task;
   CoordinatorOptions core;  // incarnation, addresses and cluster are filled in from the task

@@ -45,6 +45,7 @@ ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executo
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
   options.request = {JobName::kPs, options_.index, options_.incarnation, options_.address, 1, options_.cluster, kOwnProtocol, options_.build};
+  options.request.without_checkpoints = options_.checkpoint_files == nullptr;
   options.every = options_.register_every;
   options.seed = options_.seed;
   registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_, [weak = weak_from_this()](int exit_code, std::string why) {
@@ -148,6 +149,7 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
   reply.remembered = applied_.Applied();
   reply.memory_bytes = memory_bytes_;
   reply.max_commit_bytes = options_.max_commit_bytes;
+  reply.without_checkpoints = options_.checkpoint_files == nullptr;
   return reply;
 }
 

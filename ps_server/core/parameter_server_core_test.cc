@@ -867,8 +867,9 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(coordinator->seen[0].job, JobName::kPs);
   EXPECT_EQ(coordinator->seen[0].index, 3);
   EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
+  EXPECT_TRUE(coordinator->seen[0].without_checkpoints);
   const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
-  core->Attach({fence}, [](auto) {});
+  core->Attach({fence}, [](const absl::StatusOr<PsAttachReply>& reply) { EXPECT_TRUE(reply.ok() && reply->without_checkpoints); });
   executor.RunFor(absl::Seconds(3));  // 10 s: looked, and the Attach had been heard
   EXPECT_EQ(coordinator->seen.size(), 4u);
   executor.RunFor(absl::Seconds(6));  // 15 s: nothing since

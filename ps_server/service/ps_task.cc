@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/ps_status.h"
+#include "rpc/no_coordinator_note.h"
 #include "rpc/transport.h"
 
 namespace divvy {
@@ -81,6 +82,12 @@ absl::Status PsTask::StartCore(OnExit on_exit) {
   ASSIGN_OR_RETURN(std::shared_ptr<ParameterServerCore> core,
                    ParameterServerCore::Start(std::move(options), executor_, chief.empty() ? nullptr : dialer_.Coordinator(chief), std::move(on_exit)));
   core_.Set(std::move(core));
+  if (CoordinatorAddress(options_.task.cluster).empty()) {
+    WarnOfNoCoordinator(executor_, options_.task.name(), [this] {
+      const auto core = core_.Get();
+      return core != nullptr && core->Inspect(ParameterServerCore::Detail::kWithoutValues).epoch == Epoch();
+    });
+  }
   return absl::OkStatus();
 }
 

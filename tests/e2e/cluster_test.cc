@@ -438,7 +438,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"AnUnknownFlag", kGoodConfig, {"--wrokers=2"}, 1, "wrokers"}, Refusal{"AFlagThatIsNoNumber", kGoodConfig, {"--round=many"}, 1, "round"},
         Refusal{"AMissingCertificate", kGoodConfig, {"--tls_cert=/no/such.pem", "--tls_key=/no/such.pem", "--tls_ca=/no/such.pem"}, 78, "/no/such.pem"},
         Refusal{"AnEvaluatorOfAProgramWithoutEvaluate", R"({"task":{"type":"evaluator","index":0}})", {}, 78, "DIVVY_PROGRAM(Train, Evaluate)"},
-        Refusal{"ABadBindAddress", kGoodConfig, {"--bind_address=nowhere"}, 78, "--bind_address"}),
+        Refusal{"ABadBindAddress", kGoodConfig, {"--bind_address=nowhere"}, 78, "--bind_address"},
+        Refusal{"APortThatIsTooLarge", kGoodConfig, {"--bind_address=127.0.0.1:80000"}, 78, "a port of 0 (any that is free) to 65535"}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.what; });
 
 // ---- (j) the evaluator

@@ -62,8 +62,8 @@ class OperationsTest : public CountingTest {
   // What `divvyctl WORDS --addr=<that task's>` prints.
   std::string Divvyctl(std::vector<std::string> words, TaskId asked, int exit_code = 0) {
     const std::string name = absl::StrCat("divvyctl ", ++commands_);
+    if (words[0] != "certs") words.push_back("--addr=" + cluster_->address(asked));  // it asks nobody
     words.insert(words.begin(), "tools/divvyctl");
-    words.push_back("--addr=" + cluster_->address(asked));
     EXPECT_TRUE(cluster_->processes().Start(name, {words, {}, ChildOutput::kPipe}).ok());
     EXPECT_EQ(cluster_->processes().WaitForExit(name, kPatience)->code(), exit_code) << cluster_->processes().LastLines();
     return cluster_->processes().output(name);
@@ -167,6 +167,30 @@ TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes
 
 INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
                          [](const ::testing::TestParamInfo<TaskId>& info) { return std::string(RoleName(info.param.type)); });
+
+TEST_F(OperationsTest, AParameterServerWithoutADirectoryForCheckpointsIsRefusedWithTheFix) {
+  MakeDurable({});
+  for (const TaskId& task : cluster_->tasks()) {
+    Start(task, {ToString(task) == ToString(PsTask(1)) ? std::vector<std::string>{"--checkpoint_dir="} : std::vector<std::string>(), {}, ""});
+  }
+  EXPECT_EQ(ExitOf(PsTask(1)), 78);
+  WaitFor(PsTask(1), "has no --checkpoint_dir, and the coordinator has");
+  WaitFor(kChiefTask, "Start it with the coordinator's --checkpoint_dir");
+  Start(PsTask(1));
+  WaitFor(kChiefTask, "counting");
+  FinishAll();
+}
+
+TEST_F(OperationsTest, AWorkerOfAnotherProgramEndsAndBothLogsSayWhy) {
+  Make(1, 2, /*proxied=*/false);
+  for (const TaskId& task : {kChiefTask, PsTask(0), WorkerTask(0)}) Start(task);
+  Start(WorkerTask(1), {{"--undefok=stop_file"}, {}, "tests/e2e/deterministic_program"});
+  EXPECT_EQ(ExitOf(WorkerTask(1)), 78);
+  for (const TaskId& task : {kChiefTask, WorkerTask(1)}) WaitFor(task, "runs another program than the coordinator: it has no step");
+  Start(WorkerTask(1));
+  WaitFor(kChiefTask, "counting");
+  FinishAll();
+}
 
 TEST_F(OperationsTest, ADrainSavesAllThatWasFinished) {
   MakeDurable({}, "1ms");

@@ -244,6 +244,14 @@ void Generator::Fill(RegisterRequest& out) {
   for (uint64_t i = Below(4); i > 0; --i) out.cluster[Text(kMaxNameBytes)][Index()] = Text(kMaxNameBytes);
   Fill(out.protocol);
   if (Chance()) out.build = Text(kMaxNameBytes);
+  Fill(out.program);
+  out.without_checkpoints = Chance();
+}
+
+void Generator::Fill(ProgramDescription& out) {
+  for (uint64_t i = Below(4); i > 0; --i) out.steps[Text(kMaxNameBytes)] = Chance() ? Text(2000) : "";
+  for (uint64_t i = Below(4); i > 0; --i) out.flags.insert(Text(kMaxNameBytes));
+  if (Chance()) out.build = Text(kMaxNameBytes);
 }
 
 void Generator::Fill(RegisterReply& out) {
@@ -266,6 +274,7 @@ void Generator::Fill(PsAttachReply& out) {
   FillAll(out.remembered);
   out.memory_bytes = Count();
   out.max_commit_bytes = Count();
+  out.without_checkpoints = Chance();
 }
 
 void Generator::Fill(LoadRequest& out) {
@@ -408,7 +417,10 @@ void Generator::Fill(WorkerAttachRequest& out) {
   Fill(out.protocol);
 }
 
-void Generator::Fill(WorkerAttachReply& out) { out = {Incarnation(1 + Number() / 2), 1 + Index() / 2, 1 + Index() / 2}; }
+void Generator::Fill(WorkerAttachReply& out) {
+  out = {Incarnation(1 + Number() / 2), 1 + Index() / 2, 1 + Index() / 2};
+  Fill(out.program);
+}
 
 // ---- steps ------------------------------------------------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class Generator {
   void Fill(Horizon& out);
   void Fill(RememberedEntry& out);
   void Fill(RegisterRequest& out);
+  void Fill(ProgramDescription& out);
   void Fill(RegisterReply& out);
   void Fill(PsAttachRequest& out);
   void Fill(PsAttachReply& out);

@@ -11,13 +11,15 @@
 namespace divvy {
 
 struct PullOptions {
+  static constexpr int kMaxPipelineDepth = 3;
+
   // So many steps of this worker overlap, at least 1. 1: a step's pulls leave when it begins, and it sees all that the steps before it here have written. d:
   // while a training step runs, what up to d - 1 training steps that wait behind it will read whole (as far as it is known from their last runs) is pulled
   // already. Such a step may miss what the d - 1 steps before it on this worker add (gradients, adds, the scatters but scatter_update), as it may always miss
   // what steps of other workers write; never what one of them has assigned. What had finished before the step was scheduled it sees; but steps that are run
   // again after the loss of a parameter server run beside each other, and see no more of each other than steps of several workers do. A step that assigns,
   // for the first time, what its function only read before, and that was pulled too early for it, is run again. A coordinator leaves two steps waiting at a
-  // worker, so more than 3 is as good as 3.
+  // worker, so 3 is the most there is.
   //
   // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read and copied there meanwhile, too: each step gets the
   // elements that it would get anyway.
@@ -32,7 +34,9 @@ struct PullOptions {
   // What is wrong with them, each naming its flag.
   std::vector<std::string> Problems() const {
     std::vector<std::string> problems;
-    if (pipeline_depth < 1) problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth, ", wanted at least 1, which is one step after another"));
+    if (pipeline_depth < 1 || pipeline_depth > kMaxPipelineDepth) {
+      problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth, ", wanted 1 (one step after another) to ", kMaxPipelineDepth));
+    }
     if (row_cache_bytes < 0) problems.push_back(absl::StrCat("--row_cache_bytes is ", row_cache_bytes, ", wanted at least 0"));
     if (row_cache_staleness < 0) problems.push_back(absl::StrCat("--row_cache_staleness is ", row_cache_staleness, ", wanted at least 0"));
     if (row_cache_staleness > 0 && row_cache_bytes == 0) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/crash_report.h"
 #include "base/status_macros.h"
 #include "base/trace_range.h"
 #include "cluster/error.h"
@@ -245,6 +246,7 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
   ThreadStepEnvironment environment(step, locals);
   const TraceRange range(registered->name.c_str());
+  const CrashNote note("step", registered->name.c_str());
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
   RETURN_IF_ERROR(environment.lost_input());
   RETURN_IF_ERROR(result);

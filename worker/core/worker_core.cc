@@ -15,7 +15,8 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr uint64_t kAcknowledgeEvery = 64;  // messages; else the other side would keep them until the next Pong
+constexpr uint64_t kAcknowledgeEvery = 64;            // messages; else the other side would keep them until the next Pong
+constexpr absl::Duration kCutOff = absl::Seconds(2);  // a broken stream, and nothing heard for so long: longer than a coordinator takes to come back
 
 }  // namespace
 
@@ -78,7 +79,9 @@ absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions opti
   if (coordinator != nullptr) {
     const WorkerOptions& own = core->options_;
     Registrar::Options registration{
-        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build}, own.register_every, own.seed};
+        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build, own.program},
+        own.register_every,
+        own.seed};
     const std::shared_ptr<CoordinatorClient> borrowed(std::shared_ptr<void>(), coordinator);
     core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code, std::string why) {
       if (const auto self = weak.lock()) self->OnJobOver(exit_code, std::move(why));
@@ -142,7 +145,9 @@ void WorkerCore::EndIfDrained() {
   const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
   // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
   const bool patient = committing && clock_.Elapsed() - drain_since_ < options_.drain_timeout;
-  if (idle || (Silent() && !patient)) End(exit_codes::kDrained, "asked to end");
+  // A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
+  const bool cut_off = session_ != nullptr && !session_->connection && clock_.Elapsed() - session_->last_heard >= kCutOff;
+  if (idle || ((Silent() || cut_off) && !patient)) End(exit_codes::kDrained, "asked to end");
 }
 
 void WorkerCore::End(int exit_code, std::string why) {
@@ -203,7 +208,7 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
 
 void WorkerCore::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1};
+  absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1, options_.program};
   absl::Status refused = CheckAttach(request);
   refused.Update(refused.ok() ? ApplyFlags(request) : absl::OkStatus());
   if (!refused.ok()) {
@@ -469,6 +474,8 @@ WorkerSnapshot WorkerCore::InspectLocked() const {
   if (!session_->live) return snapshot;
   snapshot.step = session_->live->state;
   snapshot.live = session_->live->dispatch.step;
+  snapshot.live_function = session_->live->dispatch.function;
+  snapshot.live_ordinal = session_->live->dispatch.ordinal;
   for (const auto& [ps, commit] : session_->live->commits) {
     if (!commit.answer) snapshot.unanswered.push_back(ps);
   }

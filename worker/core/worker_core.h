@@ -50,12 +50,13 @@
 namespace divvy {
 
 struct WorkerOptions {
-  int index = 0;            // of the task
-  Incarnation incarnation;  // of this process life; not 0
-  std::string address;      // where the coordinator can dial it; not empty
-  int replicas = 1;         // GPUs, or 1
-  ClusterView cluster;      // what its TF_CONFIG says, for the coordinator to compare; may be empty
-  std::string build;        // version and commit of the binary, for messages; may be empty
+  int index = 0;               // of the task
+  Incarnation incarnation;     // of this process life; not 0
+  std::string address;         // where the coordinator can dial it; not empty
+  int replicas = 1;            // GPUs, or 1
+  ClusterView cluster;         // what its TF_CONFIG says, for the coordinator to compare; may be empty
+  std::string build;           // version and commit of the binary, for messages; may be empty
+  ProgramDescription program;  // what it runs, for the coordinator to compare; may be empty
   // Takes in the program's own flags, as the coordinator was started with: called at the first Attach, before any step, and again where a later one brings
   // others (a coordinator that was started anew); under the core's lock, so it does not block and does not call the core. An error refuses that Attach
   // (FailedPrecondition), and it is called again at the next. Empty: this program has none.
@@ -92,11 +93,13 @@ struct WorkerSnapshot {
   SessionId session;  // the live one, if attached
   uint64_t layout_version = 0;
   Step step = Step::kNone;
-  std::optional<EntryId> live;  // the step that is running or committing
-  std::vector<EntryId> queued;  // in order
-  std::vector<EntryId> ahead;   // those of them whose first pull has left
-  bool held = false;            // no commit begins
-  std::vector<int> unanswered;  // ps that have not answered the live step's commit
+  std::optional<EntryId> live;          // the step that is running or committing
+  std::string live_function;            // of it
+  std::optional<int64_t> live_ordinal;  // of it, if it is a training step
+  std::vector<EntryId> queued;          // in order
+  std::vector<EntryId> ahead;           // those of them whose first pull has left
+  bool held = false;                    // no commit begins
+  std::vector<int> unanswered;          // ps that have not answered the live step's commit
   std::set<ResourceId> resources;
   RowCacheStats rows;         // of this session, where rows are kept
   size_t unacknowledged = 0;  // messages of the Steps stream

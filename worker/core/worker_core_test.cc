@@ -1638,6 +1638,17 @@ TEST_F(WorkerCoreTest, ADrainWithoutCoordinatorAndPsIsBounded) {
   EXPECT_EQ(exits_, std::vector<int>{143});
 }
 
+TEST_F(WorkerCoreTest, ADrainBehindACoordinatorThatHasGoneDoesNotWaitForIt) {
+  Attach();
+  end_->Tell(Ping{});
+  end_->Break();
+  core_->Drain();
+  Run(absl::Seconds(1));
+  EXPECT_TRUE(exits_.empty()) << "it might come back";
+  Run(absl::Seconds(2));
+  EXPECT_EQ(exits_, std::vector<int>{143});
+}
+
 TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
   core_->Drain();
   EXPECT_EQ(exits_, std::vector<int>({143}));

@@ -12,6 +12,17 @@ TEST(WorkerStatusTest, NamesTheJobOfTheCoordinatorItObeys) {
   EXPECT_EQ(WorkerTaskStatus(WorkerOptions(), snapshot, {}).job_id(), 7u);
 }
 
+TEST(WorkerStatusTest, NamesTheStepThatRuns) {
+  WorkerSnapshot snapshot;
+  snapshot.live = EntryId(9);
+  snapshot.live_function = "train";
+  EXPECT_FALSE(WorkerTaskStatus(WorkerOptions(), snapshot, {}).worker().has_live_ordinal());
+  snapshot.live_ordinal = 4;
+  const v1::TaskStatus status = WorkerTaskStatus(WorkerOptions(), snapshot, {});
+  EXPECT_EQ(status.worker().live_function(), "train");
+  EXPECT_EQ(status.worker().live_ordinal(), 4);
+}
+
 TEST(WorkerStatusTest, TellsWhereEachReplicaComputes) {
   const v1::TaskStatus status = WorkerTaskStatus(WorkerOptions(), WorkerSnapshot(), {{"GPU:0", "a card", 100, 30}, Describe(Device())});
   ASSERT_EQ(status.worker().devices_size(), 2);

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "ops/blas_threads.h"
+#include "rpc/no_coordinator_note.h"
 #include "worker/service/worker_status.h"
 
 namespace divvy {
@@ -19,9 +20,22 @@ absl::Status WorkerTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (replicas < 0) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1, or 0 for one on each GPU"));
   if (blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
+  if (workers_per_host < 0) problems.push_back(absl::StrCat("--workers_per_host is ", workers_per_host, ", wanted at least 0"));
   for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
+
+int WorkersOnHostOf(const ClusterConfig& cluster) {
+  const auto host_of = [](absl::string_view address) { return address.substr(0, address.rfind(':')); };
+  const std::string own = OwnAddress(cluster);
+  const ClusterSpec::Jobs jobs = TrainingCluster(cluster);
+  const auto workers = jobs.find("worker");
+  if (own.empty() || workers == jobs.end()) return 1;
+  const auto is_near = [&](const auto& worker) { return host_of(worker.second) == host_of(own); };
+  return std::max<int>(1, static_cast<int>(std::count_if(workers->second.begin(), workers->second.end(), is_near)));
+}
+
+int DefaultBlasThreads(int cores, int workers, int replicas) { return std::max(1, cores / std::max(1, workers * replicas)); }
 
 WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> replica_devices)
     : options_(options),
@@ -65,7 +79,8 @@ absl::Status WorkerTask::Listen() {
 
 absl::Status WorkerTask::StartCore(OnExit on_exit) {
   const int replicas = static_cast<int>(replica_devices_.size());
-  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : std::max(1, NumCores() / replicas));
+  const int workers = options_.workers_per_host > 0 ? options_.workers_per_host : WorkersOnHostOf(options_.task.cluster);
+  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : DefaultBlasThreads(NumCores(), workers, replicas));
   ThreadStepRunnerOptions runner;
   runner.worker_index = options_.task.index;
   runner.replica_devices = replica_devices_;
@@ -83,9 +98,16 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   options.cluster = TrainingCluster(options_.task.cluster);
   options.build = kVersion;
   options.apply_program_flags = options_.apply_program_flags;
+  options.program = options_.program;
   ASSIGN_OR_RETURN(const std::shared_ptr<WorkerCore> core,
                    WorkerCore::Start(std::move(options), executor_, Clock::Real(), *runner_, inputs_, dialer_, coordinator_.get(), std::move(on_exit)));
   core_.Set(core);
+  if (CoordinatorAddress(options_.task.cluster).empty()) {
+    WarnOfNoCoordinator(executor_, options_.task.name(), [this] {
+      const auto core = core_.Get();
+      return core != nullptr && !core->Inspect().attached;
+    });
+  }
   return absl::OkStatus();
 }
 

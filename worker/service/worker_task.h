@@ -26,17 +26,24 @@ struct WorkerTaskOptions {
   TaskOptions task;
   int replicas = 0;             // 0: one for each GPU, or one on the CPU
   GpuOptions gpus;              // where they compute
-  int blas_threads = 0;         // of a matrix product; 0: cores / replicas
+  int blas_threads = 0;         // of a matrix product; 0: DefaultBlasThreads
+  int workers_per_host = 0;     // that share the cores of its machine; 0: WorkersOnHostOf
   bool check_numerics = false;  // a step that writes a value that is not finite fails
   PullOptions pulls;
   absl::Duration orphan_timeout = absl::Hours(1);
   absl::Duration drain_timeout = absl::Seconds(25);
   // Takes over the flags of the program that the coordinator runs, as WorkerOptions::apply_program_flags says. Its error refuses the coordinator.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
+  ProgramDescription program;  // WorkerOptions
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
 };
+
+// The workers that the cluster names with the host of this one, itself among them; 1 where it does not name this one. Pure.
+int WorkersOnHostOf(const ClusterConfig& cluster);
+// The threads of a matrix product with which that many replicas of that many workers fill the cores, at least 1. Pure.
+int DefaultBlasThreads(int cores, int workers, int replicas);
 
 // Thread-safe.
 class WorkerTask {

@@ -1,0 +1,115 @@
+// Every flag of Divvy, and what becomes of it in each mode.
+#include "program/role_flags.h"
+
+#include <set>
+#include <string>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/own_flags.h"
+#include "program/program_flags.h"
+#include "rpc/flag_help.h"
+
+ABSL_FLAG(int, test_rows, 3, "of the test's program");
+
+namespace divvy {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class RoleFlagsTest : public testing::Test {
+ protected:
+  static void Set(const std::string& name, const std::string& value) {
+    std::string error;
+    ASSERT_TRUE(absl::FindCommandLineFlag(name)->ParseFrom(value, &error)) << name << ": " << error;
+  }
+
+ private:
+  absl::FlagSaver saver_;
+};
+
+// Values that are none of the defaults.
+std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
+  if (flag.Name() == "durability") return "checkpoint";
+  if (flag.Name() == "gpus") return "none";
+  if (flag.IsOfType<bool>()) return flag.DefaultValue() == "true" ? "false" : "true";
+  if (flag.IsOfType<absl::Duration>()) return "77s";
+  return "77";
+}
+
+// A flag that is new is entered in own_flags.cc, with who reads it and whether a cluster in one process obeys it.
+TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround) {
+  std::set<std::string> defined, listed;
+  const std::set<std::string> of_program = ProgramFlagNames();
+  for (const std::string& name : FlagsOfThisBinary()) {
+    if (of_program.count(name) == 0) defined.insert(name);
+  }
+  for (const OwnFlag& flag : OwnFlags()) {
+    EXPECT_TRUE(listed.insert(std::string(flag.name)).second) << flag.name << " stands twice";
+    EXPECT_EQ(flag.why_not_embedded.empty(), (flag.users & kUsedByEmbedded) != 0) << flag.name;
+    EXPECT_EQ(flag.is_switch, absl::FindCommandLineFlag(flag.name)->IsOfType<bool>()) << flag.name;
+  }
+  EXPECT_EQ(defined, listed);
+  EXPECT_EQ(of_program, std::set<std::string>{"test_rows"});
+}
+
+TEST_F(RoleFlagsTest, AClusterInOneProcessRefusesEachFlagThatItWouldNotObey) {
+  EXPECT_TRUE(CheckEmbeddedFlags().ok());
+  for (const OwnFlag& flag : OwnFlags()) {
+    absl::FlagSaver before;
+    Set(std::string(flag.name), AnotherValueOf(*absl::FindCommandLineFlag(flag.name)));
+    const absl::Status status = CheckEmbeddedFlags();
+    if ((flag.users & kUsedByEmbedded) != 0) {
+      EXPECT_TRUE(status.ok()) << status;
+    } else {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("--", flag.name, ": ", flag.why_not_embedded))) << flag.name;
+    }
+  }
+}
+
+// What the table says to be obeyed changes what the cluster is made of. (Those of a process as a whole, --log_format and --drain_timeout, are read elsewhere.)
+TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
+  Set("watchdog", "7s");
+  Set("step_deadline", "8s");
+  Set("max_step_attempts", "9");
+  Set("ps_timeout", "10s");
+  Set("job_name", "mine");
+  Set("memory_limit_bytes", "1000");
+  Set("commit_buffer_bytes", "2000");
+  Set("snapshot_buffer_bytes", "3000");
+  const EmbeddedSetup setup = EmbeddedSetupFromFlags({});
+  EXPECT_EQ(setup.limits.watchdog, absl::Seconds(7));
+  EXPECT_EQ(setup.limits.step_deadline, absl::Seconds(8));
+  EXPECT_EQ(setup.limits.max_step_attempts, 9);
+  EXPECT_EQ(setup.limits.ps_timeout, absl::Seconds(10));
+  EXPECT_EQ(setup.limits.job, JobNamed("mine"));
+  EXPECT_EQ(setup.ps.memory_limit_bytes, 1000);
+  EXPECT_EQ(setup.ps.max_commit_bytes, 2000);
+  EXPECT_EQ(setup.ps.snapshot_buffer_bytes, 3000);
+}
+
+TEST_F(RoleFlagsTest, CommitsOfAClusterInOneProcessAreAsLargeAsTheyLikeUnlessOneSaysOtherwise) { EXPECT_EQ(EmbeddedSetupFromFlags({}).ps.max_commit_bytes, 0); }
+
+TEST_F(RoleFlagsTest, HelpListsTheProgramsFlagsAndAllOfDivvyWithTheirDefaults) {
+  const std::string help = HelpOfProgram();
+  EXPECT_THAT(help, AllOf(HasSubstr("flags of this program:\n  --test_rows=3\n"), HasSubstr("\n  --ps=2\n"), HasSubstr("\n  --checkpoint_dir=\n"),
+                          HasSubstr("\n  --orphan_timeout=1h\n")));
+  EXPECT_THAT(help, Not(HasSubstr("flagfile")));
+  for (const OwnFlag& flag : OwnFlags()) EXPECT_THAT(help, HasSubstr(absl::StrCat("\n  --", flag.name, "=")));
+}
+
+TEST_F(RoleFlagsTest, HelpOfABinaryForOneRoleListsWhatThatRoleReads) {
+  const std::string help = HelpOfTask(kUsedByWorker);
+  EXPECT_THAT(help, AllOf(HasSubstr("--blas_threads="), HasSubstr("--tls_cert="), HasSubstr("--program="), HasSubstr("--test_rows=3")));
+  EXPECT_THAT(help, AllOf(Not(HasSubstr("--checkpoint_dir")), Not(HasSubstr("--memory_limit_bytes"))));
+}
+
+}  // namespace
+}  // namespace divvy
