@@ -1,10 +1,10 @@
 // divvyctl: the one tool for people. `divvyctl help` lists its commands; each prints its own flags with `divvyctl COMMAND --help`.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
@@ -14,53 +14,121 @@
 #include "base/process.h"
 #include "base/terminal.h"
 #include "base/version.h"
+#include "rpc/flag_help.h"
 #include "tools/ctl/commands.h"
 
 namespace divvy {
 namespace {
 
+using Names = std::vector<std::string>;
+
 struct Command {
   absl::string_view name;
+  absl::string_view words;  // behind the name
   absl::string_view what;
-  int (*run)(const std::vector<std::string>& args);  // what stands behind the command and is no flag
+  Names flags;                    // that it reads; it is given no others
+  int (*run)(const Names& args);  // what stands behind the command and is no flag
 };
 
-constexpr Command kCommands[] = {
-    {"launch", "--ps=P --workers=W -- ./program ARGS: a cluster of processes on this machine", LaunchCommand},
-    {"status", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)", StatusCommand},
-    {"checkpoint", "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX: PATH is a directory (its newest) or a checkpoint",
-     CheckpointCommand},
-    {"drain", "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved (TF_CONFIG, or --addr=HOST:PORT)", DrainCommand},
-    {"resize", "--ps=N: the job goes on with so many parameter servers; start those that join while it waits", ResizeCommand},
-    {"config", "the cluster as each task would understand it, from TF_CONFIG and flags, with everything wrong with it", ConfigCommand},
-    {"health", "--addr=HOST:PORT: for probes; flags and exit codes of grpc_health_probe", HealthCommand},
-    {"certs", "--out=DIR: a development CA and a certificate for each task", CertsCommand},
-    {"gen", "compose --ps=P --workers=W --image=I -- ARGS: a docker-compose file", GenCommand},
-};
+Names operator+(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const std::vector<Command>& Commands() {
+  static const Names tls = {"tls_cert", "tls_key", "tls_ca"};
+  static const Names cluster = {"cluster_file", "task_type", "task_index", "coordinator_address", "num_ps"};
+  static const auto& commands = *new std::vector<Command>{
+      {"launch",
+       "--ps=P --workers=W -- ./program ARGS",
+       "a cluster of processes on this machine",
+       {"ps", "workers", "logs", "evaluator", "usage", "max_restarts", "chaos", "chaos_roles", "seed"},
+       LaunchCommand},
+      {"status", "", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)", Names{"addr", "format"} + tls + cluster, StatusCommand},
+      {"checkpoint", "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX",
+       "looks into checkpoints: PATH is a directory (its newest) or a checkpoint. `save` asks a coordinator for one",
+       Names{"format", "no_slots", "max_shard_bytes", "addr", "timeout"} + tls + cluster, CheckpointCommand},
+      {"drain", "", "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved (TF_CONFIG, or --addr=HOST:PORT)",
+       Names{"addr", "timeout"} + tls + cluster, DrainCommand},
+      {"resize", "--ps=N", "the job goes on with so many parameter servers; start those that join while it waits",
+       Names{"ps", "addr", "timeout"} + tls + cluster, ResizeCommand},
+      {"config", "", "the cluster as each task would understand it, from TF_CONFIG and flags, with everything wrong with it", cluster, ConfigCommand},
+      {"health", "--addr=HOST:PORT", "for probes; exit codes of grpc_health_probe", Names{"addr", "service", "connect_timeout", "rpc_timeout"} + tls,
+       HealthCommand},
+      {"certs",
+       "--out=DIR --ps=P --workers=W",
+       "a development CA and a certificate for each task; with --add those that are missing, by the CA that is there",
+       {"out", "job", "ps", "workers", "days", "add", "force"},
+       CertsCommand},
+      {"gen",
+       "compose --ps=P --workers=W --image=I -- /program ARGS",
+       "a docker-compose file",
+       {"ps", "workers", "image", "checkpoints", "data", "evaluator", "gpus_per_worker", "tls_dir"},
+       GenCommand},
+  };
+  return commands;
+}
+
+const Command* FindCommand(absl::string_view name) {
+  for (const Command& command : Commands()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
 
 std::string Usage() {
-  std::string text = "usage: divvyctl COMMAND [FLAGS]\n";
-  for (const Command& command : kCommands) absl::StrAppend(&text, "  ", command.name, std::string(12 - command.name.size(), ' '), command.what, "\n");
+  std::string text = "usage: divvyctl COMMAND [FLAGS]; `divvyctl COMMAND --help` has the flags of a command\n";
+  for (const Command& command : Commands()) {
+    absl::StrAppend(&text, "  ", command.name, command.words.empty() ? "" : " ", command.words, "\n      ", command.what, "\n");
+  }
   return text;
+}
+
+std::string UsageOf(const Command& command) {
+  return absl::StrCat("usage: divvyctl ", command.name, " ", command.words, "\n", command.what, "\n", FlagHelp("flags, with their defaults:", command.flags));
+}
+
+// The command among the words, ahead of a program's own.
+const Command* CommandIn(int argc, const char* const* argv) {
+  for (int i = 1; i < argc && absl::string_view(argv[i]) != "--"; ++i) {
+    if (const Command* const command = FindCommand(argv[i])) return command;
+  }
+  return nullptr;
+}
+
+// A flag of another command does nothing here: who gives it believes that it does.
+int CheckFlags(const Command& command, const Names& given) {
+  for (const std::string& name : given) {
+    if (IsAbseilFlag(name) || std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end()) continue;
+    WriteStandardError(absl::StrCat("divvyctl ", command.name, ": it has no flag --", name, ". It has --", absl::StrJoin(command.flags, ", --"), "\n"));
+    return exit_codes::kUsage;
+  }
+  return EXIT_SUCCESS;
+}
+
+int Help(const Command* command) {
+  std::fputs(command == nullptr ? Usage().c_str() : UsageOf(*command).c_str(), stdout);
+  return EXIT_SUCCESS;
 }
 
 int Main(int argc, char** argv) {
   SurviveLargeFiles();
+  if (HelpIsAsked(argc, argv)) return Help(CommandIn(argc, argv));
   absl::SetProgramUsageMessage(Usage());
   absl::FlagsUsageConfig config;
   config.version_string = [] { return absl::StrCat("divvyctl ", kVersion, "\n"); };
   absl::SetFlagsUsageConfig(config);
+  const Names given = FlagsGiven(argc, argv);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   const std::string name = words.size() > 1 ? words[1] : "help";
-  if (name == "help") {
-    std::fputs(Usage().c_str(), stdout);
-    return EXIT_SUCCESS;
+  if (name == "help") return Help(words.size() > 2 ? FindCommand(words[2]) : nullptr);
+  const Command* const command = FindCommand(name);
+  if (command == nullptr) {
+    WriteStandardError(absl::StrCat("divvyctl: there is no command \"", name, "\"\n", Usage()));
+    return exit_codes::kUsage;
   }
-  for (const Command& command : kCommands) {
-    if (command.name == name) return command.run(std::vector<std::string>(words.begin() + 2, words.end()));
-  }
-  WriteStandardError(absl::StrCat("divvyctl: there is no command \"", name, "\"\n", Usage()));
-  return exit_codes::kUsage;
+  if (const int misused = CheckFlags(*command, given); misused != EXIT_SUCCESS) return misused;
+  return command->run(Names(words.begin() + 2, words.end()));
 }
 
 }  // namespace

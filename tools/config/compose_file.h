@@ -13,6 +13,9 @@ struct ComposeOptions {
   int num_ps = 0, num_workers = 0;
   int gpus_per_worker = 0;  // of the host, dealt out in order: worker 0 is handed the first. Workers then end where one is missing (--gpus=all)
   std::string image;        // may hold Compose's variables ("digits:${TAG}"); it has the program, /divvyctl, and a /state that uid 65532 may write to
+  bool evaluator = false;   // a service more, which scores the checkpoints
+  std::string checkpoints = "checkpoints";  // the volume, or with a slash the directory of the host, that the chief and every ps share
+  std::string data;                         // a directory of the host, which chief, workers and evaluator see as /data; "": none
   std::string tls_dir =
       "./certs";  // on the host, made by `divvyctl certs`: ca.pem, and TASK.pem and TASK.key for each TASK of chief-0, ps-0, ..., worker-0, ...
   std::vector<std::string>

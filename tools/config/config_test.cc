@@ -92,6 +92,7 @@ TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) 
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(*file, R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
 # The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.
+# Checkpoints are written by the chief and every ps, as uid 65532: into a volume that has them already whose they are, or else the image's.
 # Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing
 # again for ever.
 x-task: &task
@@ -110,7 +111,7 @@ services:
   chief-0:
     <<: *task
     hostname: chief-0
-    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key", "--tls_ca=/certs/ca.pem", "--state_dir=/state", "--name=it's $$HOME \"x\"", "--epochs=3"]
+    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key", "--tls_ca=/certs/ca.pem", "--state_dir=/state", "--checkpoint_dir=/checkpoints", "--name=it's $$HOME \"x\"", "--epochs=3"]
     environment:
       TF_CONFIG: '{"cluster":{"chief":["chief-0:2222"],"ps":["ps-0:2222"],"worker":["worker-0:2222"]},"task":{"type":"chief","index":0}}'
     volumes:
@@ -118,6 +119,7 @@ services:
       - {type: bind, source: "./certs/chief-0.key", target: "/certs/chief-0.key", read_only: true}
       - {type: bind, source: "./certs/ca.pem", target: "/certs/ca.pem", read_only: true}
       - {type: volume, source: state, target: /state}
+      - {type: volume, source: checkpoints, target: "/checkpoints"}
     healthcheck:
       test: ["CMD", "/divvyctl", "health", "--addr=localhost:2222", "--tls_cert=/certs/chief-0.pem", "--tls_key=/certs/chief-0.key", "--tls_ca=/certs/ca.pem"]
       interval: 2s
@@ -131,13 +133,14 @@ services:
   ps-0:
     <<: *task
     hostname: ps-0
-    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/ps-0.pem", "--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"]
+    command: ["--bind_address=0.0.0.0:2222", "--tls_cert=/certs/ps-0.pem", "--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints"]
     environment:
       TF_CONFIG: '{"cluster":{"chief":["chief-0:2222"],"ps":["ps-0:2222"],"worker":["worker-0:2222"]},"task":{"type":"ps","index":0}}'
     volumes:
       - {type: bind, source: "./certs/ps-0.pem", target: "/certs/ps-0.pem", read_only: true}
       - {type: bind, source: "./certs/ps-0.key", target: "/certs/ps-0.key", read_only: true}
       - {type: bind, source: "./certs/ca.pem", target: "/certs/ca.pem", read_only: true}
+      - {type: volume, source: checkpoints, target: "/checkpoints"}
     healthcheck:
       test: ["CMD", "/divvyctl", "health", "--addr=localhost:2222", "--tls_cert=/certs/ps-0.pem", "--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"]
       interval: 2s
@@ -163,6 +166,7 @@ services:
 
 volumes:
   state: {}
+  checkpoints: {}
 )yaml");
 }
 
@@ -174,17 +178,97 @@ TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
   EXPECT_THAT(*ComposeFile(options), HasSubstr("source: \"/etc/certs/ca.pem\""));
 }
 
-TEST(ComposeFileTest, AFlagThatWorkersReadIsGivenToEveryTaskAndTheProgramsOwnToTheChiefAlone) {
+// The words of a task's command in the file.
+std::string CommandIn(const std::string& file, const std::string& task) {
+  const size_t begin = file.find("    command: ", file.find(absl::StrCat("\n  ", task, ":\n")));
+  return file.substr(begin, file.find('\n', begin) - begin);
+}
+
+// The lines of its service.
+std::string ServiceIn(const std::string& file, const std::string& task) {
+  const std::string head = absl::StrCat("\n  ", task, ":\n");
+  const size_t begin = file.find(head);
+  const size_t next = file.find(":\n    <<: *task", begin + head.size());
+  return file.substr(begin, std::min(next, file.find("\nvolumes:")) - begin);
+}
+
+TEST(ComposeFileTest, EachFlagGoesToTheTasksThatReadIt) {
   ComposeOptions options = OnePsOneWorker();
-  options.command = {"/digits", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", "-orphan_timeout=5m", "--min_workers=1"};
+  options.evaluator = true;
+  options.command = {"/digits",
+                     "--check_numerics",
+                     "--epochs=3",
+                     "--replicas_per_worker",
+                     "2",
+                     "-orphan_timeout=5m",
+                     "--min_workers=1",
+                     "--notf32",
+                     "--pipeline_depth=2",
+                     "--row_cache_bytes=9",
+                     "--pull_buffer_bytes=8",
+                     "--snapshot_buffer_bytes",
+                     "7",
+                     "--health_address=0.0.0.0:1"};
   const std::string file = *ComposeFile(options);
-  EXPECT_THAT(file,
-              HasSubstr(R"("--state_dir=/state", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", "-orphan_timeout=5m", "--min_workers=1"])"));
-  for (const char* task : {"ps", "worker"}) {
-    EXPECT_THAT(file,
-                HasSubstr(absl::StrCat("\"--tls_key=/certs/", task, R"(-0.key", "--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", )",
-                                       R"("-orphan_timeout=5m"])")));
+  EXPECT_THAT(CommandIn(file, "chief-0"), HasSubstr(R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--epochs=3", "--replicas_per_worker", "2", )"
+                                                    R"("--min_workers=1", "--health_address=0.0.0.0:1"])"));
+  EXPECT_THAT(CommandIn(file, "ps-0"), HasSubstr(R"("--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints", "--pull_buffer_bytes=8", )"
+                                                 R"("--snapshot_buffer_bytes", "7", "--health_address=0.0.0.0:1"])"));
+  EXPECT_THAT(CommandIn(file, "worker-0"), HasSubstr(R"("--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", "-orphan_timeout=5m", )"
+                                                     R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9", "--health_address=0.0.0.0:1"])"));
+  EXPECT_EQ(CommandIn(file, "evaluator-0"), R"(    command: ["--checkpoint_dir=/checkpoints", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", )"
+                                            R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9"])");
+}
+
+TEST(ComposeFileTest, ChiefAndParameterServersShareAVolumeForCheckpoints) {
+  ComposeOptions options = OnePsOneWorker();
+  options.checkpoints = "models";
+  std::string file = *ComposeFile(options);
+  for (const char* task : {"chief-0", "ps-0"}) {
+    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: volume, source: models, target: \"/checkpoints\"}\n"));
+    EXPECT_THAT(CommandIn(file, task), HasSubstr("\"--checkpoint_dir=/checkpoints\""));
   }
+  EXPECT_THAT(ServiceIn(file, "worker-0"), Not(HasSubstr("checkpoint")));
+  EXPECT_THAT(file, HasSubstr("\nvolumes:\n  state: {}\n  models: {}\n"));
+  options.checkpoints = "./my/models";
+  options.command = {"/digits", "--checkpoint_dir=/ckpt"};
+  options.evaluator = true;
+  file = *ComposeFile(options);
+  for (const char* task : {"chief-0", "ps-0"}) {
+    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: bind, source: \"./my/models\", target: \"/ckpt\"}\n"));
+    EXPECT_THAT(CommandIn(file, task), HasSubstr("\"--checkpoint_dir=/ckpt\"]"));
+  }
+  EXPECT_THAT(ServiceIn(file, "evaluator-0"), HasSubstr("      - {type: bind, source: \"./my/models\", target: \"/ckpt\", read_only: true}\n"));
+  EXPECT_THAT(ServiceIn(file, "evaluator-0"), HasSubstr(R"(TF_CONFIG: '{"task":{"type":"evaluator","index":0}}')"));
+  EXPECT_THAT(ServiceIn(file, "evaluator-0"), Not(HasSubstr("certs")));
+  EXPECT_THAT(ServiceIn(file, "chief-0"), Not(HasSubstr("evaluator-0: {condition")));
+  EXPECT_THAT(file, Not(HasSubstr("my/models: {}")));
+}
+
+TEST(ComposeFileTest, WhoWantsNoCheckpointsSaysSo) {
+  ComposeOptions options = OnePsOneWorker();
+  options.command = {"/digits", "--checkpoint_dir="};
+  const std::string file = *ComposeFile(options);
+  EXPECT_THAT(CommandIn(file, "chief-0"), HasSubstr("\"--checkpoint_dir=\"]"));
+  EXPECT_THAT(file, Not(HasSubstr("source: checkpoints")));
+  EXPECT_THAT(file, HasSubstr("\nvolumes:\n  state: {}\n"));
+}
+
+TEST(ComposeFileTest, DataOfTheHostIsSeenByWhoReadsIt) {
+  ComposeOptions options = OnePsOneWorker();
+  options.data = "criteo";
+  const std::string file = *ComposeFile(options);
+  for (const char* task : {"chief-0", "worker-0"}) {
+    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: bind, source: \"./criteo\", target: \"/data\", read_only: true}\n"));
+  }
+  EXPECT_THAT(ServiceIn(file, "ps-0"), Not(HasSubstr("criteo")));
+}
+
+TEST(ComposeFileTest, WorkersOfOneHostShareItsCores) {
+  ComposeOptions options = OnePsOneWorker();
+  EXPECT_THAT(*ComposeFile(options), Not(HasSubstr("workers_per_host")));
+  options.num_workers = 3;
+  EXPECT_THAT(CommandIn(*ComposeFile(options), "worker-2"), HasSubstr("\"--workers_per_host=3\""));
 }
 
 TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
@@ -201,9 +285,9 @@ TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
             - {driver: nvidia, device_ids: [)",
                                              numbers, "], capabilities: [gpu]}\n")));
   }
-  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--gpus=all"])"));
-  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem"])"));
-  EXPECT_THAT(file, HasSubstr(R"("--state_dir=/state", "--replicas_per_worker=2")")) << "the chief lets no other workers in";
+  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--workers_per_host=2", "--gpus=all"])"));
+  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints"])"));
+  EXPECT_THAT(file, HasSubstr(R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--replicas_per_worker=2")")) << "the chief lets no other workers in";
 }
 
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
@@ -221,6 +305,20 @@ TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   options.command.push_back("x\ny");
   EXPECT_EQ(ComposeFile(options).status(),
             absl::InvalidArgumentError("gen compose: --image has a control character: \"a\\x0ab\"; argument 3 has a control character: \"x\\x0ay\""));
+}
+
+TEST(ComposeFileTest, WhatTheFileSaysOfEachTaskIsNotSaidForAll) {
+  ComposeOptions options = OnePsOneWorker();
+  options.command = {"/digits", "--bind_address=0.0.0.0:1", "--checkpoint_dir=ckpt"};
+  options.checkpoints = "a b";
+  EXPECT_EQ(
+      ComposeFile(options).status(),
+      absl::InvalidArgumentError("gen compose: --checkpoints=a b: the name of a volume has letters, digits, '_', '-' and '.'; a directory of the host has a "
+                                 "slash; --bind_address is each task's own, and is written into the file for each: leave it out; "
+                                 "--checkpoint_dir is \"ckpt\": a path in the containers begins with /"));
+  options = OnePsOneWorker();
+  options.checkpoints = "state";
+  EXPECT_THAT(std::string(ComposeFile(options).status().message()), HasSubstr("--checkpoints=state: the chief's state directory has that volume"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "rpc/certificates.h"
 
@@ -27,6 +28,7 @@ absl::Status Check(const CertsOptions& options) {
   if (options.out.empty()) return absl::InvalidArgumentError("certs: give the directory to write to by --out=DIR");
   if (options.ps < 0 || options.workers < 0 || options.ps + options.workers > 10'000)
     return absl::InvalidArgumentError("certs: --ps and --workers count tasks, up to 10,000");
+  if (options.add && options.force) return absl::InvalidArgumentError("certs: --add keeps what is there, --force replaces it: give one of them");
   if (options.lifetime <= absl::ZeroDuration()) return absl::InvalidArgumentError("certs: --days is at least 1");
   return absl::OkStatus();
 }
@@ -36,25 +38,73 @@ absl::Status Write(const CertsOptions& options, FileSystem& files, const std::st
   return files.ReplaceFile(absl::StrCat(options.out, "/", name, ".key"), pair.key);
 }
 
+constexpr absl::string_view kDefaultJob = "divvy";
+constexpr absl::string_view kNameOfAuthority = " development CA";  // behind the job
+
+std::string PathOf(const CertsOptions& options, absl::string_view file) { return absl::StrCat(options.out, "/", file); }
+bool Has(FileSystem& files, const std::string& path) { return files.Stat(path).ok(); }
+
+// Who signs, and for which job.
+struct Authority {
+  CertifiedKey pair;
+  std::string job;
+};
+
+absl::StatusOr<Authority> MakeNew(const CertsOptions& options, FileSystem& files) {
+  if (!options.force && Has(files, PathOf(options, "ca.pem"))) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("certs: ", options.out, " has certificates already; --add makes those that are missing, --force replaces them all"));
+  }
+  Authority authority;
+  authority.job = options.job.empty() ? std::string(kDefaultJob) : options.job;
+  ASSIGN_OR_RETURN(authority.pair, MakeAuthority(absl::StrCat(authority.job, kNameOfAuthority), options.lifetime));
+  return authority;
+}
+
+absl::StatusOr<Authority> ReadExisting(const CertsOptions& options, FileSystem& files) {
+  const std::string certificate = PathOf(options, "ca.pem"), key = PathOf(options, "ca.key");
+  if (!Has(files, certificate)) {
+    return absl::FailedPreconditionError(absl::StrCat("certs --add: there is no ", certificate, " to add to: leave --add out to begin with a new CA"));
+  }
+  if (!Has(files, key)) {
+    return absl::FailedPreconditionError(absl::StrCat("certs --add: ", key, " is not here: it stays where `divvyctl certs` made the CA. Add there, or put it ",
+                                                      "back; --force makes a new CA, and then every task needs a new certificate"));
+  }
+  Authority authority;
+  ASSIGN_OR_RETURN(authority.pair.certificate, files.ReadFile(certificate));
+  ASSIGN_OR_RETURN(authority.pair.key, files.ReadFile(key));
+  absl::StatusOr<std::string> name = NameOfAuthority(authority.pair);
+  if (!name.ok()) return absl::FailedPreconditionError(absl::StrCat("certs --add: ", certificate, " and ", key, ": ", name.status().message()));
+  authority.job = std::string(absl::StripSuffix(*name, kNameOfAuthority));
+  if (!options.job.empty() && options.job != authority.job) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("certs --add: the CA is of job \"", authority.job, "\", and --job is \"", options.job, "\": leave --job out"));
+  }
+  return authority;
+}
+
 }  // namespace
 
-absl::Status WriteCertificates(const CertsOptions& options, FileSystem& files) {
+absl::StatusOr<std::vector<std::string>> WriteCertificates(const CertsOptions& options, FileSystem& files) {
   RETURN_IF_ERROR(Check(options));
   RETURN_IF_ERROR(files.CreateDirectory(options.out));
-  if (!options.force && files.ReadFile(absl::StrCat(options.out, "/ca.pem")).ok()) {
-    return absl::AlreadyExistsError(absl::StrCat("certs: ", options.out, " has certificates already; --force replaces them all"));
+  ASSIGN_OR_RETURN(const Authority authority, options.add ? ReadExisting(options, files) : MakeNew(options, files));
+  std::vector<std::string> written;
+  if (!options.add) {
+    RETURN_IF_ERROR(Write(options, files, "ca", authority.pair));
+    written.push_back("ca");
   }
-  ASSIGN_OR_RETURN(const CertifiedKey authority, MakeAuthority(absl::StrCat(options.job, " development CA"), options.lifetime));
-  RETURN_IF_ERROR(Write(options, files, "ca", authority));
   for (const Task& task : TasksOf(options)) {
+    if (options.add && Has(files, PathOf(options, task.name() + ".pem")) && Has(files, PathOf(options, task.name() + ".key"))) continue;
     CertificateRequest request;
-    request.uri = absl::StrCat("spiffe://", options.job, "/", task.role, "/", task.index);
+    request.uri = absl::StrCat("spiffe://", authority.job, "/", task.role, "/", task.index);
     request.hosts = {task.name(), "localhost", "127.0.0.1"};
     request.lifetime = options.lifetime;
-    ASSIGN_OR_RETURN(const CertifiedKey pair, IssueCertificate(authority, request));
+    ASSIGN_OR_RETURN(const CertifiedKey pair, IssueCertificate(authority.pair, request));
     RETURN_IF_ERROR(Write(options, files, task.name(), pair));
+    written.push_back(task.name());
   }
-  return absl::OkStatus();
+  return written;
 }
 
 }  // namespace divvy

@@ -9,6 +9,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
@@ -32,8 +33,8 @@
 #include "wire/text.h"
 
 // Of several commands.
-ABSL_FLAG(int, ps, 2, "launch, certs, gen, resize: parameter servers");
-ABSL_FLAG(int, workers, 2, "launch, certs, gen: workers");
+ABSL_FLAG(std::optional<int>, ps, std::nullopt, "parameter servers; `resize` must be told, the others take 2");
+ABSL_FLAG(int, workers, 2, "workers");
 ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
 ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain, resize: host:port. Default: the tasks of TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
@@ -46,11 +47,14 @@ ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a rando
 ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "launch: whom --chaos may hit, of worker, ps, coordinator");
 ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
 ABSL_FLAG(int, max_restarts, 5, "launch: of one task within 10 minutes");
-ABSL_FLAG(bool, evaluator, false, "launch: a process more, which scores the job's checkpoints");
+ABSL_FLAG(bool, evaluator, false, "launch, gen: a process more, which scores the job's checkpoints");
 ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
 // gen
 ABSL_FLAG(int, gpus_per_worker, 0, "gen: GPUs of the host that each worker is handed, each to one worker");
 ABSL_FLAG(std::string, image, "", "gen: the container image");
+ABSL_FLAG(std::string, checkpoints, "checkpoints",
+          "gen: the volume that the chief and all parameter servers keep checkpoints in, or with a slash a directory of the host");
+ABSL_FLAG(std::string, data, "", "gen: a directory of the host that the program sees as /data. Default: what the image has there");
 ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
 // health
 ABSL_FLAG(std::string, service, "", "health: the service asked about; empty: the whole task");
@@ -58,14 +62,18 @@ ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: until ther
 ABSL_FLAG(absl::Duration, rpc_timeout, absl::Seconds(1), "health: until there is an answer");
 // certs
 ABSL_FLAG(std::string, out, "", "certs: the directory to write to");
-ABSL_FLAG(std::string, job, "divvy", "certs: the trust domain of the role URIs");
+ABSL_FLAG(std::string, job, "", "certs: the trust domain of the role URIs. Default: divvy; with --add that of the CA");
 ABSL_FLAG(int, days, 365, "certs: how long they are good for");
+ABSL_FLAG(bool, add, false, "certs: keeps what is there, and makes what is missing, by the same CA");
 ABSL_FLAG(bool, force, false, "certs: overwrite what is there");
 
 namespace divvy {
 namespace {
 
+constexpr int kTasksByDefault = 2;
 constexpr int kBadArguments = 1;  // grpc_health_probe's
+
+int NumPs() { return absl::GetFlag(FLAGS_ps).value_or(kTasksByDefault); }
 
 int Misuse(absl::string_view what) {
   WriteStandardError(absl::StrCat("divvyctl ", what, "\n"));
@@ -78,17 +86,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
   return MakeChannelCredentials(files, "");
 }
 
-// Those of --addr, or every task that TF_CONFIG names.
-absl::StatusOr<std::vector<std::string>> Addresses() {
-  if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) return std::vector<std::string>(absl::StrSplit(given, ','));
-  ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
-  ASSIGN_OR_RETURN(const ClusterConfig cluster, ResolveClusterConfig(sources));
-  std::vector<std::string> addresses;
-  for (const auto& [job, tasks] : TrainingCluster(cluster)) {
-    for (const auto& [index, address] : tasks) addresses.push_back(address);
+// Whom to ask: those of --addr, or every task that TF_CONFIG names.
+absl::Status FillInTasks(StatusOptions& options) {
+  if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) options.addresses = absl::StrSplit(given, ',');
+  const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
+  const absl::StatusOr<ClusterConfig> cluster = sources.ok() ? ResolveClusterConfig(*sources) : sources.status();
+  if (!cluster.ok()) return options.addresses.empty() ? cluster.status() : absl::OkStatus();
+  for (const auto& [job, tasks] : TrainingCluster(*cluster)) {
+    for (const auto& [index, address] : tasks) {
+      if (absl::GetFlag(FLAGS_addr).empty()) options.addresses.push_back(address);
+      options.names[address] = job == "chief" ? job : absl::StrCat(job, " ", index);
+    }
   }
-  if (addresses.empty()) return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
-  return addresses;
+  if (options.addresses.empty()) return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
+  return absl::OkStatus();
 }
 
 // Of --addr, or of the coordinator that TF_CONFIG names.
@@ -164,7 +175,7 @@ int Export(const std::string& from, const std::string& to) {
 
 int LaunchCommand(const std::vector<std::string>& args) {
   LaunchOptions options;
-  options.ps = absl::GetFlag(FLAGS_ps);
+  options.ps = NumPs();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.command = args;
   options.logs = absl::GetFlag(FLAGS_logs);
@@ -182,9 +193,7 @@ int StatusCommand(const std::vector<std::string>& args) {
   const std::string format = absl::GetFlag(FLAGS_format);
   if (!format.empty() && format != "table" && format != "json") return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
   StatusOptions options;
-  auto addresses = Addresses();
-  if (!addresses.ok()) return RefuseToStart(addresses.status());
-  options.addresses = *std::move(addresses);
+  if (const absl::Status found = FillInTasks(options); !found.ok()) return RefuseToStart(found);
   auto credentials = Credentials();
   if (!credentials.ok()) return RefuseToStart(credentials.status());
   options.credentials = *std::move(credentials);
@@ -204,11 +213,14 @@ int ConfigCommand(const std::vector<std::string>& args) {
 int GenCommand(const std::vector<std::string>& args) {
   if (args.empty() || args[0] != "compose") return Misuse("gen makes one kind of file: divvyctl gen compose --ps=P --workers=W --image=I -- /program ARGS");
   ComposeOptions options;
-  options.num_ps = absl::GetFlag(FLAGS_ps);
+  options.num_ps = NumPs();
   options.num_workers = absl::GetFlag(FLAGS_workers);
   options.gpus_per_worker = absl::GetFlag(FLAGS_gpus_per_worker);
   options.image = absl::GetFlag(FLAGS_image);
   options.tls_dir = absl::GetFlag(FLAGS_tls_dir);
+  options.checkpoints = absl::GetFlag(FLAGS_checkpoints);
+  options.data = absl::GetFlag(FLAGS_data);
+  options.evaluator = absl::GetFlag(FLAGS_evaluator);
   options.command.assign(args.begin() + 1, args.end());
   const absl::StatusOr<std::string> file = ComposeFile(options);
   if (!file.ok()) return Misuse(file.status().message());
@@ -216,23 +228,34 @@ int GenCommand(const std::vector<std::string>& args) {
   return EXIT_SUCCESS;
 }
 
+namespace {
+
+// "ca.pem, and a certificate with its key for ps-2, ps-3; good for 365 days"
+std::string CertificatesText(std::vector<std::string> names) {
+  const bool has_authority = names[0] == "ca";
+  if (has_authority) names.erase(names.begin());
+  return absl::StrCat(has_authority ? "ca.pem, and " : "", "a certificate with its key for ", absl::StrJoin(names, ", "), "; good for ",
+                      absl::GetFlag(FLAGS_days), " days");
+}
+
+}  // namespace
+
 int CertsCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("certs takes flags only");
   CertsOptions options;
   options.out = absl::GetFlag(FLAGS_out);
   options.job = absl::GetFlag(FLAGS_job);
-  options.ps = absl::GetFlag(FLAGS_ps);
+  options.ps = NumPs();
   options.workers = absl::GetFlag(FLAGS_workers);
   options.lifetime = absl::Hours(24) * absl::GetFlag(FLAGS_days);
   options.force = absl::GetFlag(FLAGS_force);
+  options.add = absl::GetFlag(FLAGS_add);
   umask(077);  // keys are for their owner alone
-  const absl::Status written = WriteCertificates(options, FileSystem::Real());
-  if (written.ok()) {
-    std::printf("%s: ca.pem, and a certificate with its key for chief-0, admin-0, %d ps, %d workers; good for %d days\n", options.out.c_str(), options.ps,
-                options.workers, absl::GetFlag(FLAGS_days));
-    return EXIT_SUCCESS;
-  }
-  return absl::IsInvalidArgument(written) ? Misuse(written.message()) : RefuseToStart(written);
+  const absl::StatusOr<std::vector<std::string>> written = WriteCertificates(options, FileSystem::Real());
+  if (absl::IsInvalidArgument(written.status())) return Misuse(written.status().message());
+  if (!written.ok()) return RefuseToStart(written.status());
+  std::printf("%s: %s\n", options.out.c_str(), written->empty() ? "nothing is missing" : CertificatesText(*written).c_str());
+  return EXIT_SUCCESS;
 }
 
 int CheckpointCommand(const std::vector<std::string>& args) {
@@ -251,8 +274,11 @@ int CheckpointCommand(const std::vector<std::string>& args) {
 int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }
 
 int ResizeCommand(const std::vector<std::string>& args) {
-  if (!args.empty() || absl::GetFlag(FLAGS_ps) < 1) return Misuse("resize takes --ps=N, at least 1, and no arguments");
-  return Operate("resize", [](const OperatorOptions& options) { return ResizeJob(options, absl::GetFlag(FLAGS_ps)); });
+  const std::optional<int> num_ps = absl::GetFlag(FLAGS_ps);
+  if (!args.empty()) return Misuse("resize takes flags only");
+  if (!num_ps) return Misuse("resize: to how many parameter servers? Give --ps=N");
+  if (*num_ps < 1) return Misuse(absl::StrCat("resize: --ps is ", *num_ps, ", wanted at least 1"));
+  return Operate("resize", [](const OperatorOptions& options) { return ResizeJob(options, *absl::GetFlag(FLAGS_ps)); });
 }
 
 int HealthCommand(const std::vector<std::string>& args) {

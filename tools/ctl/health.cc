@@ -23,15 +23,17 @@ int Say(int code, absl::string_view text) {
 
 int CheckHealth(const HealthOptions& options) {
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, options.credentials);
-  if (!channel->WaitForConnected(GrpcDeadline(options.connect_timeout))) {
-    return Say(kNoConnection, absl::StrCat("cannot reach ", options.address, " within ", absl::FormatDuration(options.connect_timeout)));
-  }
+  const bool connected = channel->WaitForConnected(GrpcDeadline(options.connect_timeout));
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(options.rpc_timeout));
   health::HealthCheckRequest request;
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = health::Health::NewStub(channel)->Check(&context, request, &response);
+  if (!connected && !status.ok()) {  // the call says what the connection failed of
+    return Say(kNoConnection,
+               absl::StrCat("no connection within ", absl::FormatDuration(options.connect_timeout), ": ", FromGrpc(status, options.address).message()));
+  }
   const std::string who = options.service.empty() ? options.address : absl::StrCat(options.service, " at ", options.address);
   if (!status.ok()) return Say(kCallFailed, absl::StrCat(who, ": ", FromGrpc(status, options.address).message()));
   if (response.status() != health::HealthCheckResponse::SERVING)

@@ -1,11 +1,14 @@
 #include "tools/ctl/operate.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/backoff.h"
 #include "cluster/error.h"
 #include "proto/divvy.grpc.pb.h"
 #include "rpc/channel.h"
@@ -15,6 +18,8 @@
 
 namespace divvy {
 namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(5);  // with an address that nobody answers at
 
 // One life of the coordinator at an address, and the time that is left for it.
 class CoordinatorAt {
@@ -28,7 +33,7 @@ class CoordinatorAt {
   // Learns who is there: what is asked for later is asked of this life and of no other.
   absl::Status Find() {
     v1::TaskStatus task;
-    RETURN_IF_ERROR(Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), task));
+    RETURN_IF_ERROR(Reach(task));
     incarnation_ = task.incarnation();
     if (task.job() == v1::CHIEF) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("the task at ", options_.address, " is not the coordinator: give that one's address"));
@@ -51,6 +56,17 @@ class CoordinatorAt {
   }
 
  private:
+  // A machine that is busy breaks a connection while it is made, and a coordinator that is started again is away for a moment.
+  absl::Status Reach(v1::TaskStatus& task) {
+    const absl::Duration patience = std::min(until_, Clock::Real().Elapsed() + kPatience);
+    Backoff backoff(EntropySeed());
+    while (true) {
+      const absl::Status status = Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), task);
+      if (!absl::IsUnavailable(status) || Clock::Real().Elapsed() >= patience) return status;
+      channel_->WaitForConnected(GrpcDeadline(backoff.Next()));
+    }
+  }
+
   gpr_timespec Deadline() const { return GrpcDeadline(until_ - Clock::Real().Elapsed()); }
 
   template <typename Request, typename Reply>

@@ -1,5 +1,6 @@
 #include "tools/ctl/status.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/mutex.h"
+#include "cluster/config_json.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/divvy.grpc.pb.h"
 #include "rpc/channel.h"
@@ -96,6 +98,12 @@ std::string KeptRows(const v1::WorkerStatus& worker) {
                          Mebibytes(worker.row_bytes()));
 }
 
+// By its function and, of a training step, its place among those of the job. The id of a step is the protocol's: it leaps where the job was begun again.
+std::string LiveStep(const v1::WorkerStatus& worker) {
+  if (worker.live_function().empty()) return absl::StrCat("step ", worker.live_step());  // an older build
+  return worker.has_live_ordinal() ? absl::StrCat(worker.live_function(), ", training step ", worker.live_ordinal() + 1) : worker.live_function();
+}
+
 std::string Figures(const v1::TaskStatus& status) {
   switch (status.role_case()) {
     case v1::TaskStatus::kCoordinator: {
@@ -110,22 +118,37 @@ std::string Figures(const v1::TaskStatus& status) {
     }
     case v1::TaskStatus::kWorker: {
       const v1::WorkerStatus& worker = status.worker();
-      const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits step " : "runs step ", worker.live_step());
+      const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits " : "runs ", LiveStep(worker));
       return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued", KeptRows(worker), DevicesOf(worker));
     }
     default: return "";
   }
 }
 
-void PrintRow(const Answer& answer) {
+constexpr int kLeastWidth = 24;  // of the addresses' column
+
+int WidthOf(const StatusOptions& options) {
+  size_t width = kLeastWidth;
+  for (const std::string& address : options.addresses) width = std::max(width, address.size());
+  return static_cast<int>(width);
+}
+
+// "?": nobody has said.
+std::string NameOf(const StatusOptions& options, const std::string& address) {
+  const auto found = options.names.find(address);
+  return found == options.names.end() ? "?" : found->second;
+}
+
+void PrintRow(const Answer& answer, const StatusOptions& options) {
+  const int width = WidthOf(options);
   if (!answer.status.ok()) {
-    absl::PrintF("%-10s %-24s %-10s %s\n", "?", answer.address, "no answer", answer.status.message());
+    absl::PrintF("%-10s %-*s %-10s %s\n", NameOf(options, answer.address), width, answer.address, "no answer", answer.status.message());
     return;
   }
   const v1::TaskStatus& status = answer.reply;
-  absl::PrintF("%-10s %-24s %-10s epoch %d  %s\n", TaskName(status), answer.address, status.state(), status.epoch(), Figures(status));
+  absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address, status.state(), status.epoch(), Figures(status));
   for (const v1::TaskStatus::Wait& wait : status.waits()) {
-    absl::PrintF("%-10s   waits for %s since %s\n", "", wait.text(), absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
+    absl::PrintF("%-10s   waits for %s, for %s\n", "", wait.text(), absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
   }
 }
 
@@ -144,9 +167,10 @@ v1::Status ErrorOf(const absl::Status& status) {
   return error;
 }
 
-void PrintJson(const Answer& answer) {
+void PrintJson(const Answer& answer, const StatusOptions& options) {
   const std::string json = answer.status.ok() ? ToJson(answer.reply) : ToJson(ErrorOf(answer.status));
-  absl::PrintF("{\"address\":\"%s\",\"%s\":%s}\n", answer.address, answer.status.ok() ? "status" : "error", json);
+  absl::PrintF("{\"address\":%s,\"task\":%s,\"%s\":%s}\n", QuoteJson(answer.address),
+               QuoteJson(answer.status.ok() ? TaskName(answer.reply) : NameOf(options, answer.address)), answer.status.ok() ? "status" : "error", json);
 }
 
 }  // namespace
@@ -156,7 +180,7 @@ int ShowStatus(const StatusOptions& options) {
   bool all = true;
   for (const auto& answer : survey.Run()) {
     all = all && answer->status.ok();
-    options.json ? PrintJson(*answer) : PrintRow(*answer);
+    options.json ? PrintJson(*answer, options) : PrintRow(*answer, options);
   }
   return all ? 0 : 1;
 }

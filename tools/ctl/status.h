@@ -2,6 +2,7 @@
 #ifndef DIVVY_TOOLS_CTL_STATUS_H_
 #define DIVVY_TOOLS_CTL_STATUS_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,8 @@
 namespace divvy {
 
 struct StatusOptions {
-  std::vector<std::string> addresses;  // of the tasks to ask, "host:port"
+  std::vector<std::string> addresses;        // of the tasks to ask, "host:port"
+  std::map<std::string, std::string> names;  // address -> "ps 0", as far as they are known before they answer
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   absl::Duration timeout = absl::Seconds(2);  // for each
   bool json = false;

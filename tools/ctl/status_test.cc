@@ -75,6 +75,31 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
               AllOf(HasSubstr(R"("device":"GPU:1","name":"NVIDIA H200","memory_limit_bytes":"10485760")"), HasSubstr("memory_bytes")));
 }
 
+TEST(StatusTest, AStepIsToldByItsFunctionAndItsPlaceAmongTheTrainingSteps) {
+  v1::TaskStatus status = WorkerOn(1);
+  status.mutable_worker()->set_live_step(1'049'269);
+  EXPECT_THAT(Shown(status), HasSubstr("runs step 1049269, 0 queued")) << "an older build";
+  status.mutable_worker()->set_live_function("train");
+  EXPECT_THAT(Shown(status), HasSubstr("runs train, 0 queued")) << "it is no training step";
+  status.mutable_worker()->set_live_ordinal(2054);
+  status.mutable_worker()->set_committing(true);
+  EXPECT_THAT(Shown(status), HasSubstr("commits train, training step 2055, 0 queued"));
+}
+
+TEST(StatusTest, ATaskThatDoesNotAnswerHasTheNameThatTfConfigGivesIt) {
+  StatusOptions asked;
+  asked.addresses = {"127.0.0.1:1"};
+  asked.names = {{"127.0.0.1:1", "ps 0"}};
+  asked.credentials = MakeChannelCredentials(std::nullopt, "");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(ShowStatus(asked), 1);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith("ps 0       127.0.0.1:1              no answer  cannot reach 127.0.0.1:1"));
+  asked.json = true;
+  testing::internal::CaptureStdout();
+  ShowStatus(asked);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith(R"({"address":"127.0.0.1:1","task":"ps 0","error":)"));
+}
+
 TEST(StatusTest, AWorkersRowSaysThatItComputesOnTheCpu) {
   EXPECT_THAT(Shown(WorkerOn(1)), HasSubstr("0 queued, on the CPU\n"));
   EXPECT_THAT(Shown(WorkerOn(3)), HasSubstr("0 queued, 3 replicas on the CPU\n"));

@@ -178,7 +178,7 @@ TEST_F(SupervisorTest, AnEvaluatorHasTheTimeItTakesForTheFinalCheckpointUntilAPe
   supervisor_->Begin(kStart);
   Exit(kChief, {0, 0});
   for (const int task : {kPs, kFirstWorker}) Exit(task, {0, 0});
-  EXPECT_THAT(Next(), ElementsAre("the chief ended 10s ago; asking worker 1 to end (SIGTERM)", "signal 3 15"));
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking worker 1 to end (SIGTERM)", "signal 3 15"));
   Exit(kSecondWorker, {143, 0}, absl::Seconds(12));
   EXPECT_THAT(Next(), ElementsAre("the evaluator scores the final checkpoint"));
   EXPECT_EQ(supervisor_->deadline(), absl::InfiniteDuration());
@@ -215,10 +215,10 @@ TEST_F(SupervisorTest, AnEvaluatorThatWaitsToBeStartedAgainIsLetGoByASignal) {
   EXPECT_TRUE(supervisor_->over());
 }
 
-TEST_F(SupervisorTest, TheOthersHaveTenSecondsToEndAfterAChiefThatSucceeded) {
+TEST_F(SupervisorTest, TheOthersHaveThreeSecondsToEndAfterAChiefThatSucceeded) {
   Begin();
   EXPECT_THAT(Exit(kChief, {0, 0}), IsEmpty());
-  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(4));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {0, 0}, absl::Seconds(2));
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 0);
@@ -228,11 +228,11 @@ TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledAndNamed) {
   Begin();
   Exit(kChief, {0, 0});
   Exit(kFirstWorker, {0, 0});
-  EXPECT_THAT(Next(), ElementsAre("the chief ended 10s ago; asking ps 0, worker 1 to end (SIGTERM)", "signal 1 15", "signal 3 15"));
-  Exit(kPs, {143, 0}, absl::Seconds(12));
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking ps 0, worker 1 to end (SIGTERM)", "signal 1 15", "signal 3 15"));
+  Exit(kPs, {143, 0}, absl::Seconds(5));
   EXPECT_THAT(Next(), ElementsAre("worker 1 did not end within 30s; killing (SIGKILL)", "signal 3 9"));
   EXPECT_FALSE(supervisor_->over());
-  Exit(kSecondWorker, kKilled, absl::Seconds(42));
+  Exit(kSecondWorker, kKilled, absl::Seconds(35));
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 0);
 }
@@ -267,6 +267,23 @@ TEST_F(SupervisorTest, APermanentFailureOfAWorkerGivesItsCodeWhateverTheChiefSay
   for (const int task : {kPs, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 78);
+}
+
+TEST_F(SupervisorTest, ATaskThatEndsWithTheChiefsOwnFailureIsNotBlamedForIt) {
+  Begin();
+  EXPECT_THAT(Exit(kPs, {66, 0}), ElementsAre()) << "the chief may have told it";
+  EXPECT_THAT(Exit(kChief, {66, 0}, absl::Milliseconds(300)),
+              ElementsAre("chief ended with exit code 66 (missing input); draining worker 0, worker 1", "signal 2 15", "signal 3 15"));
+}
+
+TEST_F(SupervisorTest, ATaskThatFailsByItselfIsBlamedWhenTheChiefGoesOnOrEndsOtherwise) {
+  Begin();
+  Exit(kFirstWorker, {78, 0});
+  EXPECT_THAT(Next(), ElementsAre("worker 0 ended with exit code 78 (bad configuration); draining chief, ps 0, worker 1", "signal 0 15"));
+  Begin();
+  Exit(kFirstWorker, {78, 0});
+  EXPECT_THAT(Exit(kChief, {138, 0}),
+              ElementsAre("worker 0 ended with exit code 78 (bad configuration); draining ps 0, worker 1", "signal 1 15", "signal 3 15"));
 }
 
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnToTheChiefThenToTheOthersItNeeds) {
@@ -348,7 +365,7 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
   Next();
   EXPECT_THAT(Next(), IsEmpty());  // both are struck already
   EXPECT_THAT(Exit(kChief, {0, 0}), ElementsAre("chaos: 2 kills before the job was complete"));
-  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(11));
+  EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(4));
 }
 
 TEST_F(SupervisorTest, ChaosHitsTheRolesThatItMay) {

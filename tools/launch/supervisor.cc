@@ -67,7 +67,14 @@ Supervisor::Actions Supervisor::Begin(absl::Duration now) {
 Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Duration now) {
   Task& task = tasks_[index];
   task.running = false;
-  if (task.id.type == TaskType::kChief) chief_code_ = status.code();
+  if (task.id.type == TaskType::kChief) {
+    chief_code_ = status.code();
+    const std::optional<Suspect> suspect = std::exchange(suspect_, std::nullopt);
+    if (suspect && suspect->status.code() != status.code()) {
+      GiveUp(*suspect, now);
+      return Take();
+    }
+  }
   if (phase_ == Phase::kRunning) {
     React(task, status, now);
   } else if (IsSpared(task)) {
@@ -96,6 +103,7 @@ Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
 Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
   const std::string name = absl::StrCat("SIG", sigabbrev_np(signal));
   spares_evaluator_ = false;
+  if (const auto suspect = std::exchange(suspect_, std::nullopt)) verdict_ = suspect->exit_code;
   if (phase_ == Phase::kDraining || phase_ == Phase::kKilling) {
     Say(absl::StrCat(name, ": killing ", Running()));
     Kill();
@@ -107,6 +115,7 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
 }
 
 Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
+  if (suspect_ && suspect_->until <= now) GiveUp(*std::exchange(suspect_, std::nullopt), now);
   if (phase_ends_ <= now) EndPhase(now);
   if (next_strike_ <= now) Strike(now);
   for (Task& task : tasks_) {
@@ -119,6 +128,7 @@ Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
 
 absl::Duration Supervisor::deadline() const {
   absl::Duration first = std::min(phase_ends_, next_strike_);
+  if (suspect_) first = std::min(first, suspect_->until);
   for (const Task& task : tasks_) first = std::min(first, task.restart_at);
   return first;
 }
@@ -156,10 +166,18 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
       return Linger(now);
     case Reaction::kDrain: break;
   }
-  verdict_ = verdict.exit_code;
   const std::string loop = verdict.exit_code == status.code() ? "" : absl::StrCat(", ", restarts + 1, " times within ", absl::FormatDuration(options_.window));
+  Suspect failed{static_cast<int>(&task - tasks_.data()), status, verdict.exit_code, loop, now + options_.doubt};
+  const bool may_be_told = loop.empty() && task.id.type != TaskType::kChief && tasks_[kChief].running;
+  if (!may_be_told) return GiveUp(failed, now);
+  if (!suspect_) suspect_ = std::move(failed);
+}
+
+// Nothing good can come of going on after this.
+void Supervisor::GiveUp(const Suspect& failed, absl::Duration now) {
+  verdict_ = failed.exit_code;
   const std::string others = Running();
-  Say(absl::StrCat(ToString(task.id), " ", status.ToString(), loop, others.empty() ? "" : absl::StrCat("; draining ", others)));
+  Say(absl::StrCat(ToString(tasks_[failed.task].id), " ", failed.status.ToString(), failed.loop, others.empty() ? "" : absl::StrCat("; draining ", others)));
   Drain(SIGTERM, now);
 }
 

@@ -33,12 +33,15 @@ struct SupervisorOptions {
   absl::Duration settled = absl::Seconds(10);               // after a life that long the next begins without a pause
   absl::Duration chaos;                                     // SIGKILL to a random task at that period; 0: never
   std::vector<TaskType> chaos_roles = {TaskType::kWorker};  // whom it may hit
-  absl::Duration linger = absl::Seconds(10);                // how long the others may take to end by themselves after a chief that succeeded
+  absl::Duration doubt = absl::Seconds(1);                  // a chief that fails tells all its code: so long it may take to end with that of another task
+  absl::Duration linger = absl::Seconds(3);                 // how long the others may take to end by themselves after a chief that succeeded
   absl::Duration drain = absl::Seconds(30);                 // from SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits
   uint64_t seed = 0;                                        // of the choice of victims
 };
 
 // A state machine: each event returns what is to be done, in order. Times are those of one monotonic clock. Not thread-safe; never blocks.
+//
+// Which task is to blame is decided within a second: where the chief ends with the same code, it is the chief.
 //
 // Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a
 // chief that failed lead straight to draining; a second signal to killing. A task is started again only while running. Draining, the chief goes first: it
@@ -91,9 +94,19 @@ class Supervisor {
     Backoff backoff;
   };
 
+  // A task that has failed for good, while the chief runs: what it ended with may be the chief's own failure, of which it was told.
+  struct Suspect {
+    int task = 0;
+    ExitStatus status;
+    int exit_code = 0;
+    std::string loop;  // ", 6 times within 10m", or ""
+    absl::Duration until;
+  };
+
   void Say(std::string text) { out_.push_back({Action::Kind::kSay, 0, 0, std::move(text)}); }
   void Start(Task& task, absl::Duration now);
   void React(Task& task, ExitStatus status, absl::Duration now);
+  void GiveUp(const Suspect& failed, absl::Duration now);
   void Restart(Task& task, ExitStatus status, absl::Duration now);
   void Linger(absl::Duration now);
   void Drain(int signal, absl::Duration now);
@@ -116,6 +129,7 @@ class Supervisor {
   absl::Duration last_strike_ = -absl::InfiniteDuration();
   int drain_signal_ = 0;
   bool spares_evaluator_ = false;
+  std::optional<Suspect> suspect_;
   std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
   int chief_code_ = 0;
   int strikes_ = 0;  // of chaos

@@ -67,6 +67,10 @@ std::vector<std::string> TaskList::names() const {
   return names;
 }
 
+std::string TaskList::Addresses() const {
+  return absl::StrJoin(ports_, ",", [](std::string* text, const LoopbackPort& port) { absl::StrAppend(text, port.address()); });
+}
+
 std::string TaskList::Summary() const {
   const auto count = [this](TaskType type) { return std::count_if(ids_.begin(), ids_.end(), [type](const TaskId& id) { return id.type == type; }); };
   const auto workers = count(TaskType::kWorker);

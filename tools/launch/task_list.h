@@ -28,7 +28,8 @@ class TaskList {
   const std::vector<TaskId>& ids() const { return ids_; }
   std::vector<std::string> names() const;
   std::string TfConfig(int task) const { return TfConfigText(ids_, addresses_, task); }
-  std::string Summary() const;  // "chief, 2 ps, 4 workers, evaluator"
+  std::string Addresses() const;  // of those that listen, with commas between
+  std::string Summary() const;    // "chief, 2 ps, 4 workers, evaluator"
 
  private:
   TaskList(std::vector<TaskId> ids, std::vector<LoopbackPort> ports, std::vector<std::string> addresses)
