@@ -19,9 +19,11 @@ def _sdk_tar_impl(ctx):
     args.add_all(headers, map_each = _header)
     args.add_all([ctx.file.library, main], before_each = "library")
     args.add_all(ctx.files.binaries, before_each = "binary")
+    for target, name in ctx.attr.files.items():
+        args.add_all(["file", name, target.files.to_list()[0].path])
     ctx.actions.run(
         executable = ctx.executable._tool,
-        inputs = depset([ctx.file.library, main] + ctx.files.binaries, transitive = [headers]),
+        inputs = depset([ctx.file.library, main] + ctx.files.binaries + ctx.files.files, transitive = [headers]),
         outputs = [ctx.outputs.tar],
         arguments = [args],
         mnemonic = "SdkTar",
@@ -33,6 +35,7 @@ def _header(file):
     return ["header", file.short_path, file.path]
 
 # `roots` are the headers a program includes; with them goes what they include of `headers`, and no more.
+# `files`: whatever else, by its name in the tar.
 sdk_tar = rule(
     implementation = _sdk_tar_impl,
     attrs = {
@@ -41,6 +44,7 @@ sdk_tar = rule(
         "library": attr.label(allow_single_file = True, mandatory = True),
         "main": attr.label(providers = [CcInfo], mandatory = True),
         "binaries": attr.label_list(),
+        "files": attr.label_keyed_string_dict(allow_files = True),
         "tar": attr.output(mandatory = True),
         "_tool": attr.label(default = "//bazel:make_sdk", executable = True, allow_single_file = True, cfg = "exec"),
     },

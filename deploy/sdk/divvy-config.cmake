@@ -1,0 +1,24 @@
+# find_package(divvy): divvy::divvy, what a program links: the headers, libdivvy.so and its main(). A program library (--program=lib.so) links the same.
+# A program that keeps its own main() links divvy::runtime.
+include(CMakeFindDependencyMacro)
+find_dependency(absl)
+find_dependency(Threads)
+
+get_filename_component(_divvy_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET divvy::runtime)
+  add_library(divvy::runtime SHARED IMPORTED)
+  set_target_properties(divvy::runtime PROPERTIES
+    IMPORTED_LOCATION "${_divvy_prefix}/lib/libdivvy.so"
+    IMPORTED_NO_SONAME TRUE
+    INTERFACE_INCLUDE_DIRECTORIES "${_divvy_prefix}/include"
+    INTERFACE_COMPILE_FEATURES cxx_std_17
+    INTERFACE_LINK_LIBRARIES
+      "absl::flags;absl::flat_hash_map;absl::span;absl::status;absl::statusor;absl::strings;absl::time;Threads::Threads"
+    # By the build id tasks find that they run other builds of the program.
+    INTERFACE_LINK_OPTIONS "LINKER:--build-id")
+  add_library(divvy::divvy STATIC IMPORTED)
+  set_target_properties(divvy::divvy PROPERTIES
+    IMPORTED_LOCATION "${_divvy_prefix}/lib/libdivvy_main.a"
+    INTERFACE_LINK_LIBRARIES divvy::runtime)
+endif()
+unset(_divvy_prefix)
