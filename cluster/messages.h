@@ -349,10 +349,18 @@ struct Report {
   std::vector<int> participants;  // ps indices it committed to; also of a failed one some ps of which had applied it
   uint64_t staleness = 0;         // greatest (version at commit - version pulled) over its shards
 };
+// What one element of a dataset looks like, for the coordinator to tell whether two workers read the same. Floating values are compared by a projection:
+// another kind of processor may compute them with another last bit.
+struct ElementDigest {
+  uint64_t exact = 0;     // of dtypes, shapes, and all values but floating ones
+  double projection = 0;  // sum of the floating values, each with a weight in [-1, 1) that depends on its place
+  double magnitude = 0;   // sum of their absolute values
+};
 struct ResourceReady {
   ResourceId iterator;
-  absl::Status error;               // it could not be made: the steps that use it fail with this
-  std::optional<int64_t> elements;  // of a whole pass, where known
+  absl::Status error;                  // it could not be made: the steps that use it fail with this
+  std::optional<int64_t> elements;     // of a whole pass, where known
+  std::optional<ElementDigest> first;  // of leased data: of the element at position 0, where there is one
 };
 struct NeedSlots {
   EntryId step;

@@ -204,6 +204,25 @@ absl::Status EmbeddedCluster::RestartPs(int index) {
   return StartPs(index);
 }
 
+std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
+  std::map<std::string, int64_t> sizes = core_->Sizes();
+  const auto most = [&sizes](const char* name, size_t size) { sizes[name] = std::max(sizes[name], static_cast<int64_t>(size)); };
+  for (int ps = 0; ps < static_cast<int>(ps_.size()); ++ps) {
+    const ParameterServerSnapshot snapshot = InspectPs(ps);
+    most("ps: remembered entries", snapshot.remembered.size());
+    most("ps: queued and running commits", snapshot.queued + snapshot.running);
+    most("ps: sessions", snapshot.sessions.size());
+    most("ps: shards", snapshot.shards.size());
+  }
+  for (const WorkerTask& worker : workers_) {
+    const WorkerSnapshot snapshot = worker.core->Inspect();
+    most("worker: queued steps", snapshot.queued.size());
+    most("worker: iterators", snapshot.resources.size());
+    most("worker: unacknowledged messages", snapshot.unacknowledged);
+  }
+  return sizes;
+}
+
 void EmbeddedCluster::CutPs(int index) { network_.Add(Address("ps", index), std::weak_ptr<ParameterServerCore>()); }
 
 void EmbeddedCluster::HealPs(int index) { network_.Add(Address("ps", index), ps_[index]); }

@@ -2,7 +2,10 @@
 #ifndef DIVVY_PROGRAM_EMBEDDED_H_
 #define DIVVY_PROGRAM_EMBEDDED_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/executor.h"
@@ -57,6 +60,8 @@ class EmbeddedCluster {
   absl::Status RestartPs(int index);  // comes back empty, as another life
   void CutPs(int index);              // nobody reaches it, until
   void HealPs(int index);             // REQUIRES: it has not been killed
+  // How much each role holds: the coordinator's Sizes, and of parameter servers and workers what Inspect tells, each of the one that holds most.
+  std::map<std::string, int64_t> Sizes() const;
   ParameterServerSnapshot InspectPs(int index) const { return ps_[static_cast<size_t>(index)]->Inspect(ParameterServerCore::Detail::kWithoutValues); }
 
  private:

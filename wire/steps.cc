@@ -1,5 +1,6 @@
 #include "wire/steps.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -153,6 +154,10 @@ struct SetFromWorker {
     to.set_iterator(ready.iterator.value());
     if (!ready.error.ok()) *to.mutable_error() = ToProto(ready.error);
     if (ready.elements) to.set_elements(*ready.elements);
+    if (!ready.first) return;
+    to.mutable_first()->set_exact(ready.first->exact);
+    to.mutable_first()->set_projection(ready.first->projection);
+    to.mutable_first()->set_magnitude(ready.first->magnitude);
   }
   void operator()(const NeedSlots& need) {
     v1::NeedSlots& to = *out.mutable_need_slots();
@@ -206,6 +211,11 @@ absl::StatusOr<ResourceReady> ReadyFromProto(const v1::ResourceReady& from) {
   if (from.has_elements()) {
     RETURN_IF_ERROR(CheckNotNegative("elements", from.elements()));
     ready.elements = from.elements();
+  }
+  if (from.has_first()) {
+    const auto& first = from.first();
+    if (!std::isfinite(first.projection()) || !std::isfinite(first.magnitude())) return Invalid("first", "is not finite");
+    ready.first = {first.exact(), first.projection(), first.magnitude()};
   }
   return ready;
 }

@@ -610,7 +610,8 @@ TEST(FrameTest, NegativeCountsAndDurationsAreRefused) {
   ExpectRefused(frame, "pong.blocked_for_ns: is -1");
   ExpectRefused(FrameWith(Pong{-1, 0, {}, {}}), "pong.running: is -1");
   ExpectRefused(FrameWith(Pong{0, 0, 70000, {}}), "pong.blocked_on_ps: is 70000");
-  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, -1}), "resource_ready.elements: is -1");
+  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, -1, {}}), "resource_ready.elements: is -1");
+  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, 1, ElementDigest{1, std::nan(""), 1}}), "resource_ready.first: is not finite");
   ExpectRefused(FrameWith(NeedSlots{EntryId(1), {{"", Sgd{0.1}}}}), "need_slots.slots[0].variable: has 0 bytes");
 }
 

@@ -160,6 +160,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void Drain(std::function<void()> done);
 
   CoordinatorSnapshot Snapshot() const;
+  // How many entries each structure holds that grows and shrinks as the job runs, by its name: for tests and benchmarks that look for what only grows.
+  std::map<std::string, int64_t> Sizes() const;
   // The greatest staleness of a step that has finished since this was last asked, by one asker.
   uint64_t TakeMaxStaleness();
   // Forgets all completions and timers: no call is answered any more. For a process about to end, and for the simulation's kill.

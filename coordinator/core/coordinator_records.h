@@ -21,6 +21,7 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
+#include "coordinator/core/data_agreement.h"
 #include "coordinator/core/lease_book.h"
 #include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
@@ -136,6 +137,7 @@ struct Iterator {
   MakeResource make;
   std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
   LeaseBook book;                                   // leased ones
+  DataAgreement agreement = {};                     // leased ones: whether all workers read the same
   int64_t users = 0;                                // steps that are queued or open and name it
   bool dropped = false;                             // goes when the last of them is closed
   bool of_program = false;                          // not of a loop

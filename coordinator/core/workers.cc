@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
 
@@ -251,6 +252,10 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
     const auto iterator = iterators_.find(ready->iterator);
     if (iterator != iterators_.end() && ready->elements) NoteElements(iterator->second, *ready->elements);
+    if (iterator != iterators_.end() && ready->first) {
+      const absl::Status same = iterator->second.agreement.Note(iterator->second.make.source, {worker.index, *ready->first});
+      if (!same.ok()) StoreError(MarkUser(same));
+    }
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));

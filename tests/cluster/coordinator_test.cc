@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "divvy.h"
 #include "gmock/gmock.h"
@@ -149,6 +150,20 @@ const DataSource kNumbers("test/numbers", Numbers);
 const DataSource kNumbersForEach("test/numbers_for_each", Numbers, InputOptions{AutoShardPolicy::kOff});
 const DataSource kNumbersInParts("test/numbers_in_parts", Numbers, InputOptions{AutoShardPolicy::kData});
 
+// TensorFlow's idioms for data that each worker has of its own. With leased data a worker reads only what others do not.
+absl::StatusOr<Dataset> ShardedNumbers(const InputContext& input, int64_t n) {
+  ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
+  return numbers.Shard(input.num_workers, input.worker_index);
+}
+const DataSource kShardedNumbers("test/sharded_numbers", ShardedNumbers);
+const DataSource kShardedForEach("test/sharded_for_each", ShardedNumbers, InputOptions{AutoShardPolicy::kOff});
+
+absl::StatusOr<Dataset> RandomNumbers(const InputContext& input, int64_t n) {
+  ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
+  return numbers.Shuffle(40, EntropySeed());
+}
+const DataSource kRandomNumbers("test/random_numbers", RandomNumbers);
+
 absl::StatusOr<Dataset> GlobalNumbers(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
   return Strategy::Current().DistributeDataset(numbers);
@@ -188,6 +203,28 @@ TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
   EXPECT_EQ(Counter(), 300);
   EXPECT_EQ(coordinator().step(), 300);
   EXPECT_TRUE(*coordinator().Done());
+}
+
+// A pass may be over before the other worker has opened its iterator, and has then read everything from one: so a few passes are made.
+TEST_F(CoordinatorTest, ADataSourceThatDiffersBetweenWorkersEndsTheRun) {
+  Start(1, 2);
+  for (const DataSource<int64_t>* const source : {&kShardedNumbers, &kRandomNumbers}) {
+    absl::Status run;
+    for (int pass = 0; pass < 200 && run.ok(); ++pass) run = coordinator().RunEpoch(kCountsExamples, (*source)(300)).status();
+    EXPECT_EQ(run.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(run.message()), HasSubstr(absl::StrCat("data source \"", source->name(), "\" differs between workers (position 0: worker 0 and ")));
+    EXPECT_THAT(std::string(run.message()), HasSubstr("shuffle with input.seed, and shard nothing"));
+  }
+}
+
+TEST_F(CoordinatorTest, DataThatIsTheSameOnEveryWorkerOrNotLeasedIsNotObjectedTo) {
+  Start(1, 2);
+  for (const DataSource<int64_t>* const source : {&kNumbers, &kShardedForEach}) {
+    for (int pass = 0; pass < 5; ++pass) {
+      const auto run = coordinator().RunEpoch(kCountsExamples, (*source)(300));
+      ASSERT_TRUE(run.ok()) << run.status();
+    }
+  }
 }
 
 TEST_F(CoordinatorTest, JoinWithNothingScheduledReturnsAtOnce) {

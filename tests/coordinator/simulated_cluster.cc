@@ -32,12 +32,11 @@ std::string PsAddress(int index) { return absl::StrCat("ps/", index); }
 class WatchedInputs : public InputOpener {
  public:
   explicit WatchedInputs(Executor& executor) : inputs_(executor) {}
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override {
-    inputs_.Open(resource, worker_index, num_workers, replicas,
-                 [this, id = resource.iterator, done = std::move(done)](absl::StatusOr<std::optional<int64_t>> elements) {
-                   open_.insert(id);
-                   done(std::move(elements));
-                 });
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) override {
+    inputs_.Open(resource, worker_index, num_workers, replicas, [this, id = resource.iterator, done = std::move(done)](absl::StatusOr<OpenedInput> opened) {
+      open_.insert(id);
+      done(std::move(opened));
+    });
   }
   void Close(ResourceId iterator) override {
     inputs_.Close(iterator);

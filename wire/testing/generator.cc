@@ -477,6 +477,7 @@ void Generator::Fill(ResourceReady& out) {
   out.iterator = MakeId<ResourceId>();
   Fill(out.error);
   if (Chance()) out.elements = Count();
+  if (Chance()) out.first = {Number(), static_cast<double>(Count()), static_cast<double>(Count())};
 }
 
 void Generator::Fill(NeedSlots& out) {

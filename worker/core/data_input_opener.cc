@@ -12,6 +12,7 @@
 #include "data/guarded.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
+#include "worker/core/element_digest.h"
 
 namespace divvy {
 namespace {
@@ -20,9 +21,32 @@ absl::Status Gone(ResourceId iterator) {
   return MakeError(Reason::kInputAborted, absl::StrCat("iterator ", iterator.value(), " is not open on this worker: it was closed, or lost with its session"));
 }
 
+// An iterator whose next element has been looked at: it is kept, and not read again where it is what is wanted next.
+class PeekedIterator : public DatasetIterator {
+ public:
+  using Element = absl::StatusOr<std::optional<Nest>>;
+  explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator) : iterator_(std::move(iterator)), next_(std::make_unique<Element>(iterator_->Next())) {}
+
+  const Element& peeked() const { return *next_; }  // REQUIRES: nothing has been called
+  Element Next() override {
+    if (next_ == nullptr) return iterator_->Next();
+    const std::unique_ptr<Element> next = std::move(next_);
+    return std::move(*next);
+  }
+  absl::Status Seek(int64_t position) override {
+    next_.reset();
+    return iterator_->Seek(position);
+  }
+  std::optional<int64_t> size() override { return iterator_->size(); }
+
+ private:
+  const std::unique_ptr<DatasetIterator> iterator_;
+  std::unique_ptr<Element> next_;  // null: it has been given, or left behind
+};
+
 struct Opened {
   std::unique_ptr<DatasetIterator> iterator;
-  std::optional<int64_t> elements;
+  OpenedInput input;
   bool fetch_to_device = true;
 };
 
@@ -34,6 +58,13 @@ StrategyParts PartsFor(const InputContext& context, Executor& executor) {
   return parts;
 }
 
+// Every worker reads the element at position 0, so that the coordinator can tell whether all read the same. What goes wrong the first step is told.
+void PeekAtFirst(Opened& opened) {
+  auto peeked = std::make_unique<PeekedIterator>(std::move(opened.iterator));
+  if (peeked->peeked().ok() && *peeked->peeked()) opened.input.first = DigestOf(**peeked->peeked());
+  opened.iterator = std::move(peeked);
+}
+
 absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext& context, Executor& executor) {
   const BoundDataSource source(resource.source, resource.args);
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(resource.source));
@@ -43,8 +74,9 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
   ASSIGN_OR_RETURN(Dataset dataset, DataSourceRegistry::Open(source, context));
   const int64_t ahead = options.prefetch_per_replica * context.num_replicas_in_sync;
   if (ahead > 0) dataset = dataset.Prefetch(ahead);
-  Opened opened{dataset.Iterate({nullptr, &executor}), std::nullopt, options.fetch_to_device};
-  opened.elements = opened.iterator->size();
+  Opened opened{dataset.Iterate({nullptr, &executor}), {}, options.fetch_to_device};
+  opened.input.elements = opened.iterator->size();
+  if (resource.leased) PeekAtFirst(opened);
   return opened;
 }
 
@@ -250,7 +282,7 @@ std::shared_ptr<const std::vector<Device>> IfAnyIsGpu(std::vector<Device> device
 DataInputOpener::DataInputOpener(Executor& executor, std::vector<Device> replica_devices)
     : executor_(executor), devices_(IfAnyIsGpu(std::move(replica_devices))) {}
 
-void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) {
+void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) {
   const auto cursor = std::make_shared<Cursor>(resource.iterator, executor_, devices_);
   {
     MutexLock lock(mu_);
@@ -263,14 +295,9 @@ void DataInputOpener::Open(const MakeResource& resource, int worker_index, int n
   context.seed = resource.leased ? resource.seed : MixSeeds(resource.seed, static_cast<uint64_t>(worker_index));
   executor_.PostBlocking("open data", [&executor = executor_, cursor, resource, context, done = std::move(done)] {
     absl::StatusOr<Opened> opened = internal::Guarded<absl::StatusOr<Opened>>("the data source", [&] { return OpenData(resource, context, executor); });
-    absl::StatusOr<std::optional<int64_t>> elements = std::optional<int64_t>();
-    if (opened.ok()) {
-      elements = opened->elements;
-    } else {
-      elements = opened.status();
-    }
+    absl::StatusOr<OpenedInput> input = opened.ok() ? absl::StatusOr<OpenedInput>(opened->input) : opened.status();
     cursor->SetOpened(std::move(opened));
-    done(std::move(elements));
+    done(std::move(input));
   });
 }
 

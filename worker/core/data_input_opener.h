@@ -25,7 +25,7 @@ class DataInputOpener : public InputOpener {
   explicit DataInputOpener(Executor& executor, std::vector<Device> replica_devices = {});
 
   // The context of a leased source is the same on every worker but for worker_index; of another its seed is made from the resource's and the index.
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) override;
   void Close(ResourceId iterator) override;
   // Positions are read ahead only once they are what the iterator gives next: so it never goes back for a step before.
   void ReadAhead(const InputLease& positions) override;

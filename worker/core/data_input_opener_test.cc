@@ -18,6 +18,7 @@
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
 #include "strategy/step.h"
+#include "worker/core/element_digest.h"
 #include "worker/core/step_transaction.h"
 #include "worker/core/testing/fake_parameter_servers.h"
 #include "worker/core/thread_step_runner.h"
@@ -156,10 +157,12 @@ class ReadAheadTest : public ::testing::Test {
     Reads().Clear();
     Uploads().Clear();
   }
-  void Open(const BoundDataSource& source) {
+  void Open(const BoundDataSource& source, bool leased = true) {
     Seen<absl::Status> opened;
-    inputs_->Open({kIterator, std::string(source.name()), source.args(), 7, /*leased=*/true}, 0, 1, 2,
-                  [&](const absl::StatusOr<std::optional<int64_t>>& elements) { opened.Add(elements.status()); });
+    inputs_->Open({kIterator, std::string(source.name()), source.args(), 7, leased}, 0, 1, 2, [&](absl::StatusOr<OpenedInput> input) {
+      if (input.ok()) input_ = *input;
+      opened.Add(input.status());
+    });
     ASSERT_TRUE(opened.WaitFor(1));
     ASSERT_TRUE(opened.all()[0].ok()) << opened.all()[0];
   }
@@ -199,6 +202,7 @@ class ReadAheadTest : public ::testing::Test {
   std::string Run(const std::string& function, int64_t first) { return Text(Begin(function, first)); }
 
   static constexpr ResourceId kIterator{1};
+  OpenedInput input_;  // of the last Open
   cuda::HostMath math_{2, cuda::HostQueues::Manner::kLate};
   WatchedGpus gpus_{math_};
   ThreadPoolExecutor executor_{2};
@@ -207,6 +211,31 @@ class ReadAheadTest : public ::testing::Test {
 };
 
 // ---- which elements are read, and when ---------------------------------------------------------------------------------------------------------------
+
+TEST_F(ReadAheadTest, OfLeasedDataTheFirstElementIsReadAtOnceDigestedAndKeptForItsStep) {
+  Open(kNumbers(int64_t{9}));
+  ASSERT_TRUE(input_.first.has_value());
+  EXPECT_EQ(input_.first->exact, DigestOf(Nest(Tensor::Vector<float>({0}))).exact);
+  EXPECT_EQ(input_.elements, 9);
+  EXPECT_THAT(Read(0, 1), ElementsAre("CPU:0 0"));
+  EXPECT_THAT(Read(1, 1), ElementsAre("CPU:0 1"));
+  EXPECT_THAT(Reads().all(), ElementsAre(0, 1));
+}
+
+TEST_F(ReadAheadTest, AWorkerThatBeginsElsewhereGoesThereAndMayComeBack) {
+  Open(kNumbers(int64_t{9}));
+  EXPECT_THAT(Read(5, 1), ElementsAre("CPU:0 5"));
+  EXPECT_THAT(Read(0, 2), ElementsAre("CPU:0 0", "CPU:0 1"));
+}
+
+TEST_F(ReadAheadTest, DataThatIsNotLeasedOrHasNoElementHasNoDigest) {
+  Open(kNumbers(int64_t{9}), /*leased=*/false);
+  EXPECT_FALSE(input_.first.has_value());
+  EXPECT_THAT(Reads().all(), IsEmpty());
+  Open(kNumbers(int64_t{0}));
+  EXPECT_FALSE(input_.first.has_value());
+  EXPECT_THAT(Read(0, 1), IsEmpty());
+}
 
 TEST_F(ReadAheadTest, WhatIsReadAheadLiesOnTheReplicasDevices) {
   Open(kNumbers(int64_t{9}));
@@ -220,7 +249,7 @@ TEST_F(ReadAheadTest, PositionsWaitForThoseBeforeThemSoThatNobodyGoesBack) {
   Open(kNumbers(int64_t{9}));
   ReadAhead(4, 2);
   ReadAhead(2, 2);
-  EXPECT_THAT(Reads().all(), IsEmpty());
+  EXPECT_THAT(Reads().all(), ElementsAre(0)) << "as of every leased iterator";
   EXPECT_THAT(Read(0, 2), ElementsAre("CPU:0 0", "CPU:0 1"));
   ASSERT_TRUE(Reads().WaitFor(6));
   EXPECT_THAT(Read(2, 2), ElementsAre("GPU:0 2", "GPU:1 3"));
@@ -297,7 +326,7 @@ TEST_F(ReadAheadTest, TheNextBatchIsToldToTheDeviceBeforeWhatTheStepComputesIsWa
   ASSERT_TRUE(inputs_->Read(kIterator, 4, 1).ok());
   EXPECT_EQ(Run("input_test/compute", 5), "10.000000");
   EXPECT_EQ(Run("input_test/take", 6), "GPU:0 6");
-  EXPECT_THAT(Reads().all(), ElementsAre(4, 5, 6)) << "the batch of the second step was read once";
+  EXPECT_THAT(Reads().all(), ElementsAre(0, 4, 5, 6)) << "the batch of the second step was read once";
 }
 
 TEST_F(ReadAheadTest, ABatchThatWasOnItsWayWhenADeviceFailedIsBroughtThereAgain) {

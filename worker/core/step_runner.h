@@ -75,14 +75,20 @@ class StepRunner {
   virtual void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) = 0;
 };
 
+// An iterator that has been opened.
+struct OpenedInput {
+  std::optional<int64_t> elements;     // of a whole pass, where known
+  std::optional<ElementDigest> first;  // of leased data: of the element at position 0, where there is one
+};
+
 // Opens the data that steps iterate over. Thread-safe; no method blocks.
 class InputOpener {
  public:
   virtual ~InputOpener() = default;
 
   // Makes the iterator `resource.iterator` of this worker, which steps may name from now on (they wait for it). `done` is called once, perhaps before Open
-  // returns: with the number of elements of a whole pass where known, or with the error that every step using it will meet too.
-  virtual void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) = 0;
+  // returns: with what is known of it, or with the error that every step using it will meet too.
+  virtual void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) = 0;
 
   // Forgets the iterator; unknown ones: nothing happens. Steps that use it fail with Reason::kInputAborted. It may be opened anew.
   virtual void Close(ResourceId iterator) = 0;

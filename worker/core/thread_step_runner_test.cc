@@ -216,8 +216,10 @@ class ThreadStepRunnerTest : public ::testing::Test {
   // Opens the numbers 0 .. n - 1 (and 20 more each: this is worker 2) as iterator `id`.
   absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source, bool leased = true) {
     Box<absl::StatusOr<std::optional<int64_t>>> opened;
-    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3, replicas_,
-                 [&](absl::StatusOr<std::optional<int64_t>> elements) { opened.Put(std::move(elements)); });
+    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3, replicas_, [&](const absl::StatusOr<OpenedInput>& input) {
+      if (input.ok()) return opened.Put(input->elements);
+      opened.Put(input.status());
+    });
     return opened.Take();
   }
   std::string Take(const std::string& function, uint64_t id, std::optional<int64_t> first = {}, int64_t count = 1) {

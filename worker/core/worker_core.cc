@@ -388,16 +388,18 @@ void WorkerCore::Handle(MakeResource message) {
   if (!session_->resources.insert(message.iterator).second) return;
   outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), message] {
     inputs_.Open(message, options_.index, message.num_workers, options_.replicas,
-                 [weak, session, iterator = message.iterator](absl::StatusOr<std::optional<int64_t>> elements) {
-                   if (const auto core = weak.lock()) core->OnOpened(session, iterator, std::move(elements));
+                 [weak, session, iterator = message.iterator](absl::StatusOr<OpenedInput> opened) {
+                   if (const auto core = weak.lock()) core->OnOpened(session, iterator, std::move(opened));
                  });
   });
 }
 
-void WorkerCore::OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<std::optional<int64_t>> elements) {
+void WorkerCore::OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<OpenedInput> opened) {
   CoreLock lock(mu_, outbox_);
   if (session_ == nullptr || session.lock() != session_ || session_->resources.count(iterator) == 0) return;
-  Send(ResourceReady{iterator, elements.status(), elements.ok() ? *elements : std::nullopt});
+  ResourceReady ready{iterator, opened.status(), std::nullopt, std::nullopt};
+  if (opened.ok()) ready.elements = opened->elements, ready.first = opened->first;
+  Send(std::move(ready));
 }
 
 void WorkerCore::Handle(DropResource message) {

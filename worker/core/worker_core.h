@@ -229,7 +229,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void Handle(Ping message) DIVVY_REQUIRES(mu_);
   void Handle(Hold message) DIVVY_REQUIRES(mu_);
   void Handle(Release message) DIVVY_REQUIRES(mu_);
-  void OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<std::optional<int64_t>> elements);
+  void OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<OpenedInput> opened);
 
   // live_step.cc: from dispatch to report
   void StartNext() DIVVY_REQUIRES(mu_);

@@ -1532,7 +1532,7 @@ TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHe
 // ---- iterators ---------------------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, IteratorsAreOpenedReportedAndDropped) {
-  inputs_.Define("known", {100, absl::OkStatus(), absl::ZeroDuration()});
+  inputs_.Define("known", {100, absl::OkStatus(), absl::ZeroDuration(), ElementDigest{7, 1, 2}});
   inputs_.Define("endless", {});
   Attach();
   end_->Tell(MakeResource{ResourceId(1), "known", Nest(), 0, true});
@@ -1543,6 +1543,9 @@ TEST_F(WorkerCoreTest, IteratorsAreOpenedReportedAndDropped) {
   for (const ResourceReady& one : end_->Got<ResourceReady>()) ready[one.iterator] = one;
   ASSERT_EQ(ready.size(), 3u);
   EXPECT_EQ(ready[ResourceId(1)].elements, 100);
+  ASSERT_TRUE(ready[ResourceId(1)].first.has_value());
+  EXPECT_EQ(ready[ResourceId(1)].first->exact, 7u);
+  EXPECT_FALSE(ready[ResourceId(2)].first.has_value());
   EXPECT_FALSE(ready[ResourceId(2)].elements.has_value());
   EXPECT_EQ(ready[ResourceId(3)].error.code(), absl::StatusCode::kNotFound);
   end_->Tell(DropResource{ResourceId(1)});

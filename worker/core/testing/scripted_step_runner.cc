@@ -109,7 +109,7 @@ void ScriptedInputOpener::Define(std::string name, Source source) {
   sources_[std::move(name)] = std::move(source);
 }
 
-void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, ResultCallback<std::optional<int64_t>> done) {
+void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, ResultCallback<OpenedInput> done) {
   Source source{std::nullopt, absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")), absl::ZeroDuration()};
   {
     MutexLock lock(mu_);
@@ -118,7 +118,7 @@ void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, Resu
     open_[resource.iterator] = resource;
   }
   executor_.PostAfter(source.time, [source, done = std::move(done)] {
-    if (source.error.ok()) return done(source.elements);
+    if (source.error.ok()) return done(OpenedInput{source.elements, source.first});
     done(source.error);
   });
 }

@@ -89,6 +89,7 @@ class ScriptedInputOpener : public InputOpener {
     std::optional<int64_t> elements;  // of a pass
     absl::Status error;               // of opening it
     absl::Duration time;              // that opening takes
+    std::optional<ElementDigest> first = {};
   };
 
   // REQUIRES: `executor` outlives every Open.
@@ -96,7 +97,7 @@ class ScriptedInputOpener : public InputOpener {
   void Define(std::string name, Source source);
 
   // A source that is not defined is NotFound.
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<std::optional<int64_t>> done) override;
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) override;
   void Close(ResourceId iterator) override;
   void ReadAhead(const InputLease& positions) override;
   void ForgetAhead(const InputLease& positions) override;

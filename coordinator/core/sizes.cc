@@ -1,0 +1,43 @@
+// How much the coordinator holds, for the soak benchmark: what grows with the time a job runs is a fault.
+#include <map>
+#include <string>
+
+#include "coordinator/core/coordinator_core.h"
+
+namespace divvy {
+
+std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
+  MutexLock lock(mu_);
+  int64_t ended = 0, unacknowledged = 0, dispatched = 0;
+  for (const auto& [index, worker] : workers_) {
+    ended += static_cast<int64_t>(worker.ended.size());
+    unacknowledged += worker.stream == nullptr ? 0 : static_cast<int64_t>(worker.stream->unacknowledged());
+    dispatched += static_cast<int64_t>(worker.in_flight.size());
+  }
+  const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
+  return {
+      {"dispatched steps", dispatched},
+      {"ended iterators of workers", ended},
+      {"fences", size(fences_)},
+      {"ids of syncs", size(ids_at_sync_)},
+      {"iterators", size(iterators_)},
+      {"joins", size(joins_)},
+      {"known sizes of data", size(known_sizes_)},
+      {"layout jobs", size(layout_jobs_)},
+      {"open reads", size(open_reads_)},
+      {"open steps", size(open_steps_)},
+      {"open writes", size(open_writes_)},
+      {"passes begun, by source", size(passes_)},
+      {"queued steps", size(queue_)},
+      {"raisers", size(raisers_)},
+      {"redo log", size(log_)},
+      {"rewinds", size(rewinds_)},
+      {"runs", size(runs_)},
+      {"unacknowledged messages", unacknowledged},
+      {"unfinished passes", size(unfinished_passes_)},
+      {"waiting schedules", size(waiting_schedules_)},
+      {"waiting writes", size(waiting_writes_)},
+  };
+}
+
+}  // namespace divvy
