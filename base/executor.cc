@@ -167,6 +167,10 @@ void ThreadPoolExecutor::Stop() {
     state_->work.NotifyAll();
     state_->timer.NotifyAll();
   }
+  // What has not begun goes before what runs is waited for: a task that runs may wait for one that was dropped, and learns so from what that one held.
+  ready.clear();
+  timers.clear();
+  for (std::deque<State::BlockingTask>& tasks : blocking_tasks) tasks.clear();
   for (std::thread& thread : state_->threads) thread.join();
   state_->threads.clear();
   for (std::vector<std::thread>& threads : blocking_threads) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -173,6 +174,21 @@ TEST(ThreadPoolExecutorTest, StopWaitsForWhatRuns) {
   executor.Stop();
   EXPECT_TRUE(ended);
   releaser.join();
+}
+
+// As one that reads data waits for what prefetches it, and reads by itself once that is dropped.
+TEST(ThreadPoolExecutorTest, ATaskThatRunsMayWaitForOneThatStopDrops) {
+  Tally begun, dropped;
+  ThreadPoolExecutor executor(1);
+  executor.Post([&] {
+    begun.Add();
+    dropped.WaitFor(1);
+  });
+  begun.WaitFor(1);
+  const auto tell = [&dropped](void*) { dropped.Add(); };
+  executor.Post([held = std::shared_ptr<void>(nullptr, tell)] {});  // behind it, on the only thread
+  executor.Stop();
+  EXPECT_EQ(dropped.count(), 1);
 }
 
 TEST(ThreadPoolExecutorTest, StopDropsWhatTasksHold) {
