@@ -34,8 +34,9 @@ enum class Rule {
   kEndIsOfOneDataset,        // the end of one dataset says nothing of the others that the step reads
   kLossWhileLoadingCounts,   // a server that is lost while it loads counts as a recovery
   kLateWorkerHasNoPart,      // a worker that joins a pass over data that was cut for fewer workers reads none of it
+  kHorizonHasPasses,         // servers are told how far passes have got with the steps that they may forget
 };
-inline constexpr int kNumRules = 19;
+inline constexpr int kNumRules = 20;
 
 #ifdef DIVVY_BREAKABLE
 

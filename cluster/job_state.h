@@ -16,16 +16,11 @@
 
 namespace divvy {
 
-// A pass over leased data that was under way at the cut: which of its positions no step in the cut has read.
-struct DataPass {
+// A pass over leased data that was under way at the cut.
+struct DataPass : PassProgress {
   std::string source;
   Nest args;
-  uint64_t seed = 0;                  // of the pass: its order
-  int64_t finished = 0;               // steps of the loop over it, in the cut
-  int64_t next = 0;                   // positions from here on were given to nobody
-  std::map<int64_t, int64_t> unread;  // first -> count, below `next`: given, and not read by a step in the cut
-  std::optional<int64_t> end;         // there is nothing from this position on
-  bool end_is_exact = false;          // and something right before it
+  uint64_t seed = 0;  // of the pass: its order
 };
 
 // The cut: at one moment each entry was applied at all the servers it touches, or at none; this is the coordinator's side of that moment. A plain value; the

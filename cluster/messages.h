@@ -91,11 +91,19 @@ enum class EntryKind : uint8_t {
   kWrite,  // a direct write of the program
 };
 
+// A worker's positions in a leased dataset: elements [first, first + count) of its pass. None (count 0): the data had ended before the step was dispatched.
+struct InputLease {
+  ResourceId iterator;
+  int64_t first = 0, count = 0;
+  friend bool operator==(const InputLease& a, const InputLease& b) { return a.iterator == b.iterator && a.first == b.first && a.count == b.count; }
+};
+
 // An applied id that the ps still remembers.
 struct RememberedEntry {
   EntryId id;
   int participants = 0;  // how many ps the entry commits to, as its commit said
   EntryKind kind = EntryKind::kStep;
+  std::vector<InputLease> inputs = {};  // leased positions that the step has read, as its commit said
 };
 
 // Puts the ps into `fence.epoch`: no session is left, what runs is finished first, nothing of an older epoch is applied any more. READY becomes FROZEN.
@@ -243,6 +251,8 @@ struct CommitRequest {
   EntryKind kind = EntryKind::kStep;
   int participants = 1;           // ps that the entry commits to, >= 1: the same in each of its commits
   std::vector<CommitPart> parts;  // at least one
+  // Leased positions that the step has read. The ps remembers them with the id: where a pass stands after the coordinator was lost is in the servers alone.
+  std::vector<InputLease> inputs = {};
 };
 struct CommitReply {
   bool duplicate = false;          // it had been applied before; this payload was dropped
@@ -282,13 +292,6 @@ struct WorkerAttachReply {
   int replicas = 1;
   int slots = 1;                    // steps it runs at once
   ProgramDescription program = {};  // as in RegisterRequest
-};
-
-// A worker's positions in a leased dataset: elements [first, first + count) of pass `pass`.
-struct InputLease {
-  ResourceId iterator;
-  int64_t first = 0, count = 0;
-  friend bool operator==(const InputLease& a, const InputLease& b) { return a.iterator == b.iterator && a.first == b.first && a.count == b.count; }
 };
 
 // coordinator -> worker
@@ -340,14 +343,21 @@ enum class StepOutcome : uint8_t {
   kCancelled,
   kEndOfData,  // no element at its leased positions, or at the end of the worker's own data
 };
+// An iterator that had no element for a step, or fewer than it asked for.
+struct EndedInput {
+  ResourceId iterator;
+  std::optional<int64_t> position;  // of leased data: there is nothing from here on. Absent: the worker's own data has ended
+  friend bool operator==(const EndedInput& a, const EndedInput& b) { return a.iterator == b.iterator && a.position == b.position; }
+};
 struct Report {
   EntryId step;
   uint32_t attempt = 1;
   StepOutcome outcome = StepOutcome::kOk;
-  Nest value;                     // kOk
-  absl::Status error;             // kFailed, kSystem
-  std::vector<int> participants;  // ps indices it committed to; also of a failed one some ps of which had applied it
-  uint64_t staleness = 0;         // greatest (version at commit - version pulled) over its shards
+  Nest value;                          // kOk
+  absl::Status error;                  // kFailed, kSystem
+  std::vector<int> participants;       // ps indices it committed to; also of a failed one some ps of which had applied it
+  uint64_t staleness = 0;              // greatest (version at commit - version pulled) over its shards
+  std::vector<EndedInput> ended = {};  // also where the function has handled the end itself (kOk)
 };
 // What one element of a dataset looks like, for the coordinator to tell whether two workers read the same. Floating values are compared by a projection:
 // another kind of processor may compute them with another last bit.

@@ -37,6 +37,10 @@ class ForwardingCoordinator : public Base {
   std::string event_directory() const override { return coordinator_.event_directory(); }
 
  protected:
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(absl::string_view series, int64_t number, absl::string_view name,
+                                                                                 StepKind kind, Nest args) override {
+    return coordinator_.ScheduleStepOnce(series, number, name, kind, std::move(args));
+  }
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {
     return coordinator_.ScheduleStep(name, kind, std::move(args));
   }

@@ -149,6 +149,23 @@ class Coordinator {
                      ScheduleStep(step.name(), step.kind(), NestCodec<std::tuple<std::decay_t<Args>...>>::Encode({args...})));
     return RemoteValue<R>(std::move(result));
   }
+  // Schedule for a loop of the program's own that goes on exactly where it was: step `number` of `series` counts once in the life of the job, however often the
+  // program runs again from its beginning. Which numbers have finished is in every checkpoint, and in what RestoreLatest adopts. Nullopt: it has finished
+  // before, and nothing is queued. One that failed or was cancelled may be scheduled again.
+  //
+  //   for (int64_t i = 0; i < 1000; ++i) RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i, kTrain, ChunkOf(i)).status());
+  //   RETURN_IF_ERROR(coordinator.Join());
+  //
+  // As Schedule. FailedPrecondition: the number is queued or runs. InvalidArgument: a read-only step, no name, or a number that is not in [0, 2^53).
+  // A step that writes to no variable leaves no trace where a coordinator is killed within a second after it, and is run again.
+  template <typename R, typename... Args>
+  absl::StatusOr<std::optional<RemoteValue<R>>> ScheduleOnce(absl::string_view series, int64_t number, const Step<R(Args...)>& step,
+                                                             const std::decay_t<Args>&... args) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const internal::RemoteResult> result,
+                     ScheduleStepOnce(series, number, step.name(), step.kind(), NestCodec<std::tuple<std::decay_t<Args>...>>::Encode({args...})));
+    if (result == nullptr) return std::optional<RemoteValue<R>>();
+    return std::optional<RemoteValue<R>>(RemoteValue<R>(std::move(result)));
+  }
   // Blocks until nothing is queued and nothing runs, those scheduled meanwhile by other threads included: then all are committed. At once where nothing was
   // scheduled. DeadlineExceeded: not within `timeout`; nothing is cancelled, call again. Else the first error of a step.
   virtual absl::Status Join(absl::Duration timeout = absl::InfiniteDuration()) = 0;
@@ -245,6 +262,11 @@ class Coordinator {
  protected:
   // `args` is a list. As Schedule. Handles of iterators among `args` must stay open until the step has ended.
   virtual absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) = 0;
+  // Null: the number has finished before.
+  virtual absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(absl::string_view series, int64_t number, absl::string_view name,
+                                                                                         StepKind kind, Nest args) {
+    return absl::UnimplementedError("this coordinator remembers no numbers of steps");
+  }
   // The step is given the iterator, then the loop's args, and returns Metrics (NestCodec). As RunEpoch and RunUntil.
   virtual absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) = 0;
 };

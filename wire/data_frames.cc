@@ -134,6 +134,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request) {
   header.set_attempt(request.attempt);
   header.set_kind(ToProto(request.kind));
   header.set_participants(static_cast<uint32_t>(request.participants));
+  for (const InputLease& lease : request.inputs) *header.add_inputs() = ToProto(lease);
   for (const CommitPart& part : request.parts) {
     v1::CommitBegin::Part& out = *header.add_parts();
     *out.mutable_shard() = ToProto(part.shard);
@@ -286,6 +287,7 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   DIVVY_WIRE_READ_ENUM(request.kind, header, kind);
   RETURN_IF_ERROR(CheckIndex("participants", header.participants()));
   request.participants = static_cast<int>(header.participants());
+  ASSIGN_OR_RETURN(request.inputs, ReadAll("inputs", header.inputs(), [](const v1::InputLease& lease) { return FromProto(lease); }));
   RETURN_IF_ERROR(ReadParts(header.parts(), filler, request.parts));
   return request;
 }

@@ -4,6 +4,7 @@
 #include "wire/decode.h"
 #include "wire/layout.h"
 #include "wire/messages.h"
+#include "wire/pass_progress.h"
 #include "wire/text.h"
 #include "wire/values.h"
 
@@ -15,29 +16,8 @@ v1::DataPass WritePass(const DataPass& pass) {
   out.set_source(Escaped(pass.source, kMaxNameBytes));
   ToProto(pass.args, out.mutable_args());
   out.set_seed(pass.seed);
-  out.set_finished(pass.finished);
-  out.set_next(pass.next);
-  for (const auto& [first, count] : pass.unread) {
-    v1::PositionRange* const range = out.add_unread();
-    range->set_first(first);
-    range->set_count(count);
-  }
-  if (pass.end) out.set_end(*pass.end);
-  out.set_end_is_exact(pass.end_is_exact);
+  SetProgress(pass, out);
   return out;
-}
-
-constexpr int64_t kMaxPosition = int64_t{1} << 53;  // what is added to one does not overflow
-
-absl::Status ReadUnread(const v1::DataPass& pass, DataPass& out) {
-  int64_t after = 0;
-  for (const v1::PositionRange& range : pass.unread()) {
-    RETURN_IF_ERROR(CheckRange("unread.first", range.first(), after, out.next));
-    RETURN_IF_ERROR(CheckRange("unread.count", range.count(), 1, out.next - range.first()));
-    after = range.first() + range.count();
-    out.unread[range.first()] = range.count();
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<DataPass> ReadPass(const v1::DataPass& pass) {
@@ -46,16 +26,7 @@ absl::StatusOr<DataPass> ReadPass(const v1::DataPass& pass) {
   out.source = pass.source();
   DIVVY_WIRE_READ(out.args, pass, args);
   out.seed = pass.seed();
-  RETURN_IF_ERROR(CheckRange("finished", pass.finished(), 0, kMaxPosition));
-  out.finished = pass.finished();
-  RETURN_IF_ERROR(CheckRange("next", pass.next(), 0, kMaxPosition));
-  out.next = pass.next();
-  RETURN_IF_ERROR(ReadUnread(pass, out));
-  if (pass.has_end()) {
-    RETURN_IF_ERROR(CheckRange("end", pass.end(), 0, kMaxPosition));
-    out.end = pass.end();
-  }
-  out.end_is_exact = pass.end_is_exact();
+  RETURN_IF_ERROR(ReadProgress(pass, out));
   return out;
 }
 

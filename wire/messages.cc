@@ -1,5 +1,7 @@
 #include "wire/messages.h"
 
+#include <limits>
+
 #include <string>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "base/status_macros.h"
 #include "wire/decode.h"
 #include "wire/layout.h"
+#include "wire/pass_progress.h"
 #include "wire/status.h"
 #include "wire/text.h"
 #include "wire/values.h"
@@ -126,6 +129,7 @@ v1::Horizon ToProto(const Horizon& horizon) {
   out.set_next(horizon.next.value());
   SetIds(horizon.open, out.mutable_open());
   out.set_finished_steps(horizon.finished_steps);
+  for (const PassProgress& pass : horizon.passes) SetProgress(pass, *out.add_passes());
   return out;
 }
 
@@ -133,7 +137,27 @@ absl::StatusOr<Horizon> FromProto(const v1::Horizon& horizon) {
   Horizon out{EntryId(horizon.next()), IdsOf<EntryId>(horizon.open()), horizon.finished_steps()};
   RETURN_IF_ERROR(CheckRising("open", out.open));
   if (!out.open.empty() && out.open.back() >= out.next) return Invalid("open", absl::StrCat("names ", out.open.back().value(), ", not below next"));
+  const auto read = [](const v1::PassProgress& pass) -> absl::StatusOr<PassProgress> {
+    PassProgress progress;
+    RETURN_IF_ERROR(ReadProgress(pass, progress));
+    return progress;
+  };
+  ASSIGN_OR_RETURN(out.passes, ReadAll("passes", horizon.passes(), read));
   return out;
+}
+
+v1::InputLease ToProto(const InputLease& lease) {
+  v1::InputLease out;
+  out.set_iterator(lease.iterator.value());
+  out.set_first(lease.first);
+  out.set_count(lease.count);
+  return out;
+}
+
+absl::StatusOr<InputLease> FromProto(const v1::InputLease& from) {
+  RETURN_IF_ERROR(CheckNotNegative("first", from.first()));
+  RETURN_IF_ERROR(CheckRange("count", from.count(), 0, std::numeric_limits<int64_t>::max() - from.first()));
+  return InputLease{ResourceId(from.iterator()), from.first(), from.count()};
 }
 
 v1::RememberedEntry ToProto(const RememberedEntry& entry) {
@@ -141,6 +165,7 @@ v1::RememberedEntry ToProto(const RememberedEntry& entry) {
   out.set_id(entry.id.value());
   out.set_participants(static_cast<uint32_t>(entry.participants));
   out.set_kind(ToProto(entry.kind));
+  for (const InputLease& lease : entry.inputs) *out.add_inputs() = ToProto(lease);
   return out;
 }
 
@@ -150,6 +175,7 @@ absl::StatusOr<RememberedEntry> FromProto(const v1::RememberedEntry& entry) {
   RETURN_IF_ERROR(CheckIndex("participants", entry.participants()));
   out.participants = static_cast<int>(entry.participants());
   DIVVY_WIRE_READ_ENUM(out.kind, entry, kind);
+  ASSIGN_OR_RETURN(out.inputs, ReadAll("inputs", entry.inputs(), [](const v1::InputLease& lease) { return FromProto(lease); }));
   return out;
 }
 

@@ -32,6 +32,8 @@ v1::EntryKind ToProto(EntryKind kind);
 absl::StatusOr<EntryKind> FromProto(v1::EntryKind kind);
 v1::Horizon ToProto(const Horizon& horizon);
 absl::StatusOr<Horizon> FromProto(const v1::Horizon& horizon);
+v1::InputLease ToProto(const InputLease& lease);
+absl::StatusOr<InputLease> FromProto(const v1::InputLease& from);
 v1::RememberedEntry ToProto(const RememberedEntry& entry);
 absl::StatusOr<RememberedEntry> FromProto(const v1::RememberedEntry& entry);
 

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "wire/decode.h"
 #include "wire/layout.h"
+#include "wire/messages.h"
 #include "wire/optimizer.h"
 #include "wire/status.h"
 #include "wire/text.h"
@@ -34,12 +35,7 @@ void SetDispatch(const Dispatch& dispatch, v1::Dispatch& out) {
   if (dispatch.ordinal) out.set_ordinal(*dispatch.ordinal);
   out.set_function(Escaped(dispatch.function, kMaxNameBytes));
   ToProto(dispatch.args, out.mutable_args());
-  for (const InputLease& input : dispatch.inputs) {
-    v1::InputLease& lease = *out.add_inputs();
-    lease.set_iterator(input.iterator.value());
-    lease.set_first(input.first);
-    lease.set_count(input.count);
-  }
+  for (const InputLease& input : dispatch.inputs) *out.add_inputs() = ToProto(input);
   out.set_learning_rate_scale(dispatch.learning_rate_scale);
 }
 
@@ -69,12 +65,6 @@ struct SetToWorker {
 
 // ---- coordinator to worker: in ----------------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<InputLease> LeaseFromProto(const v1::InputLease& from) {
-  RETURN_IF_ERROR(CheckNotNegative("first", from.first()));
-  RETURN_IF_ERROR(CheckRange("count", from.count(), 0, std::numeric_limits<int64_t>::max() - from.first()));
-  return InputLease{ResourceId(from.iterator()), from.first(), from.count()};
-}
-
 absl::StatusOr<Dispatch> DispatchFromProto(const v1::Dispatch& from) {
   Dispatch dispatch;
   dispatch.step = EntryId(from.step());
@@ -88,7 +78,7 @@ absl::StatusOr<Dispatch> DispatchFromProto(const v1::Dispatch& from) {
   dispatch.function = from.function();
   DIVVY_WIRE_READ(dispatch.args, from, args);
   RETURN_IF_ERROR(CheckCount("inputs", from.inputs_size()));
-  ASSIGN_OR_RETURN(dispatch.inputs, ReadAll("inputs", from.inputs(), LeaseFromProto));
+  ASSIGN_OR_RETURN(dispatch.inputs, ReadAll("inputs", from.inputs(), [](const v1::InputLease& lease) { return FromProto(lease); }));
   RETURN_IF_ERROR(CheckFinite("learning_rate_scale", from.learning_rate_scale()));
   dispatch.learning_rate_scale = from.learning_rate_scale();
   return dispatch;
@@ -144,6 +134,11 @@ void SetReport(const Report& report, v1::Report& out) {
   if (!report.error.ok()) *out.mutable_error() = ToProto(report.error);
   out.mutable_participants()->Assign(report.participants.begin(), report.participants.end());
   out.set_staleness(report.staleness);
+  for (const EndedInput& end : report.ended) {
+    v1::Report::EndedInput& ended = *out.add_ended();
+    ended.set_iterator(end.iterator.value());
+    if (end.position) ended.set_position(*end.position);
+  }
 }
 
 struct SetFromWorker {
@@ -188,6 +183,15 @@ absl::StatusOr<int> PsIndex(int32_t index) {
 
 bool NeedsError(StepOutcome outcome) { return outcome == StepOutcome::kFailed || outcome == StepOutcome::kSystem; }
 
+absl::StatusOr<EndedInput> EndedFromProto(const v1::Report::EndedInput& from) {
+  EndedInput ended{ResourceId(from.iterator()), std::nullopt};
+  if (from.has_position()) {
+    RETURN_IF_ERROR(CheckNotNegative("position", from.position()));
+    ended.position = from.position();
+  }
+  return ended;
+}
+
 absl::StatusOr<Report> ReportFromProto(const v1::Report& from) {
   Report report;
   report.step = EntryId(from.step());
@@ -201,6 +205,8 @@ absl::StatusOr<Report> ReportFromProto(const v1::Report& from) {
   RETURN_IF_ERROR(CheckCount("participants", from.participants_size()));
   ASSIGN_OR_RETURN(report.participants, ReadAll("participants", from.participants(), PsIndex));
   report.staleness = from.staleness();
+  RETURN_IF_ERROR(CheckCount("ended", from.ended_size()));
+  ASSIGN_OR_RETURN(report.ended, ReadAll("ended", from.ended(), EndedFromProto));
   return report;
 }
 

@@ -109,13 +109,12 @@ void CoordinatorCore::FinishAdopting() {
 
 StoredMark CoordinatorCore::MarkNow() const {
   StoredMark mark;
-  const bool leased = std::any_of(iterators_.begin(), iterators_.end(), [](const auto& entry) { return entry.second.trains; });
-  if (leased || !unfinished_passes_.empty()) mark.held = StateRow::Held::kLeasedData;
   if (expected_values_ > 0) mark.held = StateRow::Held::kFirstValues;
   mark.epochs = epochs_;
   mark.program_states = program_states_;
   mark.lost_ordinals = lost_ordinals_;
   for (const auto& [source, begun] : passes_) mark.passes += begun;
+  mark.pass_changes = pass_changes_;
   return mark;
 }
 
@@ -131,6 +130,7 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
   row.state.next_ordinal = next_ordinal_ - std::count_if(open_steps_.begin(), open_steps_.end(), is_open);
   row.state.epochs = epochs_;
   row.state.passes = passes_;
+  row.state.data = PassesNow();
   row.state.program_state = program_state_;
   return row;
 }
@@ -178,8 +178,9 @@ void CoordinatorCore::StoreState() {
   adoption_.putting = true;
   StoreChange change;
   change.state = StateRowNow(*layout_);
-  PutThen(std::move(change), [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(std::move(change), [stored = mark.pass_changes](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     core.adoption_.putting = false;
+    core.ForgetEndedPasses(stored);
     core.StoreState();  // what has changed meanwhile, however the job goes on
     core.Pump();
   });

@@ -20,7 +20,8 @@ absl::Status CheckStored(const StoredJob& stored) {
   if (!stored.state) return Refused("the store says nothing of it");
   switch (stored.state->held) {
     case StateRow::Held::kAll: break;
-    case StateRow::Held::kLeasedData: return Refused("a pass over leased data was under way, and its positions are in checkpoints alone");
+    case StateRow::Held::kLeasedData:
+      return Refused("a pass over leased data was under way, and an older version of the coordinator did not say how far it had got");
     case StateRow::Held::kFirstValues: return Refused("the first values of a variable were still being brought");
   }
   for (const VariableRow& row : stored.variables) {
@@ -64,6 +65,7 @@ struct Applied {
   int servers = 0;  // that have applied it
   std::set<int> participants;
   EntryKind kind = EntryKind::kStep;
+  std::vector<InputLease> inputs;
 
   bool IsWhole() const { return participants.size() == 1 && *participants.begin() == servers; }
 };
@@ -78,6 +80,7 @@ std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>&
       ++applied.servers;
       applied.participants.insert(entry.participants);
       applied.kind = entry.kind;
+      applied.inputs = entry.inputs;
     }
   }
   return found;
@@ -90,6 +93,39 @@ int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied
   if (applied.empty() || applied.rbegin()->first < newest.next) return lost;
   const int64_t beyond = std::distance(applied.lower_bound(newest.next), applied.end());
   return lost + static_cast<int64_t>(applied.rbegin()->first.value() - newest.next.value() + 1) - beyond;
+}
+
+// Positions of the lease are not to be read again. What lies between it and those that had been given before was given to steps that are nowhere.
+void TakeOut(const InputLease& lease, PassProgress& pass) {
+  const int64_t first = lease.first, last = lease.first + lease.count;
+  if (first > pass.next) pass.unread.emplace(pass.next, first - pass.next);
+  std::map<int64_t, int64_t> left;
+  for (const auto& [begin, count] : pass.unread) {
+    const int64_t end = begin + count;
+    if (begin < std::min(end, first)) left.emplace(begin, std::min(end, first) - begin);
+    if (std::max(begin, last) < end) left.emplace(std::max(begin, last), end - std::max(begin, last));
+  }
+  pass.unread = std::move(left);
+  pass.next = std::max(pass.next, last);
+}
+
+// Where the passes that the store names stand, with all that the servers hold.
+void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& applied, std::vector<DataPass>& passes) {
+  for (DataPass& pass : passes) {
+    for (const PassProgress& progress : newest.passes) {
+      if (progress.iterator != pass.iterator) continue;
+      const bool in_loop = pass.in_loop;  // the store was told before the next entry had an id
+      static_cast<PassProgress&>(pass) = progress;
+      pass.in_loop = in_loop;
+    }
+    for (const auto& [id, entry] : applied) {
+      for (const InputLease& lease : entry.inputs) {
+        if (lease.iterator != pass.iterator) continue;
+        if (lease.count > 0) TakeOut(lease, pass);
+        ++pass.finished;
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -113,6 +149,7 @@ absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& repli
   const int64_t gaps = held.next_ordinal - held.finished_steps;  // of steps that had failed
   held.finished_steps = finished;
   held.next_ordinal = finished + gaps + LostIds(newest, applied);
+  BringUpToDate(newest, applied, held.data);
   return held;
 }
 

@@ -7,7 +7,9 @@
 //   - each of them is FROZEN with the lineage that the store has: none has restarted, and all that the store tells of that lineage is of this very state;
 //   - no layout change was under way: the store's rows are written when every server has carried a change out, so one that knows a later layout than the
 //     store was told of one that nobody has confirmed;
-//   - the store knows all that is in no server: no pass over leased data is under way, no variable waits for its first values;
+//   - the store knows all that is in no server: no variable waits for its first values. Which passes over leased data are under way is in the store; how far
+//     each has got is in the servers: the newest horizon has it as the steps that it closes have left it, and each entry that it does not close has the
+//     positions that the step has read;
 //   - no entry is half applied. The newest horizon among the replies knows best what is closed, for closing only grows. An id that it does not close is whole
 //     if n servers have applied it and each of them says that it was for n; else it is half applied, and no run will complete it.
 #ifndef DIVVY_COORDINATOR_CORE_ADOPTION_H_
@@ -39,8 +41,10 @@ struct StoredMark {
   uint64_t program_states = 0;  // how often SetProgramState was called
   int64_t lost_ordinals = 0;    // of steps that failed or were cancelled
   int64_t passes = 0;           // begun, of all sources
+  int64_t pass_changes = 0;     // how often a training pass has begun, been taken up or dropped
   friend bool operator==(const StoredMark& a, const StoredMark& b) {
-    return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states && a.lost_ordinals == b.lost_ordinals && a.passes == b.passes;
+    return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states && a.lost_ordinals == b.lost_ordinals && a.passes == b.passes &&
+           a.pass_changes == b.pass_changes;
   }
 };
 

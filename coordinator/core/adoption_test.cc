@@ -143,7 +143,50 @@ TEST_F(AdoptionTest, AStoreOfAnOlderVersionAdoptsNothing) {
   EXPECT_THAT(WhyNot(), HasSubstr("the store says nothing"));
 }
 
-TEST_F(AdoptionTest, APassOverLeasedDataAndFirstValuesAreInNoServer) {
+// The pass that the store names, as it was when that was written: 8 positions had been given, of which 4 to 7 to steps that were open.
+DataPass PassOfStore() {
+  DataPass pass;
+  pass.iterator = ResourceId(5);
+  pass.in_loop = true;
+  pass.source = "clicks";
+  pass.finished = 4;
+  pass.next = 8;
+  pass.unread = {{4, 4}};
+  return pass;
+}
+
+TEST_F(AdoptionTest, APassStandsWhereTheNewestHorizonAndTheStepsThatItDoesNotCloseHaveLeftIt) {
+  stored_.state->state.data = {PassOfStore()};
+  PassProgress told = PassOfStore();
+  told.finished = 20;
+  told.next = 30;
+  told.unread = {{20, 10}};
+  told.in_loop = false;
+  replies_[0].horizon.passes = {PassOfStore()};
+  replies_[1].horizon = {EntryId(110), {}, 98, {told}};
+  replies_[0].remembered = {{EntryId(110), 1, EntryKind::kStep, {{ResourceId(5), 24, 2}}}};
+  replies_[1].remembered = {{EntryId(112), 1, EntryKind::kStep, {{ResourceId(5), 40, 2}, {ResourceId(6), 0, 2}}}};
+  const auto held = Look();
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_EQ(held->data.size(), 1u);
+  const DataPass& pass = held->data[0];
+  EXPECT_EQ(pass.source, "clicks");
+  EXPECT_EQ(pass.finished, 22);
+  EXPECT_EQ(pass.next, 42);
+  EXPECT_EQ(pass.unread, (std::map<int64_t, int64_t>{{20, 4}, {26, 4}, {30, 10}}));
+  EXPECT_TRUE(pass.in_loop) << "the store knows best";
+}
+
+TEST_F(AdoptionTest, APassThatNoHorizonKnowsYetStandsWhereTheStoreAndItsStepsSay) {
+  stored_.state->state.data = {PassOfStore()};
+  replies_[0].remembered = {{EntryId(112), 1, EntryKind::kStep, {{ResourceId(5), 8, 4}}}};
+  const auto held = Look();
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(held->data.at(0).next, 12);
+  EXPECT_EQ(held->data.at(0).unread, (std::map<int64_t, int64_t>{{4, 4}}));
+}
+
+TEST_F(AdoptionTest, AStoreThatDoesNotSayWhichPassIsUnderWayAndFirstValuesAreNotAdopted) {
   stored_.state->held = StateRow::Held::kLeasedData;
   EXPECT_THAT(WhyNot(), HasSubstr("leased data"));
   stored_.state->held = StateRow::Held::kFirstValues;

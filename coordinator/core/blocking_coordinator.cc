@@ -264,42 +264,76 @@ absl::Status BlockingCoordinator::TakeLateError() {
 }
 
 absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(absl::string_view name, StepKind kind, Nest args) {
+  return Queue(name, kind, std::move(args), std::nullopt);
+}
+
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStepOnce(absl::string_view series, int64_t number,
+                                                                                                    absl::string_view name, StepKind kind, Nest args) {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> queued = Queue(name, kind, std::move(args), StepNumber{std::string(series), number});
+  const bool is_of_a_step = DetailOf(queued.status()).user;  // which failed before
+  if (absl::IsAlreadyExists(queued.status()) && !is_of_a_step) return std::shared_ptr<const internal::RemoteResult>();
+  return queued;
+}
+
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::Queue(absl::string_view name, StepKind kind, Nest args,
+                                                                                         std::optional<StepNumber> once) {
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
   RETURN_IF_ERROR(store_->BringInitialValues());
   ASSIGN_OR_RETURN(args, internal::MoveTo(args, Device{}));
-  StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly};
+  StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly, std::move(once)};
   auto result = std::make_shared<ScheduledResult>();
   RETURN_IF_ERROR(
       WaitFor<absl::Status>([&](StatusCallback accepted) { core_->Schedule(std::move(request), AnswerTo(result->completion()), std::move(accepted)); }));
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
+// One whose caller ran out of time, and that has not been answered since. Null: there is none.
+std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::TakeGivenUpJoin() {
+  MutexLock lock(mu_);
+  while (!given_up_joins_.empty()) {
+    std::shared_ptr<JoinWait> join = std::move(given_up_joins_.back());
+    given_up_joins_.pop_back();
+    MutexLock join_lock(join->mu);
+    if (join->status) continue;  // the steps of then are done; an error is in late_error_
+    join->given_up = false;
+    return join;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() {
+  auto join = std::make_shared<JoinWait>();
+  core_->Join([this, core = core_, join](absl::Status status) {
+    bool is_late = false;
+    {
+      MutexLock lock(join->mu);
+      is_late = join->given_up && !status.ok();
+      join->status = status;
+      join->arrived.NotifyAll();
+    }
+    if (!is_late) return;
+    MutexLock lock(mu_);
+    if (late_error_.ok()) late_error_ = std::move(status);
+  });
+  return join;
+}
+
 absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
   RETURN_IF_ERROR(TakeLateError());
-  struct Waiter {
-    Mutex mu;
-    CondVar arrived;
-    std::optional<absl::Status> status DIVVY_GUARDED_BY(mu);
-    bool gone DIVVY_GUARDED_BY(mu) = false;
-  };
-  auto waiter = std::make_shared<Waiter>();
-  core_->Join([this, core = core_, waiter](absl::Status status) {
-    MutexLock lock(waiter->mu);
-    if (waiter->gone && !status.ok()) {
-      MutexLock late(mu_);
-      if (late_error_.ok()) late_error_ = status;
+  std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
+  if (join == nullptr) join = BeginJoin();
+  {
+    MutexLock lock(join->mu);
+    if (join->arrived.WaitFor(join->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return join->status.has_value(); })) {
+      // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
+      return join->status->ok() ? TakeLateError() : *join->status;
     }
-    waiter->status = std::move(status);
-    waiter->arrived.NotifyAll();
-  });
-  MutexLock lock(waiter->mu);
-  if (!waiter->arrived.WaitFor(waiter->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return waiter->status.has_value(); })) {
-    waiter->gone = true;
-    return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
+    join->given_up = true;
   }
-  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
-  return waiter->status->ok() ? TakeLateError() : *waiter->status;
+  MutexLock lock(mu_);
+  given_up_joins_.push_back(std::move(join));
+  return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
 }
 
 absl::StatusOr<bool> BlockingCoordinator::Done() {

@@ -84,9 +84,21 @@ class BlockingCoordinator : public Coordinator {
   absl::Status Finish(absl::Status result);
 
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override;
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(absl::string_view series, int64_t number, absl::string_view name,
+                                                                                 StepKind kind, Nest args) override;
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override;
 
  private:
+  // A Join of the core, and who waits for it.
+  struct JoinWait {
+    Mutex mu;
+    CondVar arrived;
+    std::optional<absl::Status> status DIVVY_GUARDED_BY(mu);
+    bool given_up DIVVY_GUARDED_BY(mu) = false;  // nobody waits for it now
+  };
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> Queue(absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once);
+  std::shared_ptr<JoinWait> TakeGivenUpJoin();
+  std::shared_ptr<JoinWait> BeginJoin();
   absl::StatusOr<CheckpointId> Save();
   absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
   // An error that a Join raised after its caller had stopped waiting: the next call returns it.
@@ -101,6 +113,7 @@ class BlockingCoordinator : public Coordinator {
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<JoinWait>> given_up_joins_ DIVVY_GUARDED_BY(mu_);  // taken by the next Join: a program may poll for days
   bool asked_to_restore_ DIVVY_GUARDED_BY(mu_) = false;
   int64_t restored_epochs_ DIVVY_GUARDED_BY(mu_) = 0, restored_steps_ DIVVY_GUARDED_BY(mu_) = 0;  // that nobody has taken
 };

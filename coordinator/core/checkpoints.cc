@@ -203,6 +203,7 @@ JobState CoordinatorCore::StateNow() const {
   state.lineage = row_.lineage;
   state.layout = layout_;
   state.cut = MakeHorizon();
+  state.cut.passes.clear();  // `data` has them
   state.finished_steps = finished_steps_;
   state.finished_reads = finished_reads_;
   state.next_ordinal = next_ordinal_;
@@ -436,7 +437,7 @@ void CoordinatorCore::TakeUp(const JobState& state) {
   next_ordinal_ = state.next_ordinal;
   epochs_ = state.epochs;
   for (const auto& [source, begun] : state.passes) passes_[source] = std::max(passes_[source], begun);
-  unfinished_passes_ = state.data;
+  TakeUpPasses(state.data);
   ResumeIterators();
   program_state_ = state.program_state;
 }
@@ -503,6 +504,14 @@ absl::Status CoordinatorCore::Relayout(const JobState& saved, const std::vector<
   return absl::OkStatus();
 }
 
+// What the program asked for when it created the variable, as far as the other one has still so many shards.
+std::optional<Colocation> CoordinatorCore::ColocationOf(const std::string& variable, const Layout& layout) const {
+  const auto found = colocated_.find(variable);
+  const VariableLayout* const other = found == colocated_.end() ? nullptr : layout.Find(found->second.variable);
+  if (other == nullptr) return std::nullopt;
+  return Colocation{found->second.variable, std::min(found->second.shard, other->num_shards() - 1)};
+}
+
 absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& state, const std::vector<Declared>& declared_variables) {
   Relaid relaid;
   const auto add = [&](const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) DIVVY_REQUIRES(mu_) -> absl::Status {
@@ -527,7 +536,7 @@ absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& 
   for (const auto& [id, saved] : state.layout->variables()) {
     if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
     const bool taken = relaid.layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
-    RETURN_IF_ERROR(add(AsItWasCut(saved, *state.layout), std::nullopt, taken ? VariableId(row_.next_variable_id++) : id));
+    RETURN_IF_ERROR(add(AsItWasCut(saved, *state.layout), ColocationOf(saved.spec.name, *relaid.layout), taken ? VariableId(row_.next_variable_id++) : id));
     relaid.unclaimed.insert(saved.spec.name);
   }
   return relaid;
@@ -550,6 +559,7 @@ void CoordinatorCore::Declare(LayoutJob job) {
   if (change.ok() && *change) {
     next_placement_ += (*change)->placed_in_turn;
     layout_ = layout_->With((*change)->variable);
+    if (job.with) colocated_[job.spec->name] = *job.with;
     declared_.push_back({*std::move(job.spec), std::move(job.with), (*change)->variable.id, std::move((*change)->shards)});
   }
   if (job.done) outbox_.Add([done = std::move(job.done), status = change.status()] { done(status); });

@@ -120,6 +120,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // `accepted` when the step is queued: at once, unless max_queued_steps wait, or with the error of an earlier step (then it is not queued).
   // `result` when it has finished (its value), failed, or was cancelled (Reason::kBatchCancelled).
+  // With `once`, `accepted` may be AlreadyExists: that number of the series has finished, in this life of the job's program or in one that its state comes
+  // from. FailedPrecondition: it is queued or runs. InvalidArgument: a read-only step, or no number from 0 to 2^53. Then it is not queued, and `result` is not
+  // called.
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   // When nothing is queued and nothing in flight, or the error of a step.
   void Join(StatusCallback done);
@@ -194,6 +197,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   using Worker = coordinator_records::Worker;
   using Step = coordinator_records::Step;
   using Iterator = coordinator_records::Iterator;
+  using Series = coordinator_records::Series;
   using KnownSize = coordinator_records::KnownSize;
   using RunState = coordinator_records::RunState;
   using PausedPass = coordinator_records::PausedPass;
@@ -287,6 +291,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
+  void NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) DIVVY_REQUIRES(mu_);
   StatusCallback RefusalOfSlots(int worker, EntryId id);
   void Send(Worker& worker, ToWorker message) DIVVY_REQUIRES(mu_);
   void SendToAll(const ToWorker& message) DIVVY_REQUIRES(mu_);
@@ -306,7 +311,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
   StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
   int NumWorkers() const DIVVY_REQUIRES(mu_);
-  bool MayGiveId() const DIVVY_REQUIRES(mu_);
+  enum class IdFor : uint8_t { kAny, kFirstValues };
+  bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
   void NoteTraining(const Step& step) DIVVY_REQUIRES(mu_);
   bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
@@ -315,6 +321,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
   void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
+  void NoteEnds(Worker& worker, const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
+  void KeepHistory(const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
+  void PutOff(Step& step) DIVVY_REQUIRES(mu_);
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
   void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
   void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) DIVVY_REQUIRES(mu_);
@@ -335,6 +344,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);  // null: none
 
   // ---- passes.cc ----
+  PassProgress ProgressOf(ResourceId id, const Iterator& iterator) const DIVVY_REQUIRES(mu_);
+  static PassProgress ProgressOf(const Series& series);
+  std::vector<PassProgress> ProgressNow() const DIVVY_REQUIRES(mu_);
+  void TakeUpPasses(const std::vector<DataPass>& passes) DIVVY_REQUIRES(mu_);
+  absl::Status ClaimNumber(const StepRequest& request) DIVVY_REQUIRES(mu_);
+  void SettleNumber(const Step& step, bool finished) DIVVY_REQUIRES(mu_);
+  void ForgetEndedPasses(int64_t stored_changes) DIVVY_REQUIRES(mu_);
   std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
   const RunState* RunOf(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
@@ -414,6 +430,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) const DIVVY_REQUIRES(mu_);
   static VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared);
   absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
+  std::optional<Colocation> ColocationOf(const std::string& variable, const Layout& layout) const DIVVY_REQUIRES(mu_);
   absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared_variables) DIVVY_REQUIRES(mu_);
   VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
   std::optional<absl::StatusOr<std::optional<LayoutJob::Change>>> ClaimRestored(const VariableSpec& spec, const Layout& layout) DIVVY_REQUIRES(mu_);
@@ -515,6 +532,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);  // the first is under way
   // Who waits for slots that a layout job creates, by LayoutJob::slots. Every worker asks for the slots of its first step: one job answers all of them.
   std::map<std::string, std::vector<StatusCallback>> slots_wanted_ DIVVY_GUARDED_BY(mu_);
+  std::map<std::string, Colocation> colocated_ DIVVY_GUARDED_BY(mu_);  // variables that the program wants beside others, by name
   std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
   std::map<VariableId, StatusCallback> unnumbered_ DIVVY_GUARDED_BY(mu_);  // creates whose number is being stored
 
@@ -547,6 +565,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);    // of each source, begun
   std::vector<DataPass> unfinished_passes_ DIVVY_GUARDED_BY(mu_);  // that came with the checkpoint, and nobody has gone on with
   std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);
+  std::map<std::string, Series> series_ DIVVY_GUARDED_BY(mu_);
+  // Training passes whose iterator is gone, as long as the store may still name them, each with pass_changes_ of then.
+  std::deque<std::pair<int64_t, PassProgress>> ended_passes_ DIVVY_GUARDED_BY(mu_);
+  int64_t pass_changes_ DIVVY_GUARDED_BY(mu_) = 0;  // how often a training pass over leased data has begun, been taken up or dropped
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;

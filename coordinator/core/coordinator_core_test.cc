@@ -418,7 +418,7 @@ TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempt
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
     workers_[0]->FinishNext(StepOutcome::kSystem, absl::AbortedError("input lost"));
-    world_.RunFor(absl::Milliseconds(50));
+    world_.RunFor(absl::Milliseconds(150));  // the first time it is run again at once, then after 100 ms
   }
   EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("3 attempts"));
@@ -550,12 +550,162 @@ TEST_F(CoordinatorCoreTest, StepsThatAskForMoreThanEachWorkersDataEndWithItAndJo
   }
   world_.RunFor(absl::Milliseconds(50));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
-  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
-  world_.RunFor(absl::Milliseconds(50));
+  while (!workers_[0]->dispatched.empty()) {
+    workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
+    world_.RunFor(absl::Milliseconds(50));
+  }
   ASSERT_EQ(results.size(), 6u);
   for (const absl::Status& result : results) EXPECT_TRUE(IsEndOfData(result)) << result;
   EXPECT_TRUE(join->over);
   EXPECT_TRUE(join->status.ok()) << join->status;
+}
+
+class EndsTest : public CoordinatorCoreTest {
+ protected:
+  std::shared_ptr<Outcome> Read(const std::vector<ResourceId>& iterators) {
+    auto result = std::make_shared<Outcome>();
+    Nest::List args;
+    for (const ResourceId id : iterators) args.push_back(Nest(PerWorkerHandle{id.value()}));
+    core_->Schedule(
+        {"step", Nest(std::move(args)), false},
+        [result](absl::StatusOr<Nest> value) {
+          *result = {true, value.status()};
+        },
+        [](absl::Status) {});
+    world_.RunFor(absl::Milliseconds(20));
+    return result;
+  }
+  void End(StepOutcome outcome, std::vector<EndedInput> ended) {
+    const Dispatch dispatch = workers_[0]->dispatched.front();
+    workers_[0]->dispatched.pop_front();
+    Report report;
+    report.step = dispatch.step;
+    report.attempt = dispatch.attempt;
+    report.outcome = outcome;
+    if (outcome == StepOutcome::kEndOfData) report.error = EndOfData("its data has ended");
+    report.ended = std::move(ended);
+    workers_[0]->Say(std::move(report));
+    world_.RunFor(absl::Milliseconds(20));
+  }
+};
+
+TEST_F(EndsTest, TheEndOfOneDatasetIsNotTheEndOfAnotherAndWhatWasToBeReadOfThatIsReadByAnotherStep) {
+  Start(1, 1);
+  const ResourceId longer = core_->MakeIterator("longer", Nest(), true), shorter = core_->MakeIterator("shorter", Nest(), true);
+  workers_[0]->Say(ResourceReady{longer, absl::OkStatus(), 1000});
+  world_.RunFor(absl::Milliseconds(20));
+  Read({longer, shorter});
+  End(StepOutcome::kOk, {});
+  const auto last = Read({longer, shorter});
+  End(StepOutcome::kEndOfData, {{shorter, 1}});
+  EXPECT_TRUE(IsEndOfData(last->status)) << last->status;
+  const auto next = Read({longer});
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << next->status;
+  EXPECT_THAT(workers_[0]->dispatched[0].inputs, ElementsAre(InputLease{longer, 1, 1}));
+}
+
+TEST_F(EndsTest, TheEndOfAWorkersOwnDataIsNotTheEndOfLeasedData) {
+  Start(1, 1);
+  const ResourceId leased = core_->MakeIterator("leased", Nest(), true), own = core_->MakeIterator("own", Nest(), false);
+  workers_[0]->Say(ResourceReady{leased, absl::OkStatus(), 1000});
+  world_.RunFor(absl::Milliseconds(20));
+  Read({leased, own});
+  End(StepOutcome::kEndOfData, {{own, std::nullopt}});
+  const auto next = Read({leased});
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << next->status;
+  EXPECT_THAT(workers_[0]->dispatched[0].inputs, ElementsAre(InputLease{leased, 0, 1}));
+}
+
+TEST_F(EndsTest, AStepOfTheProgramRunsAtTheEndOfItsDataTooForItMayHaveSomethingToDoThen) {
+  Start(1, 1);
+  const ResourceId data = core_->MakeIterator("data", Nest(), true);
+  workers_[0]->Say(ResourceReady{data, absl::OkStatus(), 1});
+  world_.RunFor(absl::Milliseconds(20));
+  Read({data});
+  End(StepOutcome::kOk, {});
+  const auto beyond = Read({data});
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << beyond->status;
+  EXPECT_THAT(workers_[0]->dispatched[0].inputs, ElementsAre(InputLease{data, 1, 0}));
+  End(StepOutcome::kOk, {{data, 1}});
+  EXPECT_TRUE(beyond->over && beyond->status.ok()) << beyond->status;
+}
+
+TEST_F(EndsTest, ALoopOverDataOfUnknownSizeEndsAlsoWhereTheStepHandlesTheEnd) {
+  Start(1, 1);
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  int64_t steps = 0;
+  for (; steps < 100 && !ran->over; ++steps) {
+    ASSERT_FALSE(workers_[0]->dispatched.empty());
+    const InputLease lease = workers_[0]->dispatched[0].inputs.at(0);
+    std::vector<EndedInput> ended;
+    if (lease.first + lease.count > 10) ended.push_back({lease.iterator, std::max<int64_t>(10, lease.first)});
+    End(StepOutcome::kOk, std::move(ended));
+  }
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+  EXPECT_LE(steps, 13) << "10 elements, and the steps that were in flight when the end was found";
+  EXPECT_EQ(core_->epoch(), 1);
+}
+
+TEST_F(EndsTest, ALoopOverEachWorkersOwnDataEndsAlsoWhereTheStepHandlesTheEnd) {
+  Start(1, 1);
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  End(StepOutcome::kOk, {});
+  End(StepOutcome::kOk, {{ResourceId(0), std::nullopt}});  // it names another iterator than the step's
+  EXPECT_FALSE(ran->over);
+  const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
+  End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
+  while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+}
+
+TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
+  Start(1, 1);
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
+  RegisterRequest request;
+  request.job = JobName::kWorker;
+  request.index = 1;
+  request.incarnation = Incarnation(201);
+  request.address = "worker1";
+  core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+  world_.RunFor(absl::Milliseconds(1));
+  const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
+  world_.RunFor(absl::Milliseconds(4));
+  workers_[1]->Say(ResourceReady{ResourceId(iterator), absl::InvalidArgumentError("the data of 1 workers have no part for worker 1"), std::nullopt});
+  world_.RunFor(absl::Milliseconds(500));
+  for (int i = 0; i < 5; ++i) End(StepOutcome::kOk, {});
+  EXPECT_FALSE(ran->over) << ran->status;
+  const size_t before = workers_[1]->dispatched.size();
+  while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
+  for (; !workers_[1]->dispatched.empty(); workers_[1]->dispatched.pop_front()) {
+    workers_[1]->Finish(workers_[1]->dispatched.front(), StepOutcome::kEndOfData, EndOfData("no part"));
+  }
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+  EXPECT_LE(before, 3u) << "what it had been given before it said so";
+}
+
+TEST_F(EndsTest, LeasedDataThatOneWorkerCannotOpenIsReadByTheOthers) {
+  Start(1, 2);
+  const ResourceId data = core_->MakeIterator("data", Nest(), true);
+  workers_[0]->Say(ResourceReady{data, absl::OkStatus(), 4});
+  workers_[1]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
+  world_.RunFor(absl::Milliseconds(20));
+  for (int i = 0; i < 4; ++i) Read({data});
+  EXPECT_TRUE(workers_[1]->dispatched.empty());
+  EXPECT_EQ(workers_[0]->dispatched.size(), 3u);
+}
+
+TEST_F(EndsTest, LeasedDataThatNobodyCanOpenFailsTheStepThatReadsIt) {
+  Start(1, 1);
+  const ResourceId data = core_->MakeIterator("data", Nest(), true);
+  workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
+  world_.RunFor(absl::Milliseconds(20));
+  Read({data});
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u) << "it meets the error";
 }
 
 TEST_F(CoordinatorCoreTest, AWorkerThatDrainsGetsNoMoreSteps) {
@@ -601,6 +751,23 @@ TEST_F(CoordinatorCoreTest, MoreShardsThanAVariableCanHaveAreRefusedWithTheirNum
   spec.partitioner = Partitioner(FixedShardsPartitioner{65'537});
   EXPECT_THAT(std::string(Create(spec)->status.message()), HasSubstr("cuts variable \"w\" into 65537 shards, more than 65536"));
   EXPECT_EQ(core_->layout()->Find("w"), nullptr);
+}
+
+TEST_F(CoordinatorCoreTest, AVariableWithWhichTheLayoutFitsNoMessageIsRefusedWithItsFix) {
+  CoordinatorOptions options;
+  options.partitioner = [](int) -> Partitioner { return FixedShardsPartitioner{65'000}; };
+  Start(1, 1, options);
+  std::shared_ptr<Outcome> last;
+  int created = 0;
+  for (; created < 200; ++created) {
+    last = Create({absl::StrCat("v", created), {70'000'000}});
+    if (!last->status.ok()) break;
+  }
+  ASSERT_TRUE(last->over);
+  EXPECT_EQ(last->status.code(), absl::StatusCode::kResourceExhausted) << last->status;
+  EXPECT_THAT(std::string(last->status.message()), HasSubstr("let the partitioner make fewer, larger shards"));
+  EXPECT_GT(created, 20);
+  EXPECT_EQ(core_->layout()->Find(absl::StrCat("v", created)), nullptr);
 }
 
 TEST_F(CoordinatorCoreTest, ALearningRateScaleThatIsNoNumberIsRaisedAndTheOneBeforeItStays) {
@@ -1582,6 +1749,15 @@ TEST_F(ResizeTest, AServerThatJoinsLoadsItsShareOfWhatThereIs) {
   EXPECT_EQ(ps_[1]->loaded.shards.size(), 1u);
 }
 
+TEST_F(ResizeTest, AVariableThatLiesBesideAnotherDoesSoAfterwards) {
+  Start(2);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Create({absl::StrCat("other", i), {4}})->status.ok());
+  ASSERT_TRUE(Create({"beside", {4}}, Colocation{"table", 1})->status.ok());
+  const auto resized = Resize(4);
+  ASSERT_TRUE(resized->over && resized->status.ok()) << resized->status;
+  EXPECT_EQ(core_->layout()->Find("beside")->ps, std::vector<int>{core_->layout()->Find("table")->ps[1]});
+}
+
 // What is created after the cut is not in the checkpoint, though the resize is quiet both times.
 class ResizeWithValuesTest : public ResizeTest, public ::testing::WithParamInterface<int> {};
 TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIsThereAfterwards) {
@@ -2203,7 +2379,73 @@ TEST_F(AdoptTest, TheStoreKnowsOfAPassOverLeasedDataBeforeItsFirstStepBegins) {
   store_.WriteAll();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_FALSE(workers_[0]->dispatched.empty());
-  EXPECT_EQ(store_.Load()->state->held, StateRow::Held::kLeasedData);
+  ASSERT_EQ(store_.Load()->state->state.data.size(), 1u);
+  EXPECT_EQ(store_.Load()->state->state.data[0].source, "source");
+}
+
+class SeriesTest : public AdoptTest {
+ protected:
+  struct Numbered {
+    Outcome accepted, result;
+  };
+  std::shared_ptr<Numbered> ScheduleOnce(int64_t number, const std::string& series = "chunks", bool read_only = false) {
+    auto numbered = std::make_shared<Numbered>();
+    StepRequest request{"step", Nest(), read_only};
+    request.once = StepNumber{series, number};
+    core_->Schedule(
+        request,
+        [numbered](absl::StatusOr<Nest> value) {
+          numbered->result = {true, value.status()};
+        },
+        [numbered](absl::Status accepted) {
+          numbered->accepted = {true, std::move(accepted)};
+        });
+    world_.RunFor(absl::Milliseconds(20));
+    return numbered;
+  }
+};
+
+TEST_F(SeriesTest, ANumberThatHasFinishedIsNotQueuedAgain) {
+  ScheduleOnce(3);
+  ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
+  EXPECT_EQ(ScheduleOnce(3)->accepted.status.code(), absl::StatusCode::kFailedPrecondition) << "it runs";
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  const auto again = ScheduleOnce(3);
+  EXPECT_EQ(again->accepted.status.code(), absl::StatusCode::kAlreadyExists) << again->accepted.status;
+  EXPECT_FALSE(again->result.over);
+  EXPECT_TRUE(ScheduleOnce(3, "others")->accepted.status.ok()) << "another series";
+  EXPECT_TRUE(ScheduleOnce(2)->accepted.status.ok());
+}
+
+TEST_F(SeriesTest, ANumberThatFailedMayBeScheduledAgain) {
+  ScheduleOnce(0);
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InternalError("no luck"));
+  world_.RunFor(absl::Milliseconds(20));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_TRUE(join->over && !join->status.ok());
+  EXPECT_TRUE(ScheduleOnce(0)->accepted.status.ok());
+}
+
+TEST_F(SeriesTest, WhatCannotBeRememberedIsRefused) {
+  EXPECT_EQ(ScheduleOnce(-1)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ScheduleOnce(1, "")->accepted.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ScheduleOnce(1, "chunks", /*read_only=*/true)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SeriesTest, TheStoreNamesTheSeriesAndServersAreToldTheNumbers) {
+  ScheduleOnce(0);
+  ScheduleOnce(5);
+  ASSERT_EQ(store_.Load()->state->state.data.size(), 1u);
+  EXPECT_EQ(store_.Load()->state->state.data[0].source, "chunks");
+  EXPECT_TRUE(store_.Load()->state->state.data[0].is_series);
+  const InputLease lease = workers_[0]->dispatched[1].inputs.at(0);
+  EXPECT_EQ(lease, (InputLease{store_.Load()->state->state.data[0].iterator, 5, 1}));
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(ps_[0]->horizon.passes.size(), 1u);
+  EXPECT_EQ(ps_[0]->horizon.passes[0].next, 1) << "0 has finished, 5 has not";
 }
 
 TEST_F(AdoptTest, WhatWaitsForFirstValuesIsNotAdopted) {

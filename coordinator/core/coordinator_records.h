@@ -23,6 +23,7 @@
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/data_agreement.h"
 #include "coordinator/core/lease_book.h"
+#include "coordinator/core/number_set.h"
 #include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
 
@@ -30,11 +31,18 @@ namespace divvy {
 
 using StatusCallback = std::function<void(absl::Status)>;
 
+// A step of a series counts once in the life of its job.
+struct StepNumber {
+  std::string series;
+  int64_t number = 0;
+};
+
 // A closure: a registered step function and its arguments.
 struct StepRequest {
   std::string function;
   Nest args;               // iterators are PerWorkerHandle leaves
   bool read_only = false;  // has no ordinal, writes nothing
+  std::optional<StepNumber> once = {};
 };
 
 // A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
@@ -104,7 +112,7 @@ struct Worker {
   absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
   bool cancelled_late = false;                   // it was told to stop at its deadline
   Pong pong;
-  std::set<ResourceId> ended;  // iterators of its own whose data has ended
+  std::set<ResourceId> ended;  // iterators that have no element for its steps: its own data has ended, or could not be opened here
   Backoff backoff{0};
 };
 
@@ -131,6 +139,7 @@ struct Step {
   int first_worker = -1;       // of a replayed one: that ran it then
   bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
   absl::Status refusal;        // why the slots that it needs cannot be made
+  absl::Duration not_before;   // Clock::Elapsed(): it is dispatched then at the earliest
 };
 
 struct Iterator {
@@ -142,6 +151,13 @@ struct Iterator {
   bool dropped = false;                             // goes when the last of them is closed
   bool of_program = false;                          // not of a loop
   bool trains = false;                              // a training step has read of it: where it stands is in every cut
+};
+
+// Numbered steps of the program. What has finished travels as the positions of a pass do, so that it is in every cut, and in what a coordinator adopts.
+struct Series {
+  ResourceId id;
+  NumberSet finished;
+  std::set<int64_t> scheduled;  // queued, or in flight
 };
 
 // Of data whose last pass was read to its end.

@@ -58,7 +58,8 @@ bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
 }
 
 void CoordinatorCore::StartWrites() {
-  while (!waiting_writes_.empty() && MayGiveId() && !Holding()) {
+  const IdFor what = expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny;
+  while (!waiting_writes_.empty() && MayGiveId(what) && !Holding()) {
     if (!MayWriteNow()) return HoldForWrites();
     std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
     waiting_writes_.pop_front();

@@ -4,9 +4,9 @@
 
 namespace divvy {
 
-LeaseBook::LeaseBook(const DataPass& pass) : end_(pass.end), end_known_(pass.end_is_exact), next_(pass.next), returned_(pass.unread) {}
+LeaseBook::LeaseBook(const PassProgress& pass) : end_(pass.end), end_known_(pass.end_is_exact), next_(pass.next), returned_(pass.unread) {}
 
-void LeaseBook::Save(DataPass& pass) const {
+void LeaseBook::Save(PassProgress& pass) const {
   pass.next = next_;
   pass.unread = returned_;
   for (const auto& [worker, chunk] : chunks_) {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/job_state.h"
+#include "cluster/horizon.h"
 
 namespace divvy {
 
@@ -24,9 +24,9 @@ class LeaseBook {
 
   LeaseBook() = default;
   // Goes on where `pass` stopped: what it has not read is given first.
-  explicit LeaseBook(const DataPass& pass);
+  explicit LeaseBook(const PassProgress& pass);
   // Writes what has not been given to any step, and where the data ends.
-  void Save(DataPass& pass) const;
+  void Save(PassProgress& pass) const;
 
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
   // position where somebody found nothing.

@@ -111,7 +111,7 @@ TEST(LeaseBookTest, AnotherLifeGivesWhatNoStepWasGiven) {
   EXPECT_EQ(book.Take(0, 2), Range(0, 2));
   EXPECT_EQ(book.Take(1, 2), Range(2, 2));
   book.GiveBack(0, 2);
-  DataPass pass;
+  PassProgress pass;
   book.Save(pass);
   EXPECT_EQ(pass.end, 10);
   EXPECT_TRUE(pass.end_is_exact);
@@ -124,7 +124,7 @@ TEST(LeaseBookTest, AnotherLifeGivesWhatNoStepWasGiven) {
 
 // What a coordinator that goes on from a checkpoint makes of it: steps in flight are not in the cut.
 LeaseBook AnotherLife(const LeaseBook& book, std::vector<Range>& in_flight) {
-  DataPass pass;
+  PassProgress pass;
   book.Save(pass);
   for (const Range& range : in_flight) pass.unread.insert(range);
   in_flight.clear();

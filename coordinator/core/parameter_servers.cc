@@ -319,6 +319,7 @@ Horizon CoordinatorCore::MakeHorizon() const {
     if (id < horizon.next) horizon.open.push_back(id);
   }
   std::sort(horizon.open.begin(), horizon.open.end());
+  if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = ProgressNow();
   return horizon;
 }
 

@@ -11,35 +11,77 @@ namespace divvy {
 namespace {
 
 // Positions at or beyond the end are nobody's.
-void DropBeyondEnd(DataPass& pass) {
+void DropBeyondEnd(PassProgress& pass) {
   if (!pass.end) return;
   pass.unread.erase(pass.unread.lower_bound(*pass.end), pass.unread.end());
 }
 
-bool HasMore(const DataPass& pass) { return !pass.unread.empty() || !pass.end || pass.next < *pass.end; }
+constexpr int64_t kMostNumber = int64_t{1} << 53;  // the wire's, of a position
+
+// One that was dropped may still be here, for steps that are run again.
+bool IsTraining(const coordinator_records::Iterator& iterator) { return iterator.trains && (!iterator.dropped || iterator.users > 0); }
 
 }  // namespace
 
 // Steps that are open at a cut are not in it: another life of the coordinator knows nothing of them, and gives what they read to others.
+PassProgress CoordinatorCore::ProgressOf(ResourceId id, const Iterator& iterator) const {
+  PassProgress pass;
+  pass.iterator = id;
+  pass.in_loop = RunOf(id) != nullptr;
+  pass.of_program = iterator.of_program;
+  pass.finished = FinishedInPass(id);
+  iterator.book.Save(pass);
+  for (const auto& [entry, step] : open_steps_) {
+    for (const InputLease& lease : step->leases) {
+      if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
+    }
+  }
+  DropBeyondEnd(pass);
+  return pass;
+}
+
+PassProgress CoordinatorCore::ProgressOf(const Series& series) {
+  PassProgress pass;
+  pass.iterator = series.id;
+  pass.is_series = true;
+  series.finished.Save(pass);
+  return pass;
+}
+
+// All training passes, with those that have ended as long as the store may name them: whoever adopts what the servers hold learns that all of it was read.
+std::vector<PassProgress> CoordinatorCore::ProgressNow() const {
+  std::vector<PassProgress> passes;
+  for (const auto& [id, iterator] : iterators_) {
+    if (IsTraining(iterator)) passes.push_back(ProgressOf(id, iterator));
+  }
+  passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());
+  for (const auto& [change, pass] : ended_passes_) passes.push_back(pass);
+  for (const auto& [name, series] : series_) passes.push_back(ProgressOf(series));
+  return passes;
+}
+
+// The store has been told of so many changes.
+void CoordinatorCore::ForgetEndedPasses(int64_t stored_changes) {
+  while (!ended_passes_.empty() && ended_passes_.front().first <= stored_changes) ended_passes_.pop_front();
+}
+
+// The passes that are not over, with what says which data each is of.
 std::vector<DataPass> CoordinatorCore::PassesNow() const {
   std::vector<DataPass> passes;
   for (const auto& [id, iterator] : iterators_) {
-    if (!iterator.trains) continue;
+    if (!IsTraining(iterator)) continue;
     DataPass pass;
+    static_cast<PassProgress&>(pass) = ProgressOf(id, iterator);
     pass.source = iterator.make.source;
     pass.args = iterator.make.args;
     pass.seed = iterator.make.seed;
-    pass.finished = FinishedInPass(id);
-    iterator.book.Save(pass);
-    for (const auto& [entry, step] : open_steps_) {
-      for (const InputLease& lease : step->leases) {
-        if (lease.iterator == id) pass.unread.emplace(lease.first, lease.count);
-      }
-    }
-    DropBeyondEnd(pass);
-    const bool may_be_over = iterator.of_program && !pass.end;  // the program may have read all of it, and only it knows
-    if (RunOf(id) != nullptr || (HasMore(pass) && !may_be_over))
-      passes.push_back(std::move(pass));  // a run counts as an epoch when it is told that the pass is over
+    passes.push_back(std::move(pass));
+  }
+  for (const auto& [name, series] : series_) {
+    DataPass pass;
+    static_cast<PassProgress&>(pass) = ProgressOf(series);
+    pass.source = name;
+    passes.push_back(std::move(pass));
   }
   passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());  // taken up in their order
   return passes;
@@ -86,6 +128,49 @@ void CoordinatorCore::BeginIn(Iterator& iterator, const std::optional<DataPass>&
   if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
 }
 
+// Which of the passes that were under way a program may go on with. A loop goes on with its own also when all is read: it counts as an epoch.
+void CoordinatorCore::TakeUpPasses(const std::vector<DataPass>& passes) {
+  unfinished_passes_.clear();
+  for (const DataPass& pass : passes) {
+    if (pass.is_series) {
+      series_[pass.source] = Series{pass.iterator, NumberSet(pass), {}};
+      continue;
+    }
+    const bool has_more = !pass.unread.empty() || !pass.end || pass.next < *pass.end;
+    const bool may_be_over = pass.of_program && !pass.end;
+    if (pass.in_loop || (has_more && !may_be_over)) unfinished_passes_.push_back(pass);
+  }
+}
+
+// ---- numbered steps ----
+
+absl::Status CoordinatorCore::ClaimNumber(const StepRequest& request) {
+  if (!request.once) return absl::OkStatus();
+  const auto& [name, number] = *request.once;
+  const std::string step = absl::StrCat("step ", number, " of series \"", name, "\"");
+  if (name.empty() || number < 0 || number >= kMostNumber) {
+    return absl::InvalidArgumentError(absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
+  }
+  if (request.read_only) return absl::InvalidArgumentError(absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
+  const auto found = series_.try_emplace(name);
+  Series& series = found.first->second;
+  if (found.second) {
+    series.id = ResourceId(next_resource_++);
+    ++pass_changes_;  // the store knows of it before the first of its steps has an id
+  }
+  if (series.finished.Contains(number)) return absl::AlreadyExistsError(absl::StrCat(step, " has finished"));
+  if (!series.scheduled.insert(number).second)
+    return absl::FailedPreconditionError(absl::StrCat(step, " is queued or runs: join before you schedule it again"));
+  return absl::OkStatus();
+}
+
+void CoordinatorCore::SettleNumber(const Step& step, bool finished) {
+  if (!step.request.once || step.replayed) return;
+  Series& series = series_[step.request.once->series];
+  series.scheduled.erase(step.request.once->number);
+  if (finished) series.finished.Add(step.request.once->number);
+}
+
 // The pass over this data that the checkpoint holds unfinished; each once.
 std::optional<DataPass> CoordinatorCore::TakeUnfinished(const std::string& source, const Nest& args, bool leased) {
   const auto found = std::find_if(unfinished_passes_.begin(), unfinished_passes_.end(),
@@ -93,6 +178,7 @@ std::optional<DataPass> CoordinatorCore::TakeUnfinished(const std::string& sourc
   if (found == unfinished_passes_.end()) return std::nullopt;
   DataPass pass = std::move(*found);
   unfinished_passes_.erase(found);
+  ++pass_changes_;
   return pass;
 }
 

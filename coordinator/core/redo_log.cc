@@ -55,6 +55,13 @@ void RedoLog::FinishStep(EntryId id, Step step, uint64_t begun) {
   ++finished_steps_;
 }
 
+void RedoLog::Charge(EntryId id, int64_t bytes) {
+  Entry* const entry = Find(id);
+  if (entry == nullptr) return;
+  entry->bytes += bytes;
+  bytes_ += bytes;
+}
+
 uint64_t RedoLog::FinishWrite(EntryId id) {
   Entry* const entry = Find(id);
   if (entry == nullptr) return 0;

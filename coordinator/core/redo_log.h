@@ -62,6 +62,8 @@ class RedoLog {
   void AddWrite(EntryId id, Write write);
   // The open step has finished: from here on it is run again after a rewind. `begun`: what finishes() was when its last attempt began.
   void FinishStep(EntryId id, Step step, uint64_t begun);
+  // The entry keeps so much more in memory: what it shares with later entries is charged to the first.
+  void Charge(EntryId id, int64_t bytes);
   // Every ps has applied the write. Its number, which it keeps if it is run again; 0: it is not in the log.
   uint64_t FinishWrite(EntryId id);
   // The number of the last entry that has finished.

@@ -245,15 +245,12 @@ CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
 }
 
 bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
-  Worker* const worker = PickReplayer(*step);
-  if (worker != nullptr) {
-    SendStep(step, *worker);
-    return true;
-  }
   const bool one_may_come =
       std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
-  if (!one_may_come && HasNoDataLeft(*step)) FailReplay(*step, EndOfData("its data has ended"));
-  return false;
+  if (one_may_come && HasNoDataLeft(*step)) return false;
+  Worker* const worker = PickReplayer(*step);
+  if (worker != nullptr) SendStep(step, *worker);
+  return worker != nullptr;
 }
 
 // One that the program still waits for is answered at last; the others have been.
@@ -295,7 +292,7 @@ void CoordinatorCore::FinishReplay() {
   const Recovery recovery = *std::exchange(recovery_, std::nullopt);
   phase_ = Phase::kRunning;
   row_.lineage = history_.lineage = row_.epoch;
-  PutThen(WholeState(), [](CoordinatorCore&) {});
+  PutThen(WholeState(), [stored = pass_changes_](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.ForgetEndedPasses(stored); });
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
@@ -333,7 +330,10 @@ void CoordinatorCore::LogFinished(Step& step) {
     const auto found = iterators_.find(id);
     if (found == iterators_.end()) continue;
     Iterator& iterator = found->second;
-    if (iterator.logged == nullptr) iterator.logged = std::make_shared<const MakeResource>(iterator.make);
+    if (iterator.logged == nullptr) {
+      iterator.logged = std::make_shared<const MakeResource>(iterator.make);
+      log_.Charge(step.id, iterator.make.args.size_bytes());
+    }
     logged.iterators.push_back(iterator.logged);
   }
   log_.FinishStep(step.id, std::move(logged), step.begun);

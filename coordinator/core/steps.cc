@@ -27,6 +27,9 @@ absl::Status At(const absl::Status& error, const std::string& where) {
   return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
 
+constexpr size_t kMaxKnownSizes = 256, kMostPutOff = 64;
+constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
+
 absl::Status Cancelled(const std::string& function) {
   return MakeError(Reason::kBatchCancelled, absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
 }
@@ -172,8 +175,11 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
     KnownSize* known = FindKnownSize(found->second.make);
     if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{found->second.make.source, found->second.make.args});
     known->elements = *found->second.book.end();
+    if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
   }
+  if (found->second.trains) ended_passes_.emplace_back(++pass_changes_, ProgressOf(iterator, found->second));
   iterators_.erase(found);
+  for (auto& [index, worker] : workers_) worker.ended.erase(iterator);
   SendToAll(DropResource{iterator});
 }
 
@@ -230,6 +236,7 @@ void CoordinatorCore::EndPass(const RunState& run) {
   if (!run.request.last_step) return DropIteratorLocked(run.iterator);
   if (paused_pass_) DropIteratorLocked(paused_pass_->iterator);  // of a loop that ran at the same time
   paused_pass_ = {run.request.source, run.request.source_args, run.iterator, run.finished_in_pass};
+  ++pass_changes_;
 }
 
 // Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
@@ -294,6 +301,10 @@ void CoordinatorCore::AdmitSchedules() {
   while (!waiting_schedules_.empty() && has_room() && !cancelling_) {
     WaitingSchedule waiting = std::move(waiting_schedules_.front());
     waiting_schedules_.pop_front();
+    if (absl::Status refused = ClaimNumber(waiting.request); !refused.ok()) {
+      outbox_.Add([accepted = std::move(waiting.accepted), refused = std::move(refused)] { accepted(refused); });
+      continue;
+    }
     auto step = std::make_shared<Step>();
     step->request = std::move(waiting.request);
     CollectIterators(step->request.args, step->iterators);
@@ -304,9 +315,10 @@ void CoordinatorCore::AdmitSchedules() {
   }
 }
 
-// Where values are being brought to a variable that is made, no checkpoint could be cut that makes room in the log: what brings them is let in.
-bool CoordinatorCore::MayGiveId() const {
-  return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && (!log_.full() || expected_values_ > 0) && StateIsStored();
+// While values are being brought to a variable that is made, no checkpoint can be cut that makes room in the log: the writes that bring them are let in.
+bool CoordinatorCore::MayGiveId(IdFor what) const {
+  const bool has_room = !log_.full() || what == IdFor::kFirstValues;
+  return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && has_room && StateIsStored();
 }
 
 EntryId CoordinatorCore::GiveId() {
@@ -324,12 +336,14 @@ EntryId CoordinatorCore::GiveId() {
   return EntryId(next_id_++);
 }
 
-// The ready worker with the most room for `step`: null if there is none.
+// The ready worker with the most room for `step`: null if there is none. One whose data has ended is left out as long as another has some: then the step finds
+// out for itself, for it may have something to do at the end.
 CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
-    if (std::any_of(step.iterators.begin(), step.iterators.end(), [&worker = worker](ResourceId id) { return worker.ended.count(id) > 0; })) continue;
+    const auto has_none = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return worker.ended.count(id) > 0 && !EndedEverywhere(id); };
+    if (std::any_of(step.iterators.begin(), step.iterators.end(), has_none)) continue;
     if (best == nullptr || worker.in_flight.size() < best->in_flight.size()) best = &worker;
   }
   return best;
@@ -345,14 +359,16 @@ StepFacts CoordinatorCore::FactsOf(const Step& step) const {
   return {step.attempt - step.forgiven, static_cast<uint32_t>(options_.max_step_attempts), cancelling_ || !error_.ok(), step.applied, step.replayed};
 }
 
-// Positions for each leased iterator among the step's arguments. False: the data has ended.
+// Positions for each leased iterator among the step's arguments. At the end of the data a step that the program has scheduled gets none, and runs all the same:
+// it may have something to do then. False: a loop needs no such step.
 bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
+  if (const auto& once = step.request.once) step.leases.push_back({series_.at(once->series).id, once->number, 1});
   for (const ResourceId id : step.iterators) {
     const auto iterator = iterators_.find(id);
     if (iterator == iterators_.end() || !iterator->second.make.leased) continue;
     const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
-    if (!taken) return false;
-    step.leases.push_back({id, taken->first, taken->second});
+    if (!taken && step.run != nullptr) return false;
+    step.leases.push_back(taken ? InputLease{id, taken->first, taken->second} : InputLease{id, iterator->second.book.end().value_or(0), 0});
   }
   return true;
 }
@@ -361,25 +377,23 @@ bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
 void CoordinatorCore::NoteTraining(const Step& step) {
   for (const ResourceId id : step.iterators) {
     const auto iterator = iterators_.find(id);
-    if (iterator != iterators_.end() && iterator->second.make.leased) iterator->second.trains |= !step.request.read_only;
+    if (iterator == iterators_.end() || !iterator->second.make.leased || step.request.read_only) continue;
+    pass_changes_ += !std::exchange(iterator->second.trains, true);
   }
   StoreState();
 }
 
 bool CoordinatorCore::DispatchOne() {
-  const bool from_queue = !queue_.empty();
-  std::shared_ptr<Step> step = from_queue ? queue_.front() : cancelling_ ? nullptr : NextOfRuns();
+  const absl::Duration now = clock_.Elapsed();
+  const auto next = std::find_if(queue_.begin(), queue_.end(), [now](const auto& queued) { return queued->not_before <= now; });
+  const bool from_queue = next != queue_.end();
+  std::shared_ptr<Step> step = from_queue ? *next : cancelling_ || queue_.size() > kMostPutOff ? nullptr : NextOfRuns();
   if (step == nullptr) return false;
   const bool first = step->id == EntryId();
   Worker* worker = PickWorker(*step);
-  if (worker == nullptr && from_queue && HasNoDataLeft(*step)) {
-    queue_.pop_front();
-    Settle(step, JudgeReport(FactsOf(*step), StepOutcome::kEndOfData, {}), Nest(), absl::OkStatus());
-    return true;
-  }
   if (worker != nullptr && first) NoteTraining(*step);
   if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits()))) return false;
-  if (from_queue) queue_.pop_front();
+  if (from_queue) queue_.erase(next);
   if (step->run != nullptr && first) {
     ++step->run->outstanding;
     UseIterators(*step, 1);
@@ -404,7 +418,7 @@ bool CoordinatorCore::DispatchOne() {
 void CoordinatorCore::ReturnLeases(const Step& step) {
   for (const InputLease& lease : step.leases) {
     const auto iterator = iterators_.find(lease.iterator);
-    if (iterator != iterators_.end()) iterator->second.book.GiveBack(lease.first, lease.count);
+    if (iterator != iterators_.end() && lease.count > 0) iterator->second.book.GiveBack(lease.first, lease.count);
   }
 }
 
@@ -433,6 +447,7 @@ void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker
 // ---- reports ----
 
 void CoordinatorCore::OnReport(Worker& worker, Report report) {
+  if (phase_ == Phase::kFailed) return;
   const auto found = std::find_if(worker.in_flight.begin(), worker.in_flight.end(),
                                   [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
   if (found == worker.in_flight.end()) return;
@@ -441,28 +456,60 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
-  if (report.outcome == StepOutcome::kEndOfData) {
-    for (const InputLease& lease : step->replayed ? std::vector<InputLease>() : step->leases) {
-      const auto iterator = iterators_.find(lease.iterator);
-      if (iterator != iterators_.end()) iterator->second.book.SetEnd(lease.first);
-    }
-    if (step->leases.empty()) worker.ended.insert(step->iterators.begin(), step->iterators.end());
-  }
+  NoteEnds(worker, *step, report);
   if (report.outcome == StepOutcome::kCancelled && !step->refusal.ok()) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
   }
   StepJudgement judgement = JudgeReport(FactsOf(*step), report.outcome, report.participants);
   if (judgement.rewind && report.outcome == StepOutcome::kOk && !RuleHolds(Rule::kRewindWhenReRunDiffers)) judgement = {StepVerdict::kFinish};
-  if (judgement.verdict == StepVerdict::kFinish && keep_history_) {
-    history_.finished[step->id] = report.participants;
-    for (const InputLease& lease : step->replayed ? std::vector<InputLease>() : step->leases) {
-      history_.finished_positions[lease.iterator].push_back({lease.first, lease.count});
-    }
-  }
+  if (judgement.verdict == StepVerdict::kFinish && keep_history_) KeepHistory(*step, report);
+  if (judgement.verdict == StepVerdict::kRequeue && report.outcome == StepOutcome::kSystem) PutOff(*step);
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value), At(report.error, absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
   Pump();
+}
+
+// The iterators that had nothing for the step, each by itself. Where the function says of none that it has ended, and of the step that it is over, that
+// concerns all of them.
+void CoordinatorCore::NoteEnds(Worker& worker, const Step& step, const Report& report) {
+  const bool of_all = report.outcome == StepOutcome::kEndOfData && (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
+  for (const ResourceId id : step.iterators) {
+    const auto lease = std::find_if(step.leases.begin(), step.leases.end(), [id](const InputLease& each) { return each.iterator == id; });
+    const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
+    if (ended == report.ended.end() && !of_all) continue;
+    if (lease == step.leases.end()) {
+      worker.ended.insert(id);
+      continue;
+    }
+    const auto iterator = iterators_.find(id);
+    if (iterator == iterators_.end() || step.replayed) continue;
+    const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
+    if (position < lease->first || position > lease->first + lease->count) continue;
+    iterator->second.book.SetEnd(position, /*exact=*/position > lease->first);
+  }
+}
+
+// What Inspect tells of a finished step.
+void CoordinatorCore::KeepHistory(const Step& step, const Report& report) {
+  history_.finished[step.id] = report.participants;
+  if (step.replayed) return;
+  for (const InputLease& lease : step.leases) {
+    int64_t count = lease.count;
+    for (const EndedInput& ended : report.ended) {
+      if (ended.iterator == lease.iterator && ended.position) count = std::min(count, *ended.position - lease.first);
+    }
+    if (count > 0) history_.finished_positions[lease.iterator].push_back({lease.first, count});
+  }
+}
+
+// A step whose worker cannot run it now would use up its attempts in milliseconds. The first time it is tried again at once.
+void CoordinatorCore::PutOff(Step& step) {
+  const uint32_t tries = step.attempt - step.forgiven;
+  if (tries < 2) return;
+  const absl::Duration wait = std::min(kFirstPutOff * (1 << std::min<uint32_t>(tries - 2, 10)), kLongestPutOff);
+  step.not_before = clock_.Elapsed() + wait;
+  Later(wait, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.Pump(); });
 }
 
 void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) {
@@ -483,6 +530,7 @@ void CoordinatorCore::SettleAs(const std::shared_ptr<Step>& step, StepVerdict ve
     case StepVerdict::kFinish:
       ++(step->request.read_only ? finished_reads_ : finished_steps_);
       LogFinished(*step);
+      SettleNumber(*step, /*finished=*/true);
       if (step->run != nullptr) ++step->run->finished_in_pass;
       return Close(step, std::move(value));
     case StepVerdict::kEndOfData: return Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
@@ -511,9 +559,12 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
+  if (!result.ok()) SettleNumber(*step, /*finished=*/false);
   if (!result.ok() && !step->replayed) lost_ordinals_ += step->ordinal.has_value();
-  if (!result.ok() && step->run != nullptr && !step->replayed)
-    ReturnLeases(*step);  // a life that goes on from a cut made before the error is raised takes the pass up
+  // At the end of one dataset what the step was to read of the others is read by another step; a life that goes on from a cut made before the error of a loop
+  // is raised takes its pass up.
+  const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
+  if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed) ReturnLeases(*step);
   UseIterators(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;

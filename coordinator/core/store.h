@@ -56,7 +56,7 @@ struct CheckpointRow {
 struct StateRow {
   enum class Held : uint8_t {
     kAll,         // the servers, and this row, hold all there is
-    kLeasedData,  // a pass over leased data is under way, and where it stands is in no server
+    kLeasedData,  // not written any more: a pass over leased data is under way, and nothing says where it stands
     kFirstValues  // a variable exists whose first values are still being brought
   };
   Held held = Held::kAll;

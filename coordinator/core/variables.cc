@@ -37,6 +37,34 @@ absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLay
   return absl::OkStatus();
 }
 
+// What a number takes in a message.
+int64_t VarintBytes(uint64_t value) {
+  int64_t bytes = 1;
+  for (; value >= 128; value >>= 7) ++bytes;
+  return bytes;
+}
+
+// About what a variable takes in the message that tells a worker the layout.
+int64_t BytesToSend(const VariableLayout& variable) {
+  int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());  // shape, optimizer and the like
+  for (const int64_t offset : variable.offsets) bytes += VarintBytes(static_cast<uint64_t>(offset));
+  for (const int ps : variable.ps) bytes += VarintBytes(static_cast<uint64_t>(ps));
+  for (size_t i = 0; i < variable.slots.size(); ++i) bytes += 20 + static_cast<int64_t>(variable.slots[i].name.size() + variable.slot_optimizers[i].size());
+  return bytes;
+}
+
+constexpr int64_t kMaxLayoutBytes = 15 << 20;  // a message has 16 MiB (rpc/message_limit.h)
+
+// A layout that no message can carry would cost every worker its stream.
+absl::Status CheckSize(const Layout& layout, const std::string& variable) {
+  int64_t bytes = 0, shards = 0;
+  for (const auto& [id, each] : layout.variables()) bytes += BytesToSend(each), shards += each.num_shards();
+  if (bytes <= kMaxLayoutBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(), " variables of ", shards,
+                                                   " shards, and the message that tells workers where these lie would be ", bytes, " bytes, more than ",
+                                                   kMaxLayoutBytes, ": let the partitioner make fewer, larger shards, or join variables"));
+}
+
 }  // namespace
 
 std::shared_ptr<const Layout> CoordinatorCore::layout() const {
@@ -166,9 +194,16 @@ void CoordinatorCore::StartLayoutJob() {
     nothing.next = layout_;
     return SettleLayoutJob(std::move(nothing));
   }
+  std::shared_ptr<const Layout> next = layout_->With((*change)->variable);
+  if (absl::Status large = CheckSize(*next, (*change)->variable.spec.name); !large.ok()) {
+    LayoutWork refused;
+    refused.refusal = std::move(large);
+    refused.next = layout_;
+    return SettleLayoutJob(std::move(refused));
+  }
   layout_work_ = LayoutWork{};
   layout_work_->change = **std::move(change);
-  layout_work_->next = layout_->With(layout_work_->change.variable);
+  layout_work_->next = std::move(next);
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
   if (layout_work_->waiting.empty()) return StoreLayout();
   for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
@@ -250,6 +285,7 @@ void CoordinatorCore::SettleLayoutJob(LayoutWork work) {
   if (work.refusal.ok() && work.next != layout_) {
     if (layout_->Find(work.change.variable.id) == nullptr) next_placement_ += work.change.placed_in_turn;
     layout_ = work.next;
+    if (job.spec && job.with) colocated_[job.spec->name] = *job.with;
     if (job.spec) unclaimed_.erase(job.spec->name);  // not before: a rewind lets the job begin anew
     log_.AddShards(layout_->version(), work.change.shards);
     GiveUpFullLog();

@@ -256,6 +256,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
       const absl::Status same = iterator->second.agreement.Note(iterator->second.make.source, {worker.index, *ready->first});
       if (!same.ok()) StoreError(MarkUser(same));
     }
+    if (iterator != iterators_.end() && !ready->error.ok()) NoteUnopened(worker, iterator->second, ready->error);
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
@@ -266,6 +267,24 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     worker.leaving = true;
   } else if (const auto* held = std::get_if<Held>(&message)) {
     OnHeld(worker, held->number);
+  }
+}
+
+// A worker that came after the data had been cut has no part of it until the next pass. One that cannot open leased data leaves it to the others; where nobody
+// can, a step meets the error. An error of its own part is met by the next step there.
+void CoordinatorCore::NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) {
+  const MakeResource& make = iterator.make;
+  const bool is_late = !make.leased && worker.index >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
+  if (!is_late && !make.leased) return;
+  worker.ended.insert(make.iterator);
+  const std::string who = absl::StrCat("worker ", worker.index);
+  if (is_late) {
+    outbox_.Add([text = absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
+                                     " workers when it came: it reads in the next pass")] { DIVVY_LOG(INFO) << text; });
+  } else {
+    outbox_.Add([text = absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message())] {
+      DIVVY_LOG(WARNING) << text;
+    });
   }
 }
 

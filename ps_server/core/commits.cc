@@ -71,7 +71,7 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   status = CheckPlan(*run);
   if (!status.ok()) return Answer(run->done, std::move(status));
   const CommitRequest& request = run->request;
-  applied_.Begin({request.entry, request.participants, request.kind});
+  applied_.Begin({request.entry, request.participants, request.kind, request.inputs});
   HitFailpoint(Failpoint::kPushBegun);
   writers_.Enter(run, run->plan->queues());
   ++queued_;

@@ -204,6 +204,28 @@ TEST_F(CheckpointTest, AProgramThatUsesNothingEndsAndLeavesWhatIsThereAsItIs) {
   EXPECT_EQ(Files("ckpt"), before);
 }
 
+TEST_F(CheckpointTest, ALoopOfNumberedStepsGoesOnExactlyWhereItWas) {
+  {
+    const auto cluster = *Start(1);
+    ASSERT_TRUE(Create(cluster->coordinator()).ok());
+    for (int64_t i = 0; i < 10; i += 3) ASSERT_TRUE(cluster->coordinator().ScheduleOnce("rounds", i, kTrain, int64_t{1}).ok());
+    ASSERT_TRUE(cluster->coordinator().Join().ok());
+    ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
+  }
+  const auto cluster = *Start(2);
+  ASSERT_TRUE(Create(cluster->coordinator()).ok());
+  ASSERT_EQ(*cluster->coordinator().RestoreLatest(), 4);
+  int64_t left_out = 0;
+  for (int64_t i = 0; i < 10; ++i) {
+    const auto scheduled = cluster->coordinator().ScheduleOnce("rounds", i, kTrain, int64_t{1});
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+    left_out += !scheduled->has_value();
+  }
+  ASSERT_TRUE(cluster->coordinator().Join().ok());
+  EXPECT_EQ(left_out, 4);
+  EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 10);
+}
+
 // ---- warm start
 
 TEST_F(CheckpointTest, AnotherJobsVariablesStartFromItWhateverItsServersAndNothingElseDoes) {

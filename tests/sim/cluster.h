@@ -216,6 +216,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RememberLeftBehind(const StoredJob& stored, bool simple);
   void LookBeforeLoad(const LoadRequest& request);
   bool MustAdopt();
+  void AdoptPass();
   int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
   // A run of a step, as it was begun.
   struct Ran {
@@ -322,8 +323,11 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
       int64_t epoch = 0;                                 // of the coordinator, before it
       int64_t begun = 0;                                 // the tick
       std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program
+      bool failed = false;                               // its program was told of an error
+      bool uncertain = false;                            // it goes on in one that failed, or begins: nobody can tell
     };
-    std::optional<Pass> pass;  // under way
+    std::optional<Pass> pass;       // under way
+    std::optional<Pass> last_pass;  // whose end the program has been told
   };
   Model model_;
   struct Cut {

@@ -103,6 +103,7 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
     if (const std::optional<Ran> ran = RanAs(id)) {
       if (model_.reported.count(id) > 0) continue;
       CountStep(*ran, /*attempt=*/1, id);
+      if (ran->tag < 0 && model_.pass) model_.pass->visited.push_back({-1 - ran->tag, 1});
       ++added;
     } else if (const auto serial = NewestOf(serials_[core_->job()], id); serial && pending_writes_.count(*serial) > 0) {
       CountWrite(pending_writes_.extract(*serial).mapped());
@@ -111,6 +112,19 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
   }
   pending_writes_.clear();
   return added;
+}
+
+// The store is told that a pass is over after the program is: a life that finds it still there goes on in it, and tells its program once more.
+void Cluster::AdoptPass() {
+  const absl::StatusOr<StoredJob> stored = chief_->store->Load();
+  const bool has_one = stored.ok() && stored->state &&
+                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(), [](const DataPass& pass) { return pass.in_loop; });
+  if (!has_one || !model_.last_pass) return;
+  if (!model_.pass || model_.pass->epoch > core_->epoch()) {
+    model_.pass = model_.last_pass;
+  } else {
+    model_.pass->uncertain = model_.last_pass->failed && model_.pass->visited.empty();
+  }
 }
 
 // All that a checkpoint would have to have, and in addition what had finished since.
@@ -126,6 +140,8 @@ void Cluster::OnAdopted(int64_t steps) {
   model_ = *past->second.model;
   pending_writes_ = past->second.writes;
   inherited_ = AppliedNow();
+  AdoptPass();
+  result_.adoptions_in_pass += model_.pass.has_value();
   const int64_t unreported = AddUnreported(inherited_);
   Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported, " entries that nobody had been told of"));
   if (steps != model_.steps) Violation("X3", absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));

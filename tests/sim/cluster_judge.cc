@@ -106,7 +106,8 @@ void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen)
     const bool momentum = absl::StartsWith(shard.name, "late/Momentum/");
     if (!momentum && !absl::StartsWith(shard.name, "late/Adagrad/")) continue;
     const double wanted = momentum ? model_.late_momentum : model_.late_adagrad;
-    for (const float slot : *shard.value.values<float>()) {
+    const auto slots = *shard.value.values<float>();
+    for (const float slot : slots) {
       if (slot != wanted) Violation("X4", absl::StrCat("ps ", ps.index, ": ", shard.name, " is ", slot, ", and its commits make ", wanted));
     }
   }
@@ -127,7 +128,8 @@ void Cluster::CheckPass(int64_t elements, bool complete) {
   for (const auto& [first, count] : Visited()) {
     for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
   }
-  const bool some_may_be_skipped = !complete || (config_.failing_steps && !model_.pass->visited.empty());  // by a step that failed in an earlier life
+  const bool some_may_be_skipped =
+      !complete || model_.pass->uncertain || (config_.failing_steps && !model_.pass->visited.empty());  // by a step that failed in an earlier life
   for (int64_t p = 0; p < elements; ++p) {
     if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
       Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));

@@ -306,7 +306,10 @@ void Cluster::RunPass() {
   beside_.Start();
   core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this](const absl::Status& status) {
                CheckPass(*pass_elements_, status.ok());
-               model_.pass.reset();
+               if (EndsTheJob(status)) return OnRaised(status, "Run");  // for the next life it is under way
+               model_.pass->visited = Visited();
+               model_.pass->failed = !status.ok();
+               model_.last_pass = std::exchange(model_.pass, std::nullopt);
                if (!status.ok()) return OnRaised(status, "Run");
                calls_ = false;
                Trace("program: the pass is over");

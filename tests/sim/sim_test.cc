@@ -175,7 +175,7 @@ TEST(SimRowCacheTest, ARowThatIsOlderThanItMayBeIsFound) {
 }
 
 struct Totals {
-  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0;
+  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0, adoptions_in_pass = 0;
 };
 
 enum class Job { kEnds, kMayBeLost };
@@ -191,6 +191,7 @@ Totals RunAll(SimConfig config, int seeds, Job job = Job::kEnds) {
     }
     totals.coordinators += result.coordinators, totals.drained += result.drained, totals.refused += result.refused, totals.finished += result.finished_steps;
     totals.rewinds += result.rewinds, totals.restores += result.restores, totals.resizes += result.resizes, totals.adoptions += result.adoptions;
+    totals.adoptions_in_pass += result.adoptions_in_pass;
   }
   return totals;
 }
@@ -333,11 +334,10 @@ Totals ExpectAdoptions(const SimConfig& config, int at_least) {
 
 TEST(SimAdoptionTest, AJobWhoseCoordinatorIsKilledGoesOnWithWhatItsServersHold) { ExpectAdoptions(Adopting(1), 20); }
 
-TEST(SimAdoptionTest, ItLoadsTheNewestCheckpointWhereAnEntryIsHalfAppliedOrAPassIsUnderWay) {
+TEST(SimAdoptionTest, ItGoesOnInTheMiddleOfAPass) {
   SimConfig config = Adopting(1);
   config.checkpoints = true;
-  const Totals totals = ExpectAdoptions(config, 20);
-  EXPECT_GT(totals.restores, totals.adoptions);
+  EXPECT_GT(ExpectAdoptions(config, 20).adoptions_in_pass, 10);
 }
 
 TEST(SimAdoptionTest, ServersMayBeLostBeforeAndAfter) {

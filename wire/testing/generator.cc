@@ -227,13 +227,33 @@ void Generator::Fill(ProtocolRange& out) {
   out.newest = out.oldest + static_cast<uint32_t>(Below(9));
 }
 
+void Generator::Fill(PassProgress& out) {
+  out.iterator = MakeId<ResourceId>();
+  out.in_loop = Chance();
+  out.is_series = Chance();
+  out.of_program = Chance();
+  out.finished = Index();
+  for (uint64_t i = Below(4); i > 0; --i) {
+    out.next += Index();  // a gap that has been read
+    const int64_t count = 1 + Index();
+    out.unread[out.next] = count;
+    out.next += count;
+  }
+  if (Chance()) out.end = Index();
+  out.end_is_exact = Chance();
+}
+
 void Generator::Fill(Horizon& out) {
   out.next = MakeId<EntryId>();
   out.open = RisingIds<EntryId>(out.next.value());
   out.finished_steps = Number();
+  FillAll(out.passes);
 }
 
-void Generator::Fill(RememberedEntry& out) { out = {MakeId<EntryId>(), Index(), Chance() ? EntryKind::kStep : EntryKind::kWrite}; }
+void Generator::Fill(RememberedEntry& out) {
+  out = {MakeId<EntryId>(), Index(), Chance() ? EntryKind::kStep : EntryKind::kWrite};
+  FillAll(out.inputs);
+}
 
 void Generator::Fill(RegisterRequest& out) {
   out.job = Chance() ? JobName::kPs : JobName::kWorker;
@@ -395,6 +415,7 @@ void Generator::Fill(CommitRequest& out) {
   out.kind = Chance() ? EntryKind::kStep : EntryKind::kWrite;
   out.participants = Index();
   FillAll(out.parts);
+  FillAll(out.inputs);
 }
 
 CommitReply Generator::ReplyTo(const CommitRequest& asked) {
@@ -461,6 +482,11 @@ ToWorker Generator::MakeToWorker() {
   }
 }
 
+void Generator::Fill(EndedInput& out) {
+  out.iterator = MakeId<ResourceId>();
+  if (Chance()) out.position = Count();
+}
+
 void Generator::Fill(Report& out) {
   out.step = MakeId<EntryId>();
   out.attempt = static_cast<uint32_t>(Number());
@@ -471,6 +497,7 @@ void Generator::Fill(Report& out) {
   if (needs_error && out.error.ok()) out.error = absl::InternalError("x");
   for (uint64_t i = Below(3); i > 0; --i) out.participants.push_back(Index());
   out.staleness = Number();
+  FillAll(out.ended);
 }
 
 void Generator::Fill(ResourceReady& out) {

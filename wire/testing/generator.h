@@ -42,6 +42,7 @@ class Generator {
   void Fill(std::shared_ptr<const Layout>& out);
   void Fill(Fence& out);
   void Fill(ProtocolRange& out);
+  void Fill(PassProgress& out);
   void Fill(Horizon& out);
   void Fill(RememberedEntry& out);
   void Fill(RegisterRequest& out);
@@ -72,6 +73,7 @@ class Generator {
   void Fill(InputLease& out);
   void Fill(Dispatch& out);
   void Fill(MakeResource& out);
+  void Fill(EndedInput& out);
   void Fill(Report& out);
   void Fill(ResourceReady& out);
   void Fill(NeedSlots& out);

@@ -191,7 +191,7 @@ class ReadAheadTest : public ::testing::Test {
     const auto transaction =
         std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, Layout::Empty(), false, false, 1, nullptr}, executor_, Clock::Real());
     auto result = std::make_shared<Seen<absl::StatusOr<Nest>>>();
-    runner_->Start(call, transaction, [result](absl::StatusOr<Nest> value) { result->Add(std::move(value)); });
+    runner_->Start(call, transaction, [result](StepEnd end) { result->Add(std::move(end.result)); });
     return result;
   }
   static std::string Text(const Result& result) {

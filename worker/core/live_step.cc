@@ -83,9 +83,9 @@ void WorkerCore::StartStep(QueuedStep next) {
                 dispatch.args, dispatch.inputs,  SeedOf(dispatch), dispatch.learning_rate_scale};
   outbox_.Add([this, weak, session, transaction, call = std::move(call), expected = read_sets_.Predict(dispatch.function, session_->layout->version())] {
     transaction->Prefetch(expected);
-    runner_.Start(call, transaction, [weak, session, transaction, step = call.step](absl::StatusOr<Nest> result) {
+    runner_.Start(call, transaction, [weak, session, transaction, step = call.step](StepEnd end) {
       StepRecord record = transaction->Finish();  // without the core's lock: pulls still under way are answered
-      if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(result));
+      if (const auto core = weak.lock()) core->OnFunctionDone(session, step, std::move(record), std::move(end));
     });
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
@@ -185,18 +185,19 @@ void WorkerCore::CancelLive() {
   outbox_.Add([transaction = live.transaction] { transaction->Cancel(); });
 }
 
-void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result) {
+void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, StepEnd end) {
   CoreLock lock(mu_, outbox_);
   LiveStep* const live = Live(session, step);
   if (live == nullptr || live->state != WorkerSnapshot::Step::kRunning) return;
   HitFailpoint(Failpoint::kStepComputed);
   live->record = std::move(record);
+  live->ended = std::move(end.ended);
   if (live->cancelled || shutdown_code_) {
     ReportLive(StepOutcome::kCancelled, absl::OkStatus());
-  } else if (!result.ok()) {
-    FunctionFailed(result.status());
+  } else if (!end.result.ok()) {
+    FunctionFailed(end.result.status());
   } else {
-    FunctionSucceeded(*std::move(result));
+    FunctionSucceeded(*std::move(end.result));
   }
   EndIfDrained();
 }
@@ -284,7 +285,7 @@ void WorkerCore::BeginCommit() {
   std::map<int, std::vector<CommitPart>> parts = *std::move(live.plan->parts);
   for (auto& [ps, part] : parts) {
     CommitRequest request{session_->links->FenceFor(ps),  live.dispatch.step, live.dispatch.attempt, EntryKind::kStep,
-                          static_cast<int>(parts.size()), std::move(part)};
+                          static_cast<int>(parts.size()), std::move(part),    live.dispatch.inputs};
     const uint64_t seed = MixSeeds(options_.seed, MixSeeds(live.dispatch.step.value(), ps));
     live.commits.emplace(ps, Commit{std::move(request), Backoff(seed), clock_.Elapsed(), std::nullopt});
   }
@@ -357,7 +358,7 @@ void WorkerCore::EndCommitIfAnswered() {
 
 void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
   LiveStep& live = *session_->live;
-  Report report{live.dispatch.step, live.dispatch.attempt, outcome, Nest(), std::move(error), {}, live.staleness};
+  Report report{live.dispatch.step, live.dispatch.attempt, outcome, Nest(), std::move(error), {}, live.staleness, std::move(live.ended)};
   if (outcome == StepOutcome::kOk) report.value = std::move(live.value);
   for (const auto& [ps, commit] : live.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);

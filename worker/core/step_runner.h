@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,6 +64,13 @@ class StepTransaction {
   virtual bool cancelled() const = 0;
 };
 
+// How a run of a step function ended.
+struct StepEnd {
+  StepEnd(absl::StatusOr<Nest> result, std::vector<EndedInput> ended = {}) : result(std::move(result)), ended(std::move(ended)) {}  // NOLINT: a result is one
+  absl::StatusOr<Nest> result;
+  std::vector<EndedInput> ended;  // iterators that had no element for the step, or fewer than it has replicas, whatever the function made of it
+};
+
 // Runs step functions. Thread-safe.
 class StepRunner {
  public:
@@ -72,7 +80,7 @@ class StepRunner {
   // An error of Reason::kEndOfData means that there was no element left, Reason::kInputAborted that an input of this worker is gone (the step is run
   // again): any other is the user's. After a cancel the result does not matter, but `done` is still called, for until then the worker runs nothing else.
   // The core calls Start for one step of a session after another; a step of a session that has ended may still be running meanwhile.
-  virtual void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) = 0;
+  virtual void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) = 0;
 };
 
 // An iterator that has been opened.

@@ -99,6 +99,7 @@ class StepInput {
       if (ReasonOf(elements.status()) == Reason::kInputAborted) lost_ = elements.status();
       return elements.status();
     }
+    NoteEnd(iterator, static_cast<int64_t>(elements->size()));
     if (elements->empty()) return std::optional<PerReplica<Nest>>();
     while (static_cast<int>(elements->size()) < replicas_) {
       ASSIGN_OR_RETURN(Nest empty, EmptyBatchLike(elements->front()));
@@ -108,6 +109,12 @@ class StepInput {
     return std::optional<PerReplica<Nest>>(PerReplica<Nest>(*std::move(elements)));
   }
 
+  // The iterators that had too few elements.
+  std::vector<EndedInput> ended() const {
+    MutexLock lock(mu_);
+    return ended_;
+  }
+
   // That an input was gone: the step did not run with its data, whatever the function made of it.
   absl::Status lost() const {
     MutexLock lock(mu_);
@@ -115,6 +122,17 @@ class StepInput {
   }
 
  private:
+  // A worker's own data is told to have ended when nothing is left of it: a last batch for some of the replicas is an element like others.
+  void NoteEnd(ResourceId iterator, int64_t elements) {
+    MutexLock lock(mu_);
+    const auto lease = leases_.find(iterator);
+    if (lease == leases_.end()) {
+      if (elements == 0) ended_.push_back({iterator, std::nullopt});
+    } else if (elements < std::min<int64_t>(lease->second.count, replicas_) || lease->second.count == 0) {
+      ended_.push_back({iterator, lease->second.first + elements});
+    }
+  }
+
   // Each to where its replica computes.
   absl::Status Fetch(std::vector<Nest>& elements) const {
     for (int id = 0; id < replicas_; ++id) {
@@ -136,6 +154,7 @@ class StepInput {
       }
     }
     if (!lease) return inputs_.Read(iterator, std::nullopt, replicas_);
+    if (lease->count == 0) return std::vector<Nest>();
     return inputs_.Read(iterator, lease->first, std::min<int64_t>(lease->count, replicas_));
   }
 
@@ -146,6 +165,7 @@ class StepInput {
   std::map<ResourceId, InputLease> leases_ DIVVY_GUARDED_BY(mu_);
   std::set<ResourceId> taken_ DIVVY_GUARDED_BY(mu_);
   absl::Status lost_ DIVVY_GUARDED_BY(mu_);
+  std::vector<EndedInput> ended_ DIVVY_GUARDED_BY(mu_);
 };
 
 // ---- the environment ---------------------------------------------------------------------------------------------------------------------------------
@@ -189,6 +209,7 @@ class ThreadStepEnvironment : public StepEnvironment {
   absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) override { return input_.Next(ResourceId(handle.id)); }
   bool cancelled() const override { return step_.transaction->cancelled(); }
   absl::Status lost_input() const { return input_.lost(); }
+  std::vector<EndedInput> ended_inputs() const { return input_.ended(); }
 
  private:
   StrategyParts Parts(const std::shared_ptr<LocalObjects>& locals) const {
@@ -242,12 +263,13 @@ class GpuWatch {
   std::map<int, int64_t> before_, now_;
 };
 
-absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
+absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
   ThreadStepEnvironment environment(step, locals);
   const TraceRange range(registered->name.c_str());
   const CrashNote note("step", registered->name.c_str());
   absl::StatusOr<Nest> result = RunStep(*registered, environment, step.call.args);
+  ended = environment.ended_inputs();
   RETURN_IF_ERROR(environment.lost_input());
   RETURN_IF_ERROR(result);
   return internal::MoveTo(*result, Device{});
@@ -255,9 +277,9 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<
 
 // The batches that were brought ahead while a GPU failed may be what failed, or have taken the memory that was missing: they go before another step may count
 // the failure as told.
-absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals) {
+absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
   GpuWatch gpus(step.options.replica_devices, step.failures);
-  absl::StatusOr<Nest> result = RunFunction(step, locals);
+  absl::StatusOr<Nest> result = RunFunction(step, locals, ended);
   const absl::Status found = gpus.Look();
   if (!found.ok() || absl::IsResourceExhausted(result.status())) step.inputs.ForgetAhead();
   gpus.Tell();
@@ -303,18 +325,19 @@ ThreadStepRunner::ThreadStepRunner(ThreadStepRunnerOptions options, Executor& ex
 
 ThreadStepRunner::~ThreadStepRunner() = default;
 
-void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) {
+void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) {
   const int64_t number = kept_->Number(call.ordinal);
   executor_.PostBlocking("step", [kept = kept_, options = options_, &executor = executor_, &inputs = inputs_, call = std::move(call),
                                   transaction = std::move(transaction), done = std::move(done), number] {
     absl::StatusOr<Nest> result;
+    std::vector<EndedInput> ended;
     {
       const RunningStep step{*options, executor, inputs, call, transaction, kept->failures, number};
       std::shared_ptr<LocalObjects> locals = kept->TakeLocals();
-      result = CallFunction(step, locals);
+      result = CallFunction(step, locals, ended);
       kept->GiveBack(std::move(locals));
     }
-    done(std::move(result));
+    done({std::move(result), std::move(ended)});
   });
 }
 

@@ -35,7 +35,7 @@ class ThreadStepRunner : public StepRunner {
   ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor, DataInputOpener& inputs);
   ~ThreadStepRunner() override;
 
-  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) override;
+  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
 
  private:
   struct Kept;

@@ -206,7 +206,7 @@ class ThreadStepRunnerTest : public ::testing::Test {
     call.inputs = std::move(leases);
     transaction_ = MakeTransaction();
     auto result = std::make_shared<Box<absl::StatusOr<Nest>>>();
-    runner_->Start(call, transaction_, [result](absl::StatusOr<Nest> value) { result->Put(std::move(value)); });
+    runner_->Start(call, transaction_, [result](StepEnd end) { result->Put(std::move(end.result)); });
     return result;
   }
   absl::StatusOr<Nest> Run(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {

@@ -162,6 +162,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     bool cancelled = false;
     Nest value;
     StepRecord record;
+    std::vector<EndedInput> ended;
     std::shared_ptr<const CommitWork> planning;  // of the plan that is being made
     std::optional<PlannedCommit> plan;           // the newest; its parts go into `commits`
     std::map<int, Commit> commits;               // by ps
@@ -246,7 +247,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
   void AgeAhead(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
-  void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, absl::StatusOr<Nest> result);
+  void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, StepEnd end);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
   absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);

@@ -935,7 +935,7 @@ TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) 
 TEST_F(RowCacheStepTest, WhoKeepsTheTransactionOfAnEndedStepKeepsNoRowsNeitherPastTheSessionNorPastTheWorker) {
   struct Keeper : StepRunner {
     explicit Keeper(StepRunner& runner) : runner(runner) {}
-    void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) override {
+    void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override {
       kept.push_back(transaction);
       runner.Start(std::move(call), std::move(transaction), std::move(done));
     }

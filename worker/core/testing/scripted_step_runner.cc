@@ -10,7 +10,7 @@ namespace {
 // One step being played. Keeps itself alive through the tasks it posts.
 class Play : public std::enable_shared_from_this<Play> {
  public:
-  Play(Executor& executor, std::vector<script::Move> moves, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done)
+  Play(Executor& executor, std::vector<script::Move> moves, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done)
       : executor_(executor), moves_(std::move(moves)), transaction_(std::move(transaction)), done_(std::move(done)) {}
 
   void Continue(absl::Duration wait = absl::ZeroDuration()) {
@@ -55,6 +55,10 @@ class Play : public std::enable_shared_from_this<Play> {
   void Do(const script::Fail& move) { End(move.error); }
   void Do(const script::LoseInput&) { End(MakeError(Reason::kInputAborted, "the scripted input is gone")); }
   void Do(const script::RunOut&) { End(EndOfData("the scripted data has ended")); }
+  void Do(const script::Ended& move) {
+    ended_.push_back(move.input);
+    Continue();
+  }
   void Do(const script::IgnoreCancel&) {
     ignores_cancel_ = true;
     Continue();
@@ -63,14 +67,15 @@ class Play : public std::enable_shared_from_this<Play> {
 
   void End(absl::StatusOr<Nest> result) {
     const auto done = std::exchange(done_, nullptr);
-    done(std::move(result));
+    done({std::move(result), std::move(ended_)});
   }
 
   Executor& executor_;
   const std::vector<script::Move> moves_;
   const std::shared_ptr<StepTransaction> transaction_;
-  std::function<void(absl::StatusOr<Nest>)> done_;
+  std::function<void(StepEnd)> done_;
   script::Reads reads_;
+  std::vector<EndedInput> ended_;
   size_t next_ = 0;
   bool ignores_cancel_ = false;
 };
@@ -84,7 +89,7 @@ void ScriptedStepRunner::Define(std::string function, Script script) {
   scripts_[std::move(function)] = std::move(script);
 }
 
-void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) {
+void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) {
   Script script;
   {
     MutexLock lock(mu_);

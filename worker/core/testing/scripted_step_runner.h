@@ -43,14 +43,17 @@ struct Until {
 };  // goes on when it holds: looked at each millisecond
 struct Fail {
   absl::Status error;
-};                       // ends with the user's error
-struct LoseInput {};     // ends with Reason::kInputAborted
-struct RunOut {};        // ends with Reason::kEndOfData
+};                    // ends with the user's error
+struct LoseInput {};  // ends with Reason::kInputAborted
+struct RunOut {};     // ends with Reason::kEndOfData
+struct Ended {
+  EndedInput input;
+};                       // an iterator has nothing for the step, which goes on
 struct IgnoreCancel {};  // from here on
 struct Return {
   std::function<Nest(const Reads& reads)> value;
 };  // without one: the empty Nest at the end
-using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, IgnoreCancel, Return>;
+using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, Ended, IgnoreCancel, Return>;
 
 }  // namespace script
 
@@ -71,7 +74,7 @@ class ScriptedStepRunner : public StepRunner {
   void Define(std::string function, Script script);
 
   // Every move begins in a task of its own, so that anything may happen between two of them.
-  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(absl::StatusOr<Nest>)> done) override;
+  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
 
   int64_t started() const;
 
