@@ -17,6 +17,7 @@ void Beside::BeginLife(int life) {
 void Beside::Start() {
   open_ = true;
   if (!config_.beside) return;
+  if (config_.assign_in_steps) Begin([this] { AssignCells(), End(); });
   for (uint64_t n = site_.random().Below(5); n > 0; --n) Begin([this] { CallSomething(); });
 }
 

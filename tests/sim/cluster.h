@@ -140,7 +140,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   Random& random() override { return random_; }
   bool may_fault() const override { return !faults_stopped_; }
   std::function<bool()> Alive() override {
-    return [this, life = life_] { return life == life_ && !over_ && chief_->node->executor->alive(); };
+    return [this, life = life_] { return life == life_ && !over_ && !chief_down_ && chief_->node->executor->alive(); };
   }
   void After(absl::Duration delay, std::function<void()> then) override;
   void Write(DirectWrite write, std::function<void()> then) override;
@@ -189,6 +189,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   static const Floors& FloorOf(const Process& process, int steps_back);
   script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth);
   void ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void AssignBeforeReport(const Node& worker, EntryId step);
   void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
@@ -218,14 +219,13 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool MustAdopt();
   void AdoptPass();
   int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
-  // A run of a step, as it was begun.
+  // An entry: a run of a step, as it was begun, or a direct write, as it was sent.
   struct Ran {
     int64_t tag = 0;
     double learning_rate_scale = 1;
+    int64_t serial = 0;  // not 0: it is a direct write, and no step
   };
   std::optional<Ran> RanAs(EntryId id);
-  template <typename Value>
-  std::optional<Value> NewestOf(const std::map<std::pair<EntryId, Epoch>, Value>& by_epoch, EntryId id);
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
   std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
@@ -241,6 +241,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   int64_t BegunAt(int64_t tag) const;
   void CheckCells(const Tensor& values);
   void CheckBrought();
+  void LoseWhatWasRead();
   void Apply(const std::vector<Delta>& deltas);
   void ApplyAssignment(int64_t tag, EntryId step);
   void EndProgram();
@@ -258,12 +259,13 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away);
   void FaultOfPs(absl::Duration while_away);
   void FaultOfCoordinator(absl::Duration while_away);
+  void PausePs(absl::Duration while_away);
   void CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away);
   void DrainCoordinator();
   void LosePower();
   void FaultOfDisk();
   void FaultOfNumber();
-  void DieLoading(const Node& ps, Epoch epoch);
+  void DieLoading(const Node& ps, Incarnation target);
   void StopJoining();
   void DrainWorker(Process& worker);
   void StartDuplicate();
@@ -357,7 +359,6 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   Epoch inherited_lineage_;                     // of it
   // By the epoch they were run or sent in: a store that is lost has its ids given again.
   std::map<JobId, std::map<std::pair<EntryId, Epoch>, Ran>> ran_;
-  std::map<JobId, std::map<std::pair<EntryId, Epoch>, int64_t>> serials_;  // of direct writes
   AppliedRecord applied_;
   Beside beside_;
   std::set<uint64_t> gone_at_end_;  // lives of parameter servers, when the program called EndJob
@@ -372,7 +373,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool is_resizing_ = false;
   std::optional<CheckpointId> created_at_;  // the cut at which a variable was created
   int deaths_to_come_ = 0;                  // of servers that load
-  std::set<Epoch> died_in_;                 // of this life of the coordinator
+  std::map<int, int> died_loading_;         // in this life of the coordinator: how often, by ps
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
   bool told_the_end_ = false;  // by EndJob, while the coordinator lived

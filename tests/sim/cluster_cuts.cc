@@ -66,19 +66,17 @@ bool Cluster::MustAdopt() {
   return applied_.AllWhole(left_behind_->ps, left_behind_->lineage);
 }
 
-// Of the newest epoch up to now: what an id was in it.
-template <typename Value>
-std::optional<Value> Cluster::NewestOf(const std::map<std::pair<EntryId, Epoch>, Value>& by_epoch, EntryId id) {
-  const auto after = by_epoch.upper_bound({id, core_->Snapshot().epoch_id});
-  if (after == by_epoch.begin() || std::prev(after)->first.first != id) return std::nullopt;
+// Of the newest epoch up to now: what the id was in it.
+std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) {
+  const auto& ran = ran_[core_->job()];
+  const auto after = ran.upper_bound({id, core_->Snapshot().epoch_id});
+  if (after == ran.begin() || std::prev(after)->first.first != id) return std::nullopt;
   const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;  // whose store is lost
-  return of_another_life ? std::nullopt : std::optional<Value>(std::prev(after)->second);
+  return of_another_life ? std::nullopt : std::optional<Ran>(std::prev(after)->second);
 }
 
-std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) { return NewestOf(ran_[core_->job()], id); }
-
 void Cluster::OnCommit(const CommitRequest& request) {
-  if (const auto serial = SerialOf(request)) serials_[request.fence.job][{request.entry, request.fence.epoch}] = *serial;
+  if (const auto serial = SerialOf(request)) ran_[request.fence.job][{request.entry, request.fence.epoch}] = {0, 1, *serial};
 }
 
 void Cluster::OnApplied(const Node& ps, const CommitRequest& request) {
@@ -100,13 +98,13 @@ std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
 int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
   int64_t added = 0;
   for (const auto& [id, where] : applied) {
-    if (const std::optional<Ran> ran = RanAs(id)) {
-      if (model_.reported.count(id) > 0) continue;
+    const std::optional<Ran> ran = RanAs(id);
+    if (ran && ran->serial == 0 && model_.reported.count(id) == 0) {
       CountStep(*ran, /*attempt=*/1, id);
       if (ran->tag < 0 && model_.pass) model_.pass->visited.push_back({-1 - ran->tag, 1});
       ++added;
-    } else if (const auto serial = NewestOf(serials_[core_->job()], id); serial && pending_writes_.count(*serial) > 0) {
-      CountWrite(pending_writes_.extract(*serial).mapped());
+    } else if (ran && pending_writes_.count(ran->serial) > 0) {
+      CountWrite(pending_writes_.extract(ran->serial).mapped());
       ++added;
     }
   }

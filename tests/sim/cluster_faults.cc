@@ -99,21 +99,30 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
 void Cluster::OnLoad(const Node& ps, const LoadRequest& request) {
   LookBeforeLoad(request);
   if (deaths_to_come_ == 0 || request.from == LoadRequest::From::kKeep || chief_down_ || request.fence.epoch != core_->Snapshot().epoch_id) return;
-  DieLoading(ps, request.fence.epoch);
+  DieLoading(ps, request.fence.target);
 }
 
-void Cluster::DieLoading(const Node& ps, Epoch epoch) {
+void Cluster::DieLoading(const Node& ps, Incarnation target) {
   const auto is_it = [&ps](const auto& process) { return process->node.get() == &ps; };
   const auto found = std::find_if(processes_.begin(), processes_.end(), is_it);
+  if ((*found)->incarnation != target) return;  // meant for one that was there before
   if ((*found)->index >= num_ps_ || ps_[(*found)->index] != found->get()) return;
   --deaths_to_come_;
-  died_in_.insert(epoch);
+  const int times = ++died_loading_[(*found)->index];
   ++result_.died_loading;
   Trace(absl::StrCat("fault: kills ", ps.address, " as it loads"));
   ps.executor->Kill();
   world_.Post([this, victim = found->get()] { FinishKill(*victim); });
-  if (static_cast<int>(died_in_.size()) > config_.max_recoveries + 2)
-    Violation("X16", absl::StrCat("servers were lost in ", died_in_.size(), " loads, more than max_recoveries allows, and the job goes on"));
+  if (times > config_.max_recoveries + 2)
+    Violation("X16", absl::StrCat("ps ", (*found)->index, " was lost ", times, " times as it loaded, more than max_recoveries allows, and the job goes on"));
+}
+
+void Cluster::PausePs(absl::Duration while_away) {
+  Process* const ps = ps_[static_cast<int>(random_.Below(num_ps_))];
+  if (!ps->node->executor->alive() || ps->node->executor->paused()) return;
+  Trace(absl::StrCat("fault: stops ", ps->node->address));
+  ps->node->executor->Pause();
+  world_.PostAfter(while_away, [ps] { ps->node->executor->Resume(); });
 }
 
 void Cluster::CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away) {
@@ -216,6 +225,7 @@ void Cluster::Fault() {
   if (config_.kill_ps && (!ps_killed_ || again) && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
+  if (config_.pause_ps && random_.Chance(0.1)) PausePs(while_away);
   if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
   if (config_.store_faults && random_.Chance(0.1) && !chief_down_) {
     Trace("fault: the store's disk fails");

@@ -34,7 +34,7 @@ void Cluster::Finished(const Nest& value) {
   const auto number = [&value](size_t i) { return *value[i].tensor()->scalar<int64_t>(); };
   const int64_t tag = number(0), attempt = number(1);
   ++result_.finished_steps;
-  CountStep({tag, static_cast<double>(number(3)) / 4}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
+  CountStep({tag, static_cast<double>(number(3)) / 4, 0}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
 
@@ -237,7 +237,7 @@ void Cluster::OnRestored(int64_t steps) {
   Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
   if (!from) {
     if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
-    ran_[core_->job()].clear(), serials_[core_->job()].clear();  // where the store was lost and the servers are new, ids and epochs are counted anew
+    ran_[core_->job()].clear();  // where the store was lost and the servers are new, ids and epochs are counted anew
     return Next();
   }
   ++result_.restores;
@@ -320,7 +320,11 @@ void Cluster::RunPass() {
              }));
 }
 
-void Cluster::After(absl::Duration delay, std::function<void()> then) { world_.PostAfter(delay, Mine(std::move(then))); }
+void Cluster::After(absl::Duration delay, std::function<void()> then) {
+  world_.PostAfter(delay, [alive = Alive(), then = std::move(then)] {
+    if (alive()) then();
+  });
+}
 
 void Cluster::WriteSome() {
   DirectWrite write;
@@ -332,6 +336,7 @@ void Cluster::WriteSome() {
 }
 
 void Cluster::Write(DirectWrite write, std::function<void()> then) {
+  if (chief_down_) return;  // of a zombie: its successor goes on with what was known when it was replaced
   write.serial = next_serial_++;
   write.begun = Tick();
   for (Delta& delta : write.deltas) delta.amount = write.serial * kWriteUnit;
@@ -424,8 +429,15 @@ void Cluster::CheckBrought() {
                   }
                 }
                 calls_ = false;
+                LoseWhatWasRead();
                 Next();
               }));
+}
+
+// The program has just seen an order of what finished.
+void Cluster::LoseWhatWasRead() {
+  const bool may_lose = config_.assign_in_steps && config_.kill_ps && config_.restart_ps && config_.replay;
+  if (may_lose && !faults_stopped_ && now() < config_.fault_time && random_.Chance(0.3)) FaultOfPs(absl::Milliseconds(300));
 }
 
 // At rest: each row is what one finished step has assigned, or 0 where none has.

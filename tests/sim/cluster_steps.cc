@@ -50,6 +50,7 @@ void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
 
 // The session's next step begins behind this word: it is to see what this one has written.
 void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
+  AssignBeforeReport(from, step);
   for (const auto& process : processes_) {
     if (process->node.get() != &from || process->session.second != session) continue;
     auto replaced = process->to_be_replaced.extract(step);
@@ -61,6 +62,17 @@ void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
     if (written.empty()) continue;
     for (const auto& [row, value] : written.mapped()) process->seen[row] = std::max(process->seen[row], value);
   }
+}
+
+// The step has committed: the program assigns behind it, and is answered before it hears that the step has finished.
+void Cluster::AssignBeforeReport(const Node& worker, EntryId step) {
+  if (!config_.assign_in_steps || !beside_.open() || chief_down_ || faults_stopped_ || !random_.Chance(0.3)) return;
+  const std::optional<Ran> ran = RanAs(step);
+  if (!ran || ran->serial != 0 || !CellChangeOf(ran->tag, step)) return;
+  network_.SlowNext(worker.address, chief_address(), absl::Milliseconds(50));
+  world_.Post([this, alive = Alive()] {
+    if (alive() && beside_.open()) beside_.AssignCells();
+  });
 }
 
 // What had finished when the step so many before the newest of its session began, or the first one.
@@ -177,7 +189,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const int64_t tag = TagOf(call);
   if (process.replicas != kReplicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
   const WorkerSnapshot runner = process.worker->Inspect();
-  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale};
+  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   BeginInSession(process, runner);
@@ -206,6 +218,8 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const bool reads_rows = config_.row_cache_bytes > 0 && !config_.changing_steps && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
   if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/!config_.changing_steps && !of_the_past && !two_worlds && !lost_store_, moves);
+  const bool long_for_assign = config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
+  if (long_for_assign) moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
   if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;

@@ -29,6 +29,9 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
   static const std::vector<std::pair<std::string, bool SimConfig::*>> fields = {
       {"cells", &SimConfig::cells},
       {"beside", &SimConfig::beside},
+      {"slow_work", &SimConfig::slow_work},
+      {"pause_ps", &SimConfig::pause_ps},
+      {"assign_in_steps", &SimConfig::assign_in_steps},
       {"create_at_cuts", &SimConfig::create_at_cuts},
       {"slots_on_demand", &SimConfig::slots_on_demand},
       {"die_loading", &SimConfig::die_loading},

@@ -94,6 +94,48 @@ SimConfig WithRows(uint64_t seed) {
   return config;
 }
 
+// Steps and assigns of the program that change the same cells, beside each other and one after the other, and servers that are lost.
+SimConfig WithCells(uint64_t seed) {
+  SimConfig config = WithRewinds(seed);
+  config.cells = config.beside = config.assign_in_steps = true;
+  config.create_at_cuts = config.die_loading = false;
+  config.num_workers = std::max(config.num_workers, 3);
+  config.rounds = 8;
+  return config;
+}
+
+// One after the other, and no call of the program meanwhile.
+SimConfig WithOrderedSteps(uint64_t seed) {
+  SimConfig config = WithRewindsAndReads(seed);
+  config.cells = config.assign_in_steps = true;
+  config.beside = config.die_loading = false;
+  config.num_workers = std::max(config.num_workers, 3);
+  return config;
+}
+
+// And the program assigns all the while.
+SimConfig WithAssigns(uint64_t seed) {
+  SimConfig config = WithOrderedSteps(seed);
+  config.beside = true;
+  return config;
+}
+
+// Variables that are created while the checkpoint of a resize is made.
+SimConfig WithResizes(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.checkpoints = config.resize = config.only_grow = config.beside = config.create_at_cuts = true;
+  config.changing_steps = false;
+  return config;
+}
+
+// Servers that are lost whenever they load.
+SimConfig WithDeathsWhileLoading(uint64_t seed) {
+  SimConfig config = WithRewinds(seed);
+  config.die_loading = true;
+  config.max_recoveries = 4;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
@@ -126,9 +168,10 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows}) {
+    for (const auto config :
+         {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithResizes, WithDeathsWhileLoading}) {
       const SimResult result = RunSimulation(config(seed));
-      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends and kept rows: " << result.violation;
+      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
   }
 }
@@ -148,6 +191,14 @@ TEST(MutationTest, ACoordinatorThatGoesBackBehindWhatItAdoptedIsFound) {
 TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSyncBeforeComplete, WithALossAtTheEnd), 0u); }
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
+}
+TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);
+}
+TEST(MutationTest, AWriteOfTheProgramThatStepsCommitBesideIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithAssigns, "X9: cell"), 0u); }
+TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u); }
+TEST(MutationTest, LossesOfServersThatLoadWhichNobodyCountsAreFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "), 0u);
 }
 TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
 

@@ -9,7 +9,7 @@
 namespace divvy::sim {
 namespace {
 
-constexpr int kMostStates = 20'000;  // that a search looks at
+constexpr int kMostStates = 2'000;  // that a search looks at
 
 }  // namespace
 
@@ -115,7 +115,7 @@ void OrderJudge::Learn(Row& row, const std::vector<Explanation>& explanations) {
     if (other.last != write || other.behind != explanations[0].behind) return;
   }
   for (const auto& [number, operation] : row.operations) {
-    if (number == write) continue;
+    if (number == write || operation.direct) continue;
     row.shown.insert(explanations[0].behind.count(number) > 0 ? std::pair(write, number) : std::pair(number, write));
   }
   ForgetWhatIsReplaced(row, write);

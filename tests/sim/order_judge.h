@@ -18,8 +18,9 @@ struct CellOp {
 
 // Rows of integers that operations change which do not commute. Two operations have an order that must never be seen inverted
 //   - where one had ended before the other began, as the program knows it;
-//   - where one of them is a direct write of the program, and a value that was read at rest has shown the order.
-// Two steps that ran beside each other may be replayed in another order than they were first applied in. Pure, and copied with the model that it is part of.
+//   - where one is a step and the other a direct write of the program, and a value that was read at rest has shown the order.
+// Two steps that ran beside each other, or two writes, may be replayed in another order than they were first applied in. Pure, and copied with the model that
+// it is part of.
 //
 //   judge.Finished({.row = 0, .op = {0, 5}, .begun = 1, .ended = 2});
 //   if (!judge.Explains(0, 5)) ...                                                  // 5 must be there

@@ -135,7 +135,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   pending_writes_.clear();
   inherited_.clear();
   beside_.BeginLife(life_);
-  died_in_.clear();
+  died_loading_.clear();
   has_loaded_ = must_adopt_ = false;
   Next();
 }
@@ -143,7 +143,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
 // A person changes the number of parameter servers.
 void Cluster::FaultOfNumber() {
   if (is_resizing_ || chief_down_ || chief_draining_) return;
-  const int wanted = 1 + static_cast<int>(random_.Below(4));
+  const int wanted = std::max(1 + static_cast<int>(random_.Below(4)), config_.only_grow ? num_ps_ : 1);
   Trace(absl::StrCat("fault: ", num_ps_, " parameter servers become ", wanted));
   is_resizing_ = true;
   for (int i = num_ps_; i < wanted; ++i) StartPs(i);
@@ -217,6 +217,12 @@ SimResult Cluster::Run() {
   rates.slow = config_.slow;
   rates.late = config_.late;
   network_.set_rates(rates);
+  if (config_.slow_work) {
+    network_.set_blocking([random = std::make_shared<Random>(MixSeeds(config_.seed, 4)), this] {
+      if (faults_stopped_ || !random->Chance(0.3)) return absl::ZeroDuration();
+      return absl::Milliseconds(static_cast<int64_t>(random->Below(random->Chance(0.2) ? 4'000 : 300)));
+    });
+  }
   StartCoordinator({});
   for (int i = 0; i < num_ps_; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);

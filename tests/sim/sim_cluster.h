@@ -12,6 +12,8 @@
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
 //   X3   a state that is gone on with, from a checkpoint or from what the servers hold, has exactly what had finished, and the program's bytes of then
 //   X19  where the coordinator was told the number of replicas, no step runs on a worker with another, and none with that number is refused for it
+//   X4   slots that are sums of what their steps have used are exact (the bitwise rule: ps_server/checkpoint)
+//   X21  a coordinator whose predecessor was killed, and nothing else, goes on with what the servers hold
 //   X18  the same seed gives the same trace                    (X6 in full, and X15, are tested on the ps alone: ps_server/core)
 //
 // The coordinator is one of the processes that die, drain, and are started again with their store or without; the program then begins anew, on empty ps. What
@@ -37,12 +39,15 @@ struct SimConfig {
   double lose = 0, duplicate = 0, break_stream = 0, slow = 0, late = 0;  // rates of each message
   bool checkpoints = false;                                              // every task has the directory, and one is made every few seconds
   bool restore = false;                                                  // the program calls RestoreLatest
+  bool only_grow = false;                                                // `resize` never takes one away
   bool resize = false;                                                   // a person changes the number of parameter servers (with checkpoints)
   bool disk_faults = false;                                              // now and then it is full, or an operation on it fails
   bool lose_at_worst = false;                                            // a parameter server is lost just before the program ends, and soon after an adoption
   bool store_faults = false;                                             // now and then the coordinator's store refuses a change, and all behind it
   bool power_loss = false;                                               // now and then all processes end, and the disk forgets what was not synced
   double fault_rate = 0;                                                 // of larger faults, each 10 ms of virtual time
+  bool slow_work = false;                                                // now and then what blocks (disks, above all) takes up to 4 s
+  bool pause_ps = false;                                                 // now and then a parameter server is stopped for a while (SIGSTOP)
   bool kill_workers = true, pause_workers = true, cut_links = true, replace_workers = true;
   bool kill_ps = false, restart_ps = false;  // without `replay` it ends the coordinator with Unavailable
   bool replay = true;                        // durability `replay`: with restart_ps parameter servers are killed again and again
@@ -69,6 +74,7 @@ struct SimConfig {
   bool assigning_steps = false;      // steps also assign rows of one more variable, or the whole of it
   bool cells = false;                // steps also change rows of integers in ways that do not commute
   bool beside = false;               // the program makes calls while steps are in flight (beside.h)
+  bool assign_in_steps = false;      // with `cells` and `beside`: it assigns while long steps run that change cells, and a server is lost soon after
   bool create_at_cuts = false;       // with `beside`: a variable is created, with values, just when the checkpoint of a resize has been cut
   bool slots_on_demand = false;      // steps use optimizers that the variable was not made with
   bool die_loading = false;          // now and then a server that was lost is lost again whenever it loads, until that is mended or the job has ended

@@ -7,11 +7,14 @@ namespace {
 // What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it is when one is added.
 void DrawProgram(SimConfig& config) {
   Random random(MixSeeds(config.seed, 43));
+  config.cells = random.Chance(0.4);
   config.beside = random.Chance(0.4);
+  config.assign_in_steps = config.cells && config.beside && random.Chance(0.3);
   config.create_at_cuts = config.beside && config.resize;
   config.slots_on_demand = random.Chance(0.25);
   config.die_loading = config.kill_ps && config.restart_ps && config.replay && random.Chance(0.3);
   if (config.die_loading) config.max_recoveries = 3 + static_cast<int>(random.Below(8));
+  config.pause_ps = random.Chance(0.2);
 }
 
 }  // namespace

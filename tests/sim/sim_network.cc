@@ -35,7 +35,7 @@ void NodeExecutor::Resume() {
 
 std::shared_ptr<Node> Network::Boot(const std::string& address) {
   Kill(address);
-  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_), nullptr, nullptr});
+  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_, blocking_), nullptr, nullptr});
   nodes_[address] = node;
   return node;
 }
@@ -139,7 +139,9 @@ void Wire::InOrder(const std::string& from, const std::string& to, const std::sh
   if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
   if (network_.CutOff(from, to)) return;  // the other side hears nothing; nobody is told
   const absl::Duration now = network_.world_.clock().Elapsed();
-  last = std::max(now + network_.Delay(), last + absl::Nanoseconds(1));
+  absl::Duration delay = network_.Delay();
+  if (const auto slowed = network_.slowed_.extract({from, to}); !slowed.empty()) delay += slowed.mapped();
+  last = std::max(now + delay, last + absl::Nanoseconds(1));
   network_.world_.PostAfter(last - now, [self = shared_from_this(), node, deliver = std::move(deliver)] {
     if (!self->broken_) node->executor->Post(deliver);
   });

@@ -23,10 +23,11 @@ namespace divvy::sim {
 // for later while it is paused (SIGSTOP).
 class NodeExecutor : public Executor {
  public:
-  explicit NodeExecutor(Executor& world) : world_(world), state_(std::make_shared<State>()) {}
+  // `blocking`: how long each piece of blocking work takes; none: no time.
+  NodeExecutor(Executor& world, std::function<absl::Duration()> blocking) : world_(world), state_(std::make_shared<State>()), blocking_(std::move(blocking)) {}
   void Post(Task task) override { PostAfter(absl::ZeroDuration(), std::move(task)); }
   void PostAfter(absl::Duration delay, Task task) override;
-  void PostBlocking(std::string name, Task task) override { Post(std::move(task)); }
+  void PostBlocking(std::string name, Task task) override { PostAfter(blocking_ ? blocking_() : absl::ZeroDuration(), std::move(task)); }
 
   void Kill();
   void Pause() { state_->paused = true; }
@@ -43,6 +44,7 @@ class NodeExecutor : public Executor {
   static void RunTask(const std::shared_ptr<State>& state, Task task);
   Executor& world_;
   const std::shared_ptr<State> state_;
+  const std::function<absl::Duration()> blocking_;
 };
 
 struct FaultRates {
@@ -72,10 +74,14 @@ class Network {
   std::shared_ptr<Node> Find(const std::string& address) const;
 
   void set_rates(FaultRates rates) { rates_ = rates; }
+  // Of processes that are booted from now on.
+  void set_blocking(std::function<absl::Duration()> blocking) { blocking_ = std::move(blocking); }
   // Cuts the way from one address to another (one way), until Heal.
   void Cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
   void Heal(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
   void HealAll() { cuts_.clear(); }
+  // The next frame of a stream from one address to the other takes so much longer; those behind it wait.
+  void SlowNext(const std::string& from, const std::string& to, absl::Duration by) { slowed_[{from, to}] = by; }
   void BreakStreams(const std::string& address);
   int64_t messages() const { return messages_; }
   // How long the payload of a message takes behind its header.
@@ -109,8 +115,10 @@ class Network {
   SimExecutor& world_;
   Random random_;
   FaultRates rates_;
+  std::function<absl::Duration()> blocking_;
   std::map<std::string, std::shared_ptr<Node>> nodes_;
   std::set<std::pair<std::string, std::string>> cuts_;
+  std::map<std::pair<std::string, std::string>, absl::Duration> slowed_;
   std::vector<std::weak_ptr<class Wire>> wires_;
   int64_t messages_ = 0;
 };
