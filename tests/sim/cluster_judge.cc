@@ -14,6 +14,9 @@ namespace divvy::sim {
 
 void Cluster::CheckAlways() {
   std::map<std::tuple<JobId, Epoch, EntryId>, std::set<uint32_t>> admissible;  // sessions that could still have an id applied
+  const auto counts_on = [servers = lost_store_ ? core_->Inspect().ps : std::vector<Incarnation>()](const Process& ps) {
+    return std::count(servers.begin(), servers.end(), ps.incarnation) > 0;
+  };
   for (Process* ps : ps_) {
     if (ps == nullptr || !ps->node->executor->alive()) continue;
     const ParameterServerSnapshot seen = ps->ps->Inspect();
@@ -29,6 +32,7 @@ void Cluster::CheckAlways() {
       const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
       result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
+      if (lost_store_ && !counts_on(*ps)) continue;  // a coordinator without its store may count the epochs of its predecessor once more, on other servers
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0)
         admissible[{seen.job, seen.epoch, *worker.live}].insert(worker.session.value());
     }
