@@ -209,7 +209,7 @@ TEST_F(CheckpointTest, ALoopOfNumberedStepsGoesOnExactlyWhereItWas) {
     const auto cluster = *Start(1);
     ASSERT_TRUE(Create(cluster->coordinator()).ok());
     for (int64_t i = 0; i < 10; i += 3) ASSERT_TRUE(cluster->coordinator().ScheduleOnce("rounds", i, kTrain, int64_t{1}).ok());
-    ASSERT_TRUE(cluster->coordinator().Join().ok());
+    ASSERT_TRUE(cluster->coordinator().Join(absl::InfiniteDuration()).ok());
     ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
   }
   const auto cluster = *Start(2);
@@ -221,7 +221,7 @@ TEST_F(CheckpointTest, ALoopOfNumberedStepsGoesOnExactlyWhereItWas) {
     ASSERT_TRUE(scheduled.ok()) << scheduled.status();
     left_out += !scheduled->has_value();
   }
-  ASSERT_TRUE(cluster->coordinator().Join().ok());
+  ASSERT_TRUE(cluster->coordinator().Join(absl::InfiniteDuration()).ok());
   EXPECT_EQ(left_out, 4);
   EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 10);
 }
