@@ -184,12 +184,15 @@ void CoordinatorCore::PsGone(Ps& ps) {
     layout_work_.reset();
     layout_jobs_.pop_front();
   }
+  const bool was_loading = phase_ == Phase::kLoading;
   phase_ = Phase::kAttaching;
   ps.attached = ps.ready = false;
   ps.incarnation = Incarnation();
   if (ps.claim) Dial(ps, ps.claim->address);
   ps.claim.reset();
-  adoption_.adopting ? TakeBackAdoption() : AttachPs(ps.index);
+  if (adoption_.adopting) return TakeBackAdoption();
+  // The one that is gone may have been told to load. If it lives on, its state must not be taken for that of its successor: the two differ in their epoch.
+  was_loading ? RestartEpoch(row_.epoch) : AttachPs(ps.index);
 }
 
 // ---- the watch on parameter servers ----

@@ -132,7 +132,8 @@ SimConfig WithResizes(uint64_t seed) {
 SimConfig WithDeathsWhileLoading(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
   config.die_loading = true;
-  config.max_recoveries = 3;
+  config.max_recoveries = 4;
+  config.num_ps = 1;                                                   // all deaths are its own
   config.kill_coordinator = config.drain = config.power_loss = false;  // each life of the coordinator counts anew
   return config;
 }
