@@ -284,6 +284,13 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     world_.RunFor(absl::Milliseconds(20));
     return result;
   }
+  // Assigns all of a variable of rank 1.
+  static StagedWrite WriteOf(const std::string& variable, const std::vector<float>& values) {
+    StagedWrite write;
+    write.variable = variable;
+    write.value = Tensor::Vector<float>(absl::MakeConstSpan(values));
+    return write;
+  }
   std::shared_ptr<Outcome> Create(const VariableSpec& spec, std::optional<Colocation> with = std::nullopt) {
     auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); });
     world_.RunFor(absl::Milliseconds(100));
@@ -491,10 +498,8 @@ TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
 TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirst) {
   Start(1, 1);
   ASSERT_TRUE(Create({"x", {4}})->status.ok());
-  StagedWrite write;
-  write.variable = "x";
+  StagedWrite write = WriteOf("x", {1, 2, 3, 4});
   write.op = WriteOp::kGradient;
-  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   write.optimizer = Adam{0.001};
   log_.clear();
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
@@ -507,10 +512,8 @@ TEST_F(CoordinatorCoreTest, AGradientWhoseSlotsAreRefusedIsRefusedWithTheWordsOf
   Start(1, 1);
   ASSERT_TRUE(Create({"x", {4}})->status.ok());
   ps_[0]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "no room for slots");
-  StagedWrite write;
-  write.variable = "x";
+  StagedWrite write = WriteOf("x", {1, 2, 3, 4});
   write.op = WriteOp::kGradient;
-  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   write.optimizer = Adam{0.001};
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
   world_.RunFor(absl::Milliseconds(100));
@@ -1526,9 +1529,7 @@ TEST_F(CheckpointTest, WritesAndNewVariablesWaitWhileItIsCut) {
   workers_[0]->obeys_hold = false;
   Save();
   world_.RunFor(absl::Milliseconds(50));
-  StagedWrite write;
-  write.variable = "table";
-  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  StagedWrite write = WriteOf("table", {1, 2});
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
   const auto created = Create({"late", {2}});
   EXPECT_FALSE(written->over || created->over);
@@ -1768,9 +1769,7 @@ TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIs
   core_->ExpectValues(+1);
   const auto created = Create({"brought", {4}});
   ASSERT_TRUE(created->over && created->status.ok()) << created->status;
-  StagedWrite write;
-  write.variable = "brought";
-  write.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
+  StagedWrite write = WriteOf("brought", {1, 2, 3, 4});
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
   world_.RunFor(absl::Milliseconds(100));
   ASSERT_TRUE(written->over && written->status.ok());
@@ -1930,9 +1929,7 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
 TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
   Start();
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
-  StagedWrite write;
-  write.variable = "table";
-  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  StagedWrite write = WriteOf("table", {1, 2});
   Finished("before");
   ASSERT_TRUE(Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); }));
   world_.RunFor(absl::Milliseconds(20));
@@ -1952,9 +1949,7 @@ TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
 TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
-  StagedWrite write;
-  write.variable = "counter";
-  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  StagedWrite write = WriteOf("counter", {100, 100});
   const auto step = Schedule("add");
   log_.clear();
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
@@ -1973,9 +1968,7 @@ TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
 TEST_F(ReplayTest, AWriteWaitsForTheCommitThatIsUnderWayAndIsGivenUpAndTriedAgainWithItsWorker) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
-  StagedWrite write;
-  write.variable = "counter";
-  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  StagedWrite write = WriteOf("counter", {100, 100});
   Schedule("add");
   workers_[0]->obeys_hold = false;
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
@@ -1992,9 +1985,7 @@ TEST_F(ReplayTest, AWriteWaitsForTheCommitThatIsUnderWayAndIsGivenUpAndTriedAgai
 TEST_F(ReplayTest, ADrainLetsGoOfTheCommitsThatAWriteHolds) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
-  StagedWrite write;
-  write.variable = "counter";
-  write.value = *Tensor::Copy<float>(Shape{2}, {100, 100});
+  StagedWrite write = WriteOf("counter", {100, 100});
   Schedule("add");
   workers_[0]->obeys_hold = false;
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
@@ -2055,9 +2046,7 @@ TEST_F(ReplayTest, JoinReadsAndWritesWaitUntilAllIsThereAgain) {
   Finished("a");
   LosePs(0);
   log_.clear();
-  StagedWrite write;
-  write.variable = "table";
-  write.value = *Tensor::Copy<float>(Shape{2}, {1, 2});
+  StagedWrite write = WriteOf("table", {1, 2});
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
   const auto joined = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   core_->Read({{"table", std::nullopt}}, [](const absl::StatusOr<std::vector<Tensor>>&) {});
