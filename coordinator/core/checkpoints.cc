@@ -23,9 +23,7 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLongestHold = absl::Seconds(5);   // commits wait for so long at most
-constexpr absl::Duration kTryAgain = absl::Seconds(1);      // after a checkpoint was given up; where nobody waits for it doubled each time,
-constexpr absl::Duration kLongestPause = absl::Minutes(1);  // up to this: a hold that fails costs all workers its time
+constexpr absl::Duration kLongestPause = absl::Minutes(1);  // after checkpoints that nobody waits for: a hold that fails costs all workers its time
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
 std::vector<std::string> NamesOf(const std::vector<coordinator_records::Declared>& declared) {

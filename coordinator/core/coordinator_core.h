@@ -188,8 +188,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 
-  static constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
-  static constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
+  static constexpr uint64_t kMaxIdsAhead = 32'768;                  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
+  static constexpr uint64_t kSyncAfterIds = 8'192;                  // a quarter of it, so that giving ids never waits for a healthy ps
+  static constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits of the workers wait for so long at most
+  static constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a hold was given up; where nobody waits for the checkpoint doubled each time
 
   // coordinator_records.h
   using Claim = coordinator_records::Claim;
@@ -463,8 +465,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
   void DropSessions() DIVVY_REQUIRES(mu_);
   void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
-  ReplayOrder OrderOfLog() const DIVVY_REQUIRES(mu_);
-  void CollectLoggedIterators() DIVVY_REQUIRES(mu_);
+  void PrepareReplay() DIVVY_REQUIRES(mu_);
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);

@@ -18,9 +18,7 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits wait for so long at most
-constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a hold was given up
-constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;      // beside the numbers of checkpoints
+constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;  // beside the numbers of checkpoints
 
 }  // namespace
 

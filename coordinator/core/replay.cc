@@ -53,12 +53,11 @@ void CoordinatorCore::GoBack(std::string why) {
   adoption_.is_told = false;
   DropSessions();
   RequeueOpenSteps();
-  CollectLoggedIterators();
+  PrepareReplay();
   ForgetCoveredHistory();
   const RedoLog::Entry* const first = log_.Next(EntryId());
   recovery_->next = first != nullptr ? first->id : EntryId(next_id_);
   recovery_->steps_left = log_.finished_steps();
-  recovery_->order = OrderOfLog();
   ids_at_sync_.clear();
   ids_acked_ = ids_synced_ = recovery_->next.value();
   RestartEpoch(row_.epoch);
@@ -113,23 +112,18 @@ void CoordinatorCore::RequeueOpenSteps() {
   }
 }
 
-// Writes that were under way have no number yet: nobody has seen them finished.
-ReplayOrder CoordinatorCore::OrderOfLog() const {
+// In which order, and over which data: passes may be over whose steps are run again, and their data is opened once more. Writes that were under way have no
+// number yet, for nobody has seen them finished.
+void CoordinatorCore::PrepareReplay() {
   std::vector<uint64_t> numbers;
   for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
     if (entry->finished > 0) numbers.push_back(entry->finished);
-  }
-  return ReplayOrder(std::move(numbers));
-}
-
-// Passes may be over whose steps are run again: their data is opened once more.
-void CoordinatorCore::CollectLoggedIterators() {
-  for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
     if (entry->step == nullptr) continue;
     for (const auto& make : entry->step->iterators) {
       if (iterators_.count(make->iterator) == 0) recovery_->iterators.emplace(make->iterator, make);
     }
   }
+  recovery_->order = ReplayOrder(std::move(numbers));
 }
 
 // Servers that load the base do not know by whom its values were made.
