@@ -53,16 +53,14 @@ int64_t BytesToSend(const VariableLayout& variable) {
   return bytes;
 }
 
-constexpr int64_t kMaxLayoutBytes = 15 << 20;  // a message has 16 MiB (rpc/message_limit.h)
-
 // A layout that no message can carry would cost every worker its stream.
-absl::Status CheckSize(const Layout& layout, const std::string& variable) {
+absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_t most) {
   int64_t bytes = 0, shards = 0;
   for (const auto& [id, each] : layout.variables()) bytes += BytesToSend(each), shards += each.num_shards();
-  if (bytes <= kMaxLayoutBytes) return absl::OkStatus();
+  if (bytes <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(), " variables of ", shards,
                                                    " shards, and the message that tells workers where these lie would be ", bytes, " bytes, more than ",
-                                                   kMaxLayoutBytes, ": let the partitioner make fewer, larger shards, or join variables"));
+                                                   most, ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
 }  // namespace
@@ -195,7 +193,7 @@ void CoordinatorCore::StartLayoutJob() {
     return SettleLayoutJob(std::move(nothing));
   }
   std::shared_ptr<const Layout> next = layout_->With((*change)->variable);
-  if (absl::Status large = CheckSize(*next, (*change)->variable.spec.name); !large.ok()) {
+  if (absl::Status large = CheckSize(*next, (*change)->variable.spec.name, options_.max_layout_bytes); !large.ok()) {
     LayoutWork refused;
     refused.refusal = std::move(large);
     refused.next = layout_;
