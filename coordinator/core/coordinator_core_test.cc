@@ -2215,6 +2215,44 @@ TEST_F(ReplayTest, WithoutCheckpointsTheLogFromTheStartIsTheBaseUntilItIsFull) {
   EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost);
 }
 
+// Its args are charged with the first of its steps that finishes.
+TEST_F(ReplayTest, ALogThatTheArgsOfDataFillIsGivenUpAndTheLoopGoesOn) {
+  CoordinatorOptions options;
+  options.redo_log_bytes = 2'000;
+  StartWith(options, /*checkpoints=*/false);
+  RunRequest request;
+  request.step.function = "step";
+  request.source = "data";
+  request.source_args = Nest(*Tensor::Zeros(DType::kFloat32, {1'000}));
+  Run(request);
+  for (int i = 0; i < 10; ++i) {
+    world_.RunFor(absl::Milliseconds(20));
+    ASSERT_FALSE(workers_[0]->dispatched.empty()) << "after " << i << " steps";
+    workers_[0]->FinishNext();
+  }
+}
+
+// The log that is being run is needed to its end.
+TEST_F(ReplayTest, ALogThatAVariableFillsDuringAReplayIsGivenUpBehindIt) {
+  CoordinatorOptions options;
+  options.redo_log_bytes = 800;
+  StartWith(options, /*checkpoints=*/false);
+  Finished("a");
+  Finished("b");
+  LosePs(0);
+  const auto created = Create({"table", {2}});
+  ASSERT_TRUE(created->over && created->status.ok()) << created->status;
+  ASSERT_THAT(Dispatched(), ElementsAre("a"));
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_THAT(Dispatched(), ElementsAre("b"));
+  workers_[0]->FinishNext();
+  Finished("c");
+  EXPECT_EQ(core_->step(), 3);
+  LosePs(0);
+  EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost) << "by then the log is given up";
+}
+
 TEST_F(ReplayTest, ACoordinatorThatIsAskedToEndOnTheWayEndsAtOnce) {
   Start();
   Finished("a");

@@ -292,6 +292,7 @@ void CoordinatorCore::FinishReplay() {
   });
   SendToAll(LayoutUpdate{layout_});  // of the version that they have: which means, forget all that you have read, for not all was there
   for (const auto& [id, make] : recovery.iterators) SendToAll(DropResource{id});
+  GiveUpFullLog();  // variables that were created meanwhile may have filled it
   std::vector<ResourceId> dropped;
   for (const auto& [id, iterator] : iterators_) {
     if (iterator.dropped) dropped.push_back(id);
@@ -331,6 +332,7 @@ void CoordinatorCore::LogFinished(Step& step) {
     logged.iterators.push_back(iterator.logged);
   }
   log_.FinishStep(step.id, std::move(logged), step.begun);
+  GiveUpFullLog();  // the args of its data may have filled it
 }
 
 void CoordinatorCore::LogWrite(const DirectWrite& write) {
@@ -341,9 +343,9 @@ void CoordinatorCore::LogWrite(const DirectWrite& write) {
   GiveUpFullLog();
 }
 
-// Where no checkpoint can ever make room.
+// Where no checkpoint can ever make room. A log that is being run is needed to its end.
 void CoordinatorCore::GiveUpFullLog() {
-  if (!log_.full() || options_.checkpoints != nullptr) return;
+  if (!log_.full() || options_.checkpoints != nullptr || recovery_) return;
   outbox_.Add([gone = log_.GiveUp(), bytes = options_.redo_log_bytes] {
     DIVVY_LOG(WARNING) << "the redo log is full (--redo_log_bytes=" << bytes
                        << "), and without --checkpoint_dir nothing can make room in it: from here on a lost parameter server ends the job";

@@ -229,6 +229,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
   std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
+  void BeginPass();
   void RunPass();
   void WriteSome();
   void ReadAll();
@@ -322,6 +323,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     std::set<EntryId> reported;                         // those steps
     struct Pass {
       std::string source;
+      Nest args;                                         // of the source
       int64_t epoch = 0;                                 // of the coordinator, before it
       int64_t begun = 0;                                 // the tick
       std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program

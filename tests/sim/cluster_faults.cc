@@ -151,7 +151,8 @@ void Cluster::DrainCoordinator() {
   chief_draining_ = true;
   core_->Drain(Mine([this] {
     ++result_.drained;
-    world_.PostAfter(absl::Milliseconds(1), Mine([this] {  // a call made at the very moment has its answer by then
+    const absl::Duration answered = config_.slow_work ? absl::Seconds(5) : absl::Milliseconds(1);  // a read that is being put together is answered, too
+    world_.PostAfter(answered, Mine([this] {                                                       // a call made at the very moment has its answer by then
                        if (chief_down_) return;
                        if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused())
                          Violation("X16", "the coordinator has drained, and a call of the program still waits");

@@ -295,11 +295,22 @@ void Cluster::CallJoin() {
   }));
 }
 
+void Cluster::BeginPass() {
+  Model::Pass pass;
+  pass.source = random_.Chance(0.5) ? "known" : "unknown";
+  Random random(MixSeeds(MixSeeds(config_.seed, 6'000), static_cast<uint64_t>(Tick())));
+  if (random.Chance(0.5)) pass.args = Nest(*Tensor::Zeros(DType::kInt64, Shape{static_cast<int64_t>(random.Below(100))}));
+  pass.epoch = core_->epoch();
+  pass.begun = ticks_;
+  model_.pass = std::move(pass);
+}
+
 void Cluster::RunPass() {
-  if (!model_.pass) model_.pass = Model::Pass{random_.Chance(0.5) ? "known" : "unknown", core_->epoch(), Tick(), {}};
+  if (!model_.pass) BeginPass();
   RunRequest request;
   request.step = {"work", Nest(), false};
   request.source = model_.pass->source;
+  request.source_args = model_.pass->args;
   Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source, ", ", model_.pass->visited.size(), " steps of it done"));
   passes_before_ = core_->Inspect().finished_positions.size();
   calls_ = true;

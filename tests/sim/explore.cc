@@ -1,6 +1,7 @@
 // bazel run //tests/sim:explore -- --seeds=N --from=S [--minutes=M] [--trace]
 //
-// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command that replays it. For nights: --minutes.
+// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command that replays it. For nights: --minutes, and --keep_going,
+// which tells of each violation and stops at none.
 // --with=cells,max_recoveries=4 sets fields of SimConfig, whatever the seed draws.
 #include <cstdio>
 #include <string>
@@ -10,6 +11,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "tests/sim/sim_cluster.h"
@@ -18,6 +21,7 @@ ABSL_FLAG(uint64_t, seeds, 500, "how many");
 ABSL_FLAG(uint64_t, from, 1, "the first");
 ABSL_FLAG(double, minutes, 0, "go on until so much time has passed, whatever --seeds says; 0: off");
 ABSL_FLAG(bool, trace, false, "print what happens");
+ABSL_FLAG(bool, keep_going, false, "go on after a violation");
 ABSL_FLAG(std::vector<std::string>, with, {}, "fields of SimConfig that are turned on");
 ABSL_FLAG(std::vector<std::string>, without, {}, "fields of SimConfig that are turned off");
 
@@ -49,6 +53,12 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"changing_steps", &SimConfig::changing_steps},
       {"failing_steps", &SimConfig::failing_steps},
       {"assigning_steps", &SimConfig::assigning_steps},
+      {"named_job", &SimConfig::named_job},
+      {"disk_faults", &SimConfig::disk_faults},
+      {"store_faults", &SimConfig::store_faults},
+      {"power_loss", &SimConfig::power_loss},
+      {"lose_at_worst", &SimConfig::lose_at_worst},
+      {"learn_addresses", &SimConfig::learn_addresses},
   };
   static const std::vector<std::pair<std::string, int SimConfig::*>> numbers = {
       {"max_recoveries=", &SimConfig::max_recoveries},
@@ -64,6 +74,14 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
   return false;
 }
 
+// As the command line has them.
+std::string FieldsSet() {
+  const auto text = [](absl::string_view flag, const std::vector<std::string>& fields) {
+    return fields.empty() ? "" : absl::StrCat(" --", flag, "=", absl::StrJoin(fields, ","));
+  };
+  return text("with", absl::GetFlag(FLAGS_with)) + text("without", absl::GetFlag(FLAGS_without));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -71,7 +89,7 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   const absl::Duration began = Clock::Real().Elapsed(), length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
   int64_t checkpoints = 0, restores = 0, power = 0, rewinds = 0;
-  int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0;
+  int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0, violations = 0;
   uint64_t seed = absl::GetFlag(FLAGS_from);
   const uint64_t end = seed + absl::GetFlag(FLAGS_seeds);
   for (; length > absl::ZeroDuration() ? Clock::Real().Elapsed() - began < length : seed < end; ++seed) {
@@ -88,16 +106,18 @@ int main(int argc, char** argv) {
     steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,
         events += result.events, checkpoints += result.checkpoints, restores += result.restores, power += result.power_losses, rewinds += result.rewinds;
     if (result.violation.ok()) continue;
-    std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu\n", static_cast<unsigned long long>(seed),
-                result.violation.ToString().c_str(), static_cast<unsigned long long>(seed));
-    return 1;
+    ++violations;
+    std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu%s\n", static_cast<unsigned long long>(seed),
+                result.violation.ToString().c_str(), static_cast<unsigned long long>(seed), FieldsSet().c_str());
+    std::fflush(stdout);
+    if (!absl::GetFlag(FLAGS_keep_going)) return 1;
   }
   std::printf(
-      "%llu seeds, no violation: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
+      "%llu seeds, %s: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
       "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds; %s\n",
-      static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), static_cast<long long>(events), static_cast<long long>(steps),
-      static_cast<long long>(reruns), static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
-      static_cast<long long>(checkpoints), static_cast<long long>(restores), static_cast<long long>(power), static_cast<long long>(rewinds),
-      absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
-  return 0;
+      static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), violations == 0 ? "no violation" : absl::StrCat(violations, " violations").c_str(),
+      static_cast<long long>(events), static_cast<long long>(steps), static_cast<long long>(reruns), static_cast<long long>(failed),
+      static_cast<long long>(faults), static_cast<long long>(lost), static_cast<long long>(checkpoints), static_cast<long long>(restores),
+      static_cast<long long>(power), static_cast<long long>(rewinds), absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
+  return violations == 0 ? 0 : 1;
 }

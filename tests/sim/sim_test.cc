@@ -307,6 +307,16 @@ TEST(SimReplayTest, AFullLogWaitsForTheCheckpointThatMakesRoom) {
   ExpectRewinds(config, 20);
 }
 
+// A log that is given up when it is full must not hold up what comes after, whatever filled it.
+TEST(SimReplayTest, AFullLogThatNothingMakesRoomInIsGivenUp) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimConfig config = Calm(seed);
+    config.redo_log_bytes = 2'000 + 40 * static_cast<int64_t>(seed);
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+  }
+}
+
 // Every task has the directory, and the program asks for what is there.
 SimConfig Restoring(uint64_t seed) {
   SimConfig config = Calm(seed);
