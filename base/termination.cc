@@ -57,8 +57,12 @@ Termination::Termination() {
   DIVVY_CHECK(pthread_sigmask(SIG_UNBLOCK, &taken, nullptr) == 0);  // whoever started us may have held them back
 }
 
+// A signal that comes now finds a process that ends by itself and has its exit code: were it to kill, whoever waits for the process would be told another one.
 Termination::~Termination() {
-  for (const int number : kTaken) signal(number, SIG_DFL);
+  for (const int number : kTaken) {
+    struct sigaction now = {};
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal) signal(number, SIG_IGN);  // else LetSignalsKill was called: so it stays
+  }
   close(signal_pipe.exchange(-1));
   close(signals_);
   close(wake_);

@@ -30,6 +30,7 @@ class Termination {
   };
 
   Termination();
+  // From then on the signals do nothing, unless LetSignalsKill was called: the process ends with the exit code it has.
   ~Termination();
   Termination(const Termination&) = delete;
 

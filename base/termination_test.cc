@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/executor.h"
 #include "gtest/gtest.h"
 
@@ -83,6 +85,29 @@ TEST(TerminationDeathTest, AfterLetSignalsKillASignalKills) {
         kill(getpid(), SIGTERM);
         termination.Wait();
         Termination::LetSignalsKill();
+        kill(getpid(), SIGTERM);
+        pause();
+      },
+      testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(TerminationDeathTest, ASignalAfterItsEndDoesNotChangeTheExitCode) {
+  EXPECT_EXIT(
+      {
+        { Termination termination; }
+        for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) kill(getpid(), number);
+        std::_Exit(74);
+      },
+      testing::ExitedWithCode(74), "");
+}
+
+TEST(TerminationDeathTest, WhatWasLetToKillDoesSoAfterItsEndToo) {
+  EXPECT_EXIT(
+      {
+        {
+          Termination termination;
+          Termination::LetSignalsKill();
+        }
         kill(getpid(), SIGTERM);
         pause();
       },

@@ -566,7 +566,7 @@ TEST(NoCheckpointsTest, AModelIsExportedAllTheSameInBothForms) {
   const auto cluster = *EmbeddedCluster::Start(setup);
   Coordinator& coordinator = cluster->coordinator();
   // More than the 64 MiB that are read at a time.
-  const VariableSpec large{"large", {9'000'000, 2}, RandomNormal{0, 1, 3}, {}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{2}};
+  const VariableSpec large{"large", {4'500'000, 2}, RandomUniform{0, 1, 3}, {}, DType::kFloat64, VariableAggregation::kNone, FixedShardsPartitioner{2}};
   for (const VariableSpec& spec : {kTable, kBasis, kCount, large, {"empty", {0, 3}, Zeros()}}) ASSERT_TRUE(coordinator.strategy().CreateVariable(spec).ok());
   ASSERT_TRUE(coordinator.Schedule(kTrain, int64_t{7}).ok());
   ASSERT_TRUE(coordinator.Join().ok());

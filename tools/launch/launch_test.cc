@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/file_system.h"
@@ -356,7 +357,8 @@ TEST_F(LaunchTest, TheLastCheckpointOfADirectoryThatGoesIsMadeForAnEvaluatorAlon
 }
 
 TEST_F(LaunchTest, AnEvaluatorThatFailsIsDoneWithoutAndOneThatScoresIsWaitedFor) {
-  Launch({"--evaluator"}, {"evaluator0:exit=66", "chief0:finish", "await"});
+  Launch({"--evaluator"}, {"evaluator0:exit=66", "print=up", "chief0:finish", "await"});
+  for (const absl::string_view task : {"chief", "ps 0", "worker 0"}) WaitFor(absl::StrFormat("%-9s | up", task));  // before that a signal kills
   WaitFor("evaluator ended with exit code 66 (missing input); the job goes on without it");
   processes_.Signal("launch", SIGTERM);
   EXPECT_EQ(Exit(), 0);
