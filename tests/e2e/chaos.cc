@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
@@ -75,7 +76,9 @@ class Chaos {
     if (options_.records > 0) cluster.flags.push_back(absl::StrCat("--records=", options_.records));
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
     cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
+    if (options_.changes) cluster.flags.push_back("--changes");
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
+    if (options_.tls) RETURN_IF_ERROR(MakeCertificates());
     for (const TaskId& task : cluster_->tasks()) RETURN_IF_ERROR(Start(task));
     RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counting", kUntilItCounts).status());
     counted_at_ = Now();
@@ -84,7 +87,37 @@ class Chaos {
 
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
-    return cluster_->Start(task);
+    return cluster_->Start(task, {TlsFlags(absl::StrCat(RoleName(task.type) == "coordinator" ? "chief" : RoleName(task.type), "-", task.index)), {}, ""});
+  }
+
+  // ---- divvyctl
+
+  std::string Certificates() const { return directory_.path() + "/certificates"; }
+  std::vector<std::string> TlsFlags(const std::string& who) const {
+    if (!options_.tls) return {};
+    const std::string own = absl::StrCat(Certificates(), "/", who);
+    return {absl::StrCat("--tls_ca=", Certificates(), "/ca.pem"), absl::StrCat("--tls_cert=", own, ".pem"), absl::StrCat("--tls_key=", own, ".key")};
+  }
+
+  // Begins it, and returns its name among the processes.
+  absl::StatusOr<std::string> Divvyctl(std::vector<std::string> words) {
+    std::string name = absl::StrCat("divvyctl ", ++commands_);
+    words.insert(words.begin(), options_.divvyctl);
+    RETURN_IF_ERROR(cluster_->processes().Start(name, {std::move(words), {}, ChildOutput::kPipe}));
+    return name;
+  }
+
+  absl::Status MakeCertificates() {
+    ASSIGN_OR_RETURN(const std::string certs,
+                     Divvyctl({"certs", "--out=" + Certificates(), absl::StrCat("--ps=", options_.num_ps), absl::StrCat("--workers=", options_.num_workers)}));
+    ASSIGN_OR_RETURN(const ExitStatus status, cluster_->processes().WaitForExit(certs, kUntilItCounts));
+    return status.ok() ? absl::OkStatus() : Violation("divvyctl made no certificates");
+  }
+
+  absl::StatusOr<std::string> AskForResize(int num_ps) {
+    std::vector<std::string> words = TlsFlags("admin-0");
+    words.insert(words.begin(), {"resize", absl::StrCat("--ps=", num_ps), "--timeout=500ms", "--addr=" + cluster_->address(kChiefTask)});
+    return Divvyctl(std::move(words));
   }
 
   // ---- while they run
@@ -111,8 +144,10 @@ class Chaos {
     const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, absl::ZeroDuration());
     return status.ok() && status->ok();
   }
+  // The job goes on without it. A chief that has been started since wants all that TF_CONFIG names.
+  bool IsTakenAway(TaskId task) { return taken_away_ == task && HasSucceeded(task) && began_[ToString(kChiefTask)] == asked_life_; }
   // Is to be started again, or should not have ended.
-  bool IsDown(TaskId task) { return !cluster_->running(task) && !(down_ == task) && !(ending_ && HasSucceeded(task)); }
+  bool IsDown(TaskId task) { return !cluster_->running(task) && !(down_ == task) && !IsTakenAway(task) && !(ending_ && HasSucceeded(task)); }
   bool AnyDown() {
     return std::any_of(cluster_->tasks().begin(), cluster_->tasks().end(), [this](TaskId task) { return IsDown(task); });
   }
@@ -128,10 +163,13 @@ class Chaos {
     return absl::OkStatus();
   }
 
-  // A task that was not killed ends by itself for two reasons: the chief, that others were struck while it ran, and whoever has no room for its files.
+  // A task that was not killed ends by itself for three reasons: the chief, that others were struck while it ran; whoever has no room for its files; and a
+  // server that the job goes on without.
   absl::Status Explain(TaskId task, ExitStatus status) {
     const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask && struck_at_ >= began_[ToString(task)];
     const bool disk = status.code() == exit_codes::kResources && full_ == task;
+    const bool taken_away = status.ok() && taken_away_ == task;
+    if (taken_away) return absl::OkStatus();
     if (status.signal != 0 || !(others || disk)) return Violation(absl::StrCat(ToString(task), " ", status.ToString(), ", and nothing explains it"));
     ++result_.ends[absl::StrCat(ToString(task), " ", status.code())];
     return absl::OkStatus();
@@ -163,6 +201,11 @@ class Chaos {
   absl::Status Strike() {
     const uint64_t kind = options_.only_kills ? 0 : random_.Below(12);
     struck_at_ = absl::InfiniteDuration();  // until it is over
+    if (options_.changes && random_.Below(6) == 0) {
+      RETURN_IF_ERROR(Resize());
+      struck_at_ = Now();
+      return absl::OkStatus();
+    }
     const absl::Status struck = kind < 9 ? KillSome() : kind == 9 ? Pause(Pick()) : kind == 10 ? Break(Pick()) : FillDisk(Pick());
     struck_at_ = Now();
     return struck;
@@ -201,6 +244,28 @@ class Chaos {
       down_.reset();
     }
     return Start(victim);
+  }
+
+  // The last server is taken away, and comes back. Half of the time another task dies meanwhile.
+  absl::Status Resize() {
+    ++result_.resizes;
+    const TaskId last = PsTask(options_.num_ps - 1);
+    taken_away_ = last;
+    asked_life_ = began_[ToString(kChiefTask)];
+    RETURN_IF_ERROR(AskForResize(options_.num_ps - 1).status());
+    if (random_.Below(2) == 0) {
+      RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
+      const TaskId victim = Pick();
+      if (!(victim == last)) RETURN_IF_ERROR(Kill(victim));
+    }
+    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_; };
+    RETURN_IF_ERROR(Wait(is_settled, "a parameter server that was taken away did not end"));
+    RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
+    ASSIGN_OR_RETURN(const std::string grow, AskForResize(options_.num_ps));
+    RETURN_IF_ERROR(RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
+    if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
+    taken_away_.reset();
+    return WaitForProgress();
   }
 
   absl::Status Pause(TaskId victim) {
@@ -275,6 +340,7 @@ class Chaos {
 
   absl::Status ReadCount() {
     const std::string& said = cluster_->output(kChiefTask);
+    result_.adoptions = static_cast<int>(std::vector<std::string>(absl::StrSplit(said, "adopted what ")).size()) - 1;
     const std::string words = "counter = ";
     const size_t at = said.rfind(words), begin = at + words.size();
     if (at != std::string::npos && absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps)) return absl::OkStatus();
@@ -288,8 +354,11 @@ class Chaos {
   std::unique_ptr<ProcessCluster> cluster_;
   std::map<std::string, absl::Duration> began_;  // the latest life of each task
   std::optional<TaskId> down_;                   // is not to be started again yet
-  std::optional<TaskId> full_;                   // has no room for its files
-  absl::Duration struck_at_;                     // the end of the latest fault
+  std::optional<TaskId> taken_away_;             // the job was asked to go on without it,
+  absl::Duration asked_life_;                    // in this life of the chief
+  int commands_ = 0;
+  std::optional<TaskId> full_;  // has no room for its files
+  absl::Duration struck_at_;    // the end of the latest fault
   bool ending_ = false;
   std::vector<TaskId> late_;    // started again since
   std::optional<size_t> read_;  // of the chief's output: the latest round
@@ -316,8 +385,8 @@ std::string ToString(const ChaosResult& result) {
   const std::string ends =
       absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
   return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
-                      " full disks; ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
-                      absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
+                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions; ended by themselves: ", ends.empty() ? "none" : ends,
+                      "; at most ", absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
 }
 
 }  // namespace divvy

@@ -19,12 +19,14 @@ struct ChaosResult {
   int pauses = 0;                   // SIGSTOP, and SIGCONT later
   int breaks = 0;                   // of connections: cut, delayed, half-open, stalled, refused
   int full_disks = 0;               // a task can write nothing for a while
+  int resizes = 0;                  // with one parameter server fewer, and then with all again
+  int adoptions = 0;                // by a coordinator, of what the servers held
   std::map<std::string, int> ends;  // "chief 138" -> how often a task ended so by itself and was started again, for what was done to others or to its disk
   absl::Duration longest_gap;       // without a finished round of steps
   int64_t steps = 0;                // of the job, each counted once
 
   int all_kills() const;
-  int faults() const { return all_kills() + pauses + breaks + full_disks; }
+  int faults() const { return all_kills() + pauses + breaks + full_disks + resizes; }
 };
 
 struct ChaosOptions {
@@ -34,6 +36,9 @@ struct ChaosOptions {
   std::vector<TaskType> roles = {TaskType::kWorker};  // whom faults hit
   bool only_kills = true;                             // else one strike in four is of another kind
   int64_t records = 0;                                // that the steps read, each once in a pass; 0: they read none
+  bool changes = false;                               // the program assigns and creates variables while its steps run, and one strike in six resizes the job
+  bool tls = false;                                   // every task has a certificate
+  std::string divvyctl;                               // makes the certificates, and asks for a resize
   std::string durability;                             // the job's --durability; empty: its own default
   int faults = 50;                                    // ends after so many; 0: any number
   int kills = 0;                                      // or, of them, so many kills; 0: any number
@@ -48,8 +53,8 @@ struct ChaosOptions {
 // checkpoint was made once a disk had room again; or the end did not come. It has the last lines of every task.
 absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options);
 
-// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks; ended by themselves: chief 138 2 times; at most 2.1s without a
-// finished round of steps".
+// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1 resizes, 2 adoptions; ended by themselves: chief 138 2 times; at
+// most 2.1s without a finished round of steps".
 std::string ToString(const ChaosResult& result);
 
 }  // namespace divvy

@@ -21,8 +21,11 @@ ABSL_FLAG(int, workers, 4, "workers");
 ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
 ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
 ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
+ABSL_FLAG(bool, changes, false, "the program assigns and creates variables while its steps run, and the job is resized");
+ABSL_FLAG(bool, tls, false, "every task has a certificate");
 ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections, no full disks");
 ABSL_FLAG(std::string, program, "", "counter_program");
+ABSL_FLAG(std::string, divvyctl, "", "divvyctl");
 ABSL_FLAG(std::string, directory, "/tmp", "for one small file");
 
 namespace divvy {
@@ -41,6 +44,9 @@ ChaosOptions OptionsFromFlags() {
   options.num_workers = absl::GetFlag(FLAGS_workers);
   options.durability = absl::GetFlag(FLAGS_durability);
   options.records = absl::GetFlag(FLAGS_records);
+  options.changes = absl::GetFlag(FLAGS_changes);
+  options.tls = absl::GetFlag(FLAGS_tls);
+  options.divvyctl = absl::GetFlag(FLAGS_divvyctl);
   options.only_kills = absl::GetFlag(FLAGS_only_kills);
   options.faults = 0;
   options.kills = absl::GetFlag(FLAGS_kills);
@@ -61,6 +67,8 @@ int Main() {
     if (!role) return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")), exit_codes::kUsage;
     options.roles.push_back(*role);
   }
+  if (options.changes && options.records > 0) return Say("--changes goes with steps that read no data: leave out --records"), exit_codes::kUsage;
+  if (options.changes && options.num_ps < 2) return Say("--changes takes a parameter server away: --ps=2 at least"), exit_codes::kUsage;
   Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ", absl::FormatDuration(options.time), ", faults of ",
                    absl::StrJoin(absl::GetFlag(FLAGS_roles), ", "), ", seed ", options.seed));
   const absl::StatusOr<ChaosResult> result = RunChaos(options);

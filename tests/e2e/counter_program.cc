@@ -1,7 +1,7 @@
 // A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
 // Those of --descents it adds by a gradient of -1 and an optimizer. With --records the steps are those of passes over data, of which every record counts its
-// visits. Prints "counter = N" in the end if every element of every counter is N, the number of steps that were asked for, and every record was visited once in
-// each pass.
+// visits. With --changes it assigns and creates variables while its steps run. Prints "counter = N" in the end if every element of every counter is N, the
+// number of steps that were asked for, and every record was visited once in each pass.
 #include <unistd.h>
 
 #include <cstdio>
@@ -23,6 +23,7 @@ ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
 ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
 ABSL_FLAG(int64_t, records, 0, "of the data that the steps read, five at a time, pass after pass; 0: they read none");
+ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
@@ -81,6 +82,49 @@ absl::StatusOr<Metrics> VisitRecords(WorkerContext& worker, Iterator records) {
 }
 const Step kVisit("counter/visit", VisitRecords);
 
+template <typename T>
+absl::Status Check(const Variable& counter, int64_t wanted) {
+  ASSIGN_OR_RETURN(const Tensor value, counter.Read());
+  ASSIGN_OR_RETURN(const absl::Span<const T> elements, value.values<T>());
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i] != static_cast<T>(wanted)) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+// What the program does beside its steps, a round at a time: a variable is assigned, and another is created with a value that the program brings.
+class Changes {
+ public:
+  absl::Status Declare() {
+    ASSIGN_OR_RETURN(mark_, CreateVariable({"mark", {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}));
+    return absl::OkStatus();
+  }
+  // What was assigned in the round before is still there, whatever was lost since.
+  absl::Status Make(int64_t round) {
+    RETURN_IF_ERROR(CheckAll());
+    RETURN_IF_ERROR(mark_->Assign(Filled(round)));
+    assigned_ = round;
+    if (brought_.size() == kMostBrought) return absl::OkStatus();
+    const auto value = static_cast<int64_t>(brought_.size());
+    ASSIGN_OR_RETURN(Variable brought, CreateVariable({absl::StrCat("brought/", value), {absl::GetFlag(FLAGS_elements)}, Filled(value), {}, DType::kInt64}));
+    brought_.push_back(std::move(brought));
+    return absl::OkStatus();
+  }
+  absl::Status CheckAll() const {
+    if (assigned_) RETURN_IF_ERROR(Check<int64_t>(*mark_, *assigned_));
+    for (size_t i = 0; i < brought_.size(); ++i) RETURN_IF_ERROR(Check<int64_t>(brought_[i], static_cast<int64_t>(i)));
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr size_t kMostBrought = 20;
+  static Tensor Filled(int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value)); }
+
+  std::optional<Variable> mark_;
+  std::optional<int64_t> assigned_;  // in this life of the program
+  std::vector<Variable> brought_;    // number i holds i everywhere
+};
+
 bool IsAskedToStop() {
   const std::string file = absl::GetFlag(FLAGS_stop_file);
   return file.empty() || FileSystem::Real().Stat(file).ok();
@@ -115,12 +159,16 @@ void EndRound(Coordinator& coordinator, int64_t asked) {
 }
 
 absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
+  Changes changes;
+  if (absl::GetFlag(FLAGS_changes)) RETURN_IF_ERROR(changes.Declare());
   ASSIGN_OR_RETURN(int64_t asked, Resume(coordinator));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
+    if (absl::GetFlag(FLAGS_changes)) RETURN_IF_ERROR(changes.Make(asked));
     RETURN_IF_ERROR(coordinator.Join());
     EndRound(coordinator, asked);
   }
+  RETURN_IF_ERROR(changes.CheckAll());
   return asked;
 }
 
@@ -134,16 +182,6 @@ absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   const int64_t wanted = coordinator.epoch() * StepsOfARound();
   if (coordinator.step() == wanted) return wanted;
   return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ", coordinator.step(), " steps, wanted ", wanted));
-}
-
-template <typename T>
-absl::Status Check(const Variable& counter, int64_t wanted) {
-  ASSIGN_OR_RETURN(const Tensor value, counter.Read());
-  ASSIGN_OR_RETURN(const absl::Span<const T> elements, value.values<T>());
-  for (size_t i = 0; i < elements.size(); ++i) {
-    if (elements[i] != static_cast<T>(wanted)) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Train(Coordinator& coordinator) {
