@@ -51,7 +51,7 @@ TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
 }
 
 // tools/chaos, for as long as a test may last.
-void RunShortChaos(int64_t records) {
+void RunShortChaos(int64_t records, bool changes) {
   ChaosOptions options;
   options.program = kCounter;
   options.directory = std::getenv("TEST_TMPDIR");
@@ -60,6 +60,8 @@ void RunShortChaos(int64_t records) {
   options.only_kills = false;
   options.faults = 10;
   options.records = records;
+  options.changes = options.tls = changes;
+  options.divvyctl = "tools/divvyctl";
   options.seed = EntropySeed();
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   const absl::StatusOr<ChaosResult> result = RunChaos(options);
@@ -67,9 +69,9 @@ void RunShortChaos(int64_t records) {
   std::printf("%s; counter = %lld\n", ToString(*result).c_str(), static_cast<long long>(result->steps));
 }
 
-TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffLeaveTheExactSum) { RunShortChaos(/*records=*/0); }
+TEST(ChaosTest, AJobThatIsChangedAndResizedLeavesTheExactSumWhateverDies) { RunShortChaos(/*records=*/0, /*changes=*/true); }
 
-TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffReadEachRecordOnceInEveryPass) { RunShortChaos(/*records=*/1000); }
+TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffReadEachRecordOnceInEveryPass) { RunShortChaos(/*records=*/1000, /*changes=*/false); }
 
 // ---- (b) killed between its commits to two parameter servers
 
