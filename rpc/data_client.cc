@@ -85,7 +85,8 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  public:
   DataStream(Executor& executor, const DataClientOptions& options) : executor_(executor), options_(options) {}
 
-  void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel, const char* method) {
+  // `first` is part of it from the start: gRPC may have ended the call before StartCall returns.
+  void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel, const char* method, std::unique_ptr<Exchange> first) {
     self_ = self;
     const std::weak_ptr<DataStream> weak = self;
     const auto cancel = [weak] {
@@ -97,10 +98,11 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
       return stream != nullptr && stream->IsOwed();
     };
     watch_ = SilenceWatch::Start(executor_, options_.silence, cancel, owed);
-    if (!options_.open->Begin({self, &context_})) return OnBegunTooLate();
+    if (!options_.open->Begin({self, &context_})) return OnBegunTooLate(std::move(first));
     grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
     AddHold();  // sends come from outside of the reactions
     StartRead(&incoming_);
+    Submit(first);
     StartCall();
   }
 
@@ -220,8 +222,9 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     }
     RemoveHold();
   }
-  void OnBegunTooLate() {
+  void OnBegunTooLate(std::unique_ptr<Exchange> first) {
     watch_->Stop();
+    first->Answer(executor_, absl::CancelledError("the client is closed"));
     {
       MutexLock lock(mu_);
       ended_ = true;
@@ -272,8 +275,7 @@ void DataClient::Submit(std::shared_ptr<DataStream>& stream, const char* method,
   MutexLock lock(mu_);
   if (stream != nullptr && stream->Submit(exchange)) return;
   stream = std::make_shared<DataStream>(executor_, options_);
-  stream->Start(stream, channel_, method);
-  if (!stream->Submit(exchange)) exchange->Answer(executor_, absl::CancelledError("the client is closed"));
+  stream->Start(stream, channel_, method, std::move(exchange));
 }
 
 void DataClient::Pull(PullRequest request, ResultCallback<PullReply> done) {

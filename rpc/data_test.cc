@@ -563,6 +563,17 @@ TEST_F(DataTest, AClientWhoseCallsAreClosedAnswersCancelled) {
   EXPECT_EQ(SendPull()->Take().status().code(), absl::StatusCode::kCancelled);
 }
 
+// gRPC ends a call to where nobody listens on a thread of its own, as soon as it is begun.
+TEST_F(DataTest, WhereNobodyListensEachCallIsUnavailableHoweverSoonItEnds) {
+  channel_ = Connect();
+  server_ = nullptr;
+  client_ = DataClient::Create(channel_, executor_, {});
+  for (int i = 0; i < 3000; ++i) {
+    const absl::Status status = SendPull()->Take().status();
+    ASSERT_TRUE(absl::IsUnavailable(status)) << "call " << i << ": " << status;
+  }
+}
+
 TEST_F(DataTest, AServerThatOwesAnAnswerAndSaysNothingIsGivenUp) {
   DataClientOptions options;
   options.silence = absl::Milliseconds(80);

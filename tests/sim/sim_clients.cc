@@ -1,6 +1,9 @@
 #include "tests/sim/sim_clients.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +23,11 @@ constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = ab
 class SimPsClient : public ParameterClient {
  public:
   SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to) : site_(site), from_(std::move(from)), to_(std::move(to)) {}
+  // As the real one: what is under way then is answered all the same.
+  ~SimPsClient() override {
+    for (const auto& [number, cancel] : *open_) from_->executor->Post(cancel);
+    open_->clear();
+  }
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
   }
@@ -53,10 +61,21 @@ class SimPsClient : public ParameterClient {
   template <typename Request, typename Reply>
   void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
             absl::Duration deadline = kUnaryDeadline, void (SimSite::*arrives)(const Node&, const Request&) = nullptr);
+  // `done`, or its cancellation, whichever comes first.
+  template <typename Reply>
+  ResultCallback<Reply> Opened(ResultCallback<Reply> done) {
+    const uint64_t number = ++calls_;
+    open_->emplace(number, [done] { done(absl::CancelledError("the client is closed")); });
+    return [open = open_, number, done = std::move(done)](absl::StatusOr<Reply> reply) {
+      if (open->erase(number) > 0) done(std::move(reply));
+    };
+  }
   SimSite& site_;
   static void ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
   const std::shared_ptr<Node> from_;
   const std::string to_;
+  uint64_t calls_ = 0;
+  const std::shared_ptr<std::map<uint64_t, std::function<void()>>> open_ = std::make_shared<std::map<uint64_t, std::function<void()>>>();
 };
 
 class SimWorkerClient : public WorkerClient {
@@ -98,7 +117,7 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
           answer(std::move(reply));
         });
       },
-      std::move(done));
+      Opened<Reply>(std::move(done)));
 }
 
 void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
@@ -125,7 +144,7 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
         };
         ReceiveCommit(*site, node, request, checked, waits);
       },
-      count);
+      Opened<CommitReply>(count));
 }
 
 // While `waiting` is true: says so now and then, as long as the process lives.
