@@ -1,4 +1,6 @@
 // The small parts: ids, macros, randomness, checksums, switches, the process.
+#include <sys/resource.h>
+
 #include <unistd.h>
 
 #include <cmath>
@@ -234,6 +236,19 @@ TEST(ProcessTest, HasACoreAndUsesMemory) {
   EXPECT_GE(NumCores(), 1);
   EXPECT_GT(PeakMemoryBytes(), 1 << 20);
   EXPECT_LT(PeakMemoryBytes(), int64_t{1} << 50);
+}
+
+TEST(ProcessTest, MayOpenAsManyFilesAsItsHardLimitSays) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 64;
+  low.rlim_max = std::min<rlim_t>(before.rlim_max, 1 << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const OpenFileLimit limit = RaiseOpenFileLimit();
+  EXPECT_EQ(limit.before, 64);
+  EXPECT_EQ(limit.now, static_cast<int64_t>(low.rlim_max));
+  EXPECT_EQ(RaiseOpenFileLimit().before, limit.now);
 }
 
 TEST(ProcessDeathTest, AProcessThatDoesNotComeToItsEndIsEnded) {

@@ -36,6 +36,18 @@ int NumCores() {
   return std::min(cores, limit.value_or(cores));
 }
 
+OpenFileLimit RaiseOpenFileLimit() {
+  constexpr rlim_t kMost = 1 << 20;  // without bound some programs, started from here, would close so many descriptors one by one
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  OpenFileLimit found{static_cast<int64_t>(std::min(limit.rlim_cur, kMost)), 0};
+  const rlim_t wanted = std::min(limit.rlim_max, kMost);
+  rlimit raised = limit;
+  raised.rlim_cur = std::max(wanted, limit.rlim_cur);
+  found.now = setrlimit(RLIMIT_NOFILE, &raised) == 0 ? static_cast<int64_t>(std::min(raised.rlim_cur, kMost)) : found.before;
+  return found;
+}
+
 void SurviveLargeFiles() { signal(SIGXFSZ, SIG_IGN); }
 
 void ExitAfter(absl::Duration delay, int exit_code) {

@@ -17,6 +17,14 @@ int ProcessId();
 std::string ExecutablePath();  // the file this process runs; empty: unknown
 std::string HostName();        // of this machine, as it calls itself; "localhost" if it has no name
 
+// How many files and connections this process may have open at a time (`ulimit -n`).
+struct OpenFileLimit {
+  int64_t before = 0, now = 0;
+};
+// Raises it to what the process may have at most (`ulimit -Hn`), up to a million: services are often started with 1,024, and a server keeps a descriptor for
+// each connection. A second call changes nothing.
+OpenFileLimit RaiseOpenFileLimit();
+
 // From now on a write that would make a file larger than it may be (`ulimit -f`) fails, and whoever wrote says what that means; else it kills the process
 // (SIGXFSZ). For the beginning of a process.
 void SurviveLargeFiles();

@@ -241,9 +241,9 @@ int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes) {
   const int64_t bytes = PayloadBytes(parts);
   if (max_bytes == 0 || bytes <= max_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
-                   " at a time. Raise --commit_buffer_bytes of the parameter servers, cut the variables into more shards, or write less in one step"));
+  return absl::InvalidArgumentError(absl::StrCat("the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
+                                                 " at a time, half of its --commit_buffer_bytes. Raise that flag of the parameter servers, cut the variables "
+                                                 "into more shards, or write less in one step"));
 }
 
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {

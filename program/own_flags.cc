@@ -46,6 +46,7 @@ constexpr OwnFlag kFlags[] = {
     {"snapshot_buffer_bytes", P | E},
     {"pull_buffer_bytes", P, false, kNoNetwork},
     {"rpc_memory_bytes", C | P | W, false, kNoNetwork},
+    {"max_connections", C | P | W, false, kNoNetwork},
     {"log_format", C | P | W | V | E},
     {"task_type", C | P | W | V, false, "it says that this process is one task of a cluster"},
     {"task_index", C | P | W | V, false, "it says that this process is one task of a cluster"},

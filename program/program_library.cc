@@ -1,18 +1,13 @@
 #include "program/program_library.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/status_macros.h"
+#include "base/trusted_file.h"
 #include "strategy/program.h"
 
 #ifndef DIVVY_STATIC
@@ -50,25 +45,6 @@ namespace {
 
 std::string Refused(const std::string& path, absl::string_view why) { return absl::StrCat("--program=", path, ": ", why); }
 
-// The file as one that nobody but root and this user can have put there.
-absl::Status CheckTrusted(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
-    const int error = errno;
-    if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(Refused(path, "there is no such file; give the path of the program's library"));
-    return absl::PermissionDeniedError(Refused(path, absl::StrCat(strerror(error), "; make it readable for this user")));
-  }
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(Refused(path, "is not a file; give the path of the program's library"));
-  if (info.st_uid != 0 && info.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        Refused(path, absl::StrCat("belongs to user ", info.st_uid, ", whose code would run as user ", geteuid(), "; chown it to root or to this user")));
-  }
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return absl::PermissionDeniedError(Refused(path, absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path)));
-  }
-  return absl::OkStatus();
-}
-
 std::string Demangled(const std::string& symbol) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
@@ -101,7 +77,8 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
 absl::Status LoadProgramLibrary(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("--program: the path of the program's library is missing");
   const std::string file = absl::StrContains(path, '/') ? path : absl::StrCat("./", path);
-  RETURN_IF_ERROR(CheckTrusted(file));
+  if (const absl::Status trusted = CheckTrustedFile(file, "the program's library"); !trusted.ok())
+    return absl::Status(trusted.code(), Refused(path, trusted.message()));
   if (FindProgram().ok())
     return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
   // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries happen to have in common stays apart.

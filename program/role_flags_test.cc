@@ -91,7 +91,7 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   EXPECT_EQ(setup.limits.ps_timeout, absl::Seconds(10));
   EXPECT_EQ(setup.limits.job, JobNamed("mine"));
   EXPECT_EQ(setup.ps.memory_limit_bytes, 1000);
-  EXPECT_EQ(setup.ps.max_commit_bytes, 2000);
+  EXPECT_EQ(setup.ps.max_commit_bytes, 1000);
   EXPECT_EQ(setup.ps.snapshot_buffer_bytes, 3000);
 }
 

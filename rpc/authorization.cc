@@ -99,6 +99,11 @@ absl::Status AuthorizeRequest(const grpc::AuthContext& peer, const RegisterReque
   return Refuse(role, absl::StrCat("register as ", claimed.text()));
 }
 
+std::string TaskOfPeer(const grpc::AuthContext& peer) {
+  const std::optional<PeerRole> role = RoleOfPeer(peer);
+  return role ? role->text() : "";
+}
+
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session) {
   if (session != kCoordinatorSession) return absl::OkStatus();
   return Authorize(peer, absl::StrCat(method, kInSession0));

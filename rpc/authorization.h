@@ -39,6 +39,9 @@ bool MayCall(absl::string_view role, absl::string_view method);
 // Thread-safe.
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
 
+// The task that the peer's certificate names, "worker 1"; empty: it has none, on loopback. Thread-safe.
+std::string TaskOfPeer(const grpc::AuthContext& peer);
+
 // What a fence claims, beside that: session 0 is never fenced, so the chief alone may speak in it. OK for every other session; whose it is, the fence says.
 // Errors as above. Thread-safe.
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session);

@@ -30,7 +30,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   KeepAlive(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);  // an error's text comes twice, in the status and in its details
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);          // an error's text comes twice, in the status and in its details
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);  // it would be done before the size is looked at (server.cc)
   arguments.SetMaxReceiveMessageSize(32 << 20);
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }

@@ -1,4 +1,9 @@
 // Control calls, Steps streams and the server they come to, over loopback without TLS (security_test.cc has TLS).
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,12 +13,15 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 #include "base/executor.h"
 #include "base/late.h"
 #include "base/mutex.h"
+#include "base/process.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "proto/divvy.grpc.pb.h"
@@ -38,6 +46,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Health = grpc::health::v1::HealthCheckResponse;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);  // for what must happen
@@ -379,14 +388,15 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   options.address = "nowhere";
   options.health_address = "8080";
   options.memory_bytes = 5;
-  options.max_message_bytes = int64_t{1} << 40;
+  options.max_message_bytes = 2 << 20;
   const std::string text(options.Validate().message());
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
   for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x"}) EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
   for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"}) EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
-  EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 1 MiB"));
-  EXPECT_THAT(text, HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
+  EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 8388608: the memory of 4 of the largest messages"));
+  options.max_message_bytes = int64_t{1} << 40;
+  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
 }
 
 // The service's word on `service`; nullopt: it does not know it.
@@ -492,29 +502,143 @@ TEST_F(OperatorTest, WhoseRequestIsDroppedByAProcessThatEndsIsTold) {
   EXPECT_EQ(Drain(7).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsServiceAtTheHealthAddressAlso) {
-  TaskOptions options;
-  options.job = JobName::kPs;
-  options.health_address = "127.0.0.1:0";
-  auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
-  ASSERT_TRUE(server.ok()) << server.status();
-  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf((*server)->health_port(), service), Health::NOT_SERVING) << service;
-  (*server)->SetServing(true);
-  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf((*server)->health_port(), service), Health::SERVING) << service;
+TEST(TaskServerTest, TakesConnectionsForItsCluster) {
+  ClusterConfig cluster;
+  EXPECT_EQ(MostConnections(cluster), 4096);
+  cluster.spec = *ParseClusterSpec(R"({"chief": ["a:1"], "ps": ["b:1", "c:1"], "worker": ["d:1"]})");
+  EXPECT_EQ(MostConnections(cluster), 256 + 4 * 4);
 }
 
-TEST_F(ControlTest, AHealthPortAnswersProbesAndNothingElse) {
-  ServerOptions options = OnLoopback();
-  options.health_address = "127.0.0.1:0";
-  Serve(options);
+TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
+  TaskOptions options;
+  options.job = JobName::kPs;
+  auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int port = std::stoi((*server)->address().substr((*server)->address().rfind(':') + 1));
+  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf(port, service), Health::NOT_SERVING) << service;
+  (*server)->SetServing(true);
+  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
+}
+
+// ---- connections that are not gRPC's -----------------------------------------------------------------------------------------------------------------------
+
+Descriptor Socket() { return Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+bool Connect(const Descriptor& socket, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+Descriptor Dial(int port) {
+  Descriptor connection = Socket();
+  EXPECT_TRUE(Connect(connection, port));
+  return connection;
+}
+void Say(const Descriptor& connection, absl::string_view words) {
+  EXPECT_EQ(send(connection.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+}
+// Whether something can be read, an end of the connection among it.
+bool HasNews(const Descriptor& connection, absl::Duration patience) {
+  pollfd watched{connection.get(), POLLIN, 0};
+  return poll(&watched, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) == 1;
+}
+// All that the peer sends before it closes.
+std::string Hear(const Descriptor& connection) {
+  std::string heard;
+  char some[4096];
+  while (HasNews(connection, kPatience)) {
+    const ssize_t got = recv(connection.get(), some, sizeof(some), 0);
+    if (got <= 0) return heard;
+    heard.append(some, static_cast<size_t>(got));
+  }
+  ADD_FAILURE() << "the connection is not closed";
+  return heard;
+}
+
+class ProbeTest : public ControlTest {
+ protected:
+  ProbeTest() {
+    ServerOptions options = OnLoopback();
+    options.health_address = ":0";
+    Serve(options);
+  }
+  std::string Ask(absl::string_view request) {
+    const Descriptor connection = Dial(server_->health_port());
+    Say(connection, request);
+    return Hear(connection);
+  }
+};
+
+constexpr char kProbe[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+TEST_F(ProbeTest, ProbesAreToldWhetherTheTaskServes) {
+  EXPECT_THAT(Ask(kProbe), AllOf(HasSubstr("HTTP/1.1 503 "), HasSubstr("\r\n\r\nnot serving\n")));
   server_->SetServing(true);
-  EXPECT_EQ(HealthOf(server_->health_port(), ""), Health::SERVING);
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadline(kPatience));
-  v1::RegisterReply reply;
-  const auto channel = MakeChannel(absl::StrCat("127.0.0.1:", server_->health_port()), grpc::InsecureChannelCredentials());
-  const grpc::Status status = v1::Coordinator::NewStub(channel)->Register(&context, wire::ToProto(RegisterWorker(0)), &reply);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(Ask(kProbe), AllOf(HasSubstr("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: 8\r\n"), HasSubstr("\r\n\r\nserving\n")));
+  EXPECT_THAT(Ask("HEAD / HTTP/1.0\r\n\r\n"), AllOf(HasSubstr("HTTP/1.1 200 OK"), Not(HasSubstr("\nserving"))));
+}
+
+TEST_F(ProbeTest, NothingElseIsAnswered) {
+  EXPECT_THAT(Ask("POST / HTTP/1.1\r\n\r\n"), HasSubstr("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), HasSubstr("HTTP/1.1 405 ")) << "gRPC's parser is not for everybody";
+  EXPECT_EQ(Ask(std::string(8192, 'x')), "") << "a request without an end";
+  EXPECT_EQ(HealthOf(server_->health_port(), ""), std::nullopt);
+}
+
+TEST_F(ProbeTest, CallersWhoSayNothingKeepNoProbeOut) {
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.push_back(Dial(server_->health_port()));
+    if (i % 2 == 0) Say(idle.back(), "GET / HT");
+  }
+  EXPECT_THAT(Ask(kProbe), HasSubstr("503"));
+  EXPECT_TRUE(HasNews(idle.front(), kPatience)) << "it is kept open";
+}
+
+TEST_F(ControlTest, ConnectionsAboveTheLimitAreClosedAndThoseThatCloseMakeRoom) {
+  ServerOptions options = OnLoopback();
+  options.max_connections = 4;
+  Serve(options);
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.push_back(Dial(server_->port()));
+    ASSERT_TRUE(HasNews(idle.back(), kPatience)) << "the server's settings";
+  }
+  EXPECT_EQ(Hear(Dial(server_->port())), "");
+  const auto channel = Channel();  // tries again and again
+  idle.clear();
+  EXPECT_TRUE(channel->WaitForConnected(GrpcDeadline(kPatience)));
+}
+
+// Keeps the process from opening more files than it has now and `more`.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(int more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(Socket().get() + more);
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// gRPC 1.51's own listener never takes a connection again.
+TEST_F(ControlTest, AServerThatWasOutOfDescriptorsServesAgain) {
+  Serve();
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  std::vector<Descriptor> callers;
+  for (int i = 0; i < 40; ++i) callers.push_back(Socket());
+  {
+    const FewDescriptors few(10);
+    for (const Descriptor& caller : callers) EXPECT_TRUE(Connect(caller, server_->port()));
+    EXPECT_EQ(Hear(callers.back()), "") << "refused, not left waiting";
+  }
+  callers.clear();
+  EXPECT_TRUE(Register().Get().ok());
 }
 
 TEST_F(ControlTest, ADrainLetsTheCallsUnderWayEnd) {
@@ -544,14 +668,20 @@ TEST_F(ControlTest, ADrainCancelsWhatTakesTooLong) {
   server_->Shutdown(absl::ZeroDuration());
 }
 
-// Sends `mib` MiB as the request of `method`, from one slice of memory.
-grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, int mib) {
-  const grpc::Slice slice(std::string(1 << 20, 'x'));
+// `mib` MiB, from one slice of memory.
+grpc::ByteBuffer Zeros(int mib) {
+  const grpc::Slice slice(std::string(1 << 20, '\0'));
   const std::vector<grpc::Slice> slices(static_cast<size_t>(mib), slice);
-  const grpc::ByteBuffer request(slices.data(), slices.size());
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// Sends `mib` MiB as the request of Register.
+grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, int mib, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+  const grpc::ByteBuffer request = Zeros(mib);
   grpc::ByteBuffer reply;
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(kPatience));
+  context.set_compression_algorithm(compression);
   Promise<grpc::Status> ended;
   grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register", grpc::StubOptions(), &request, &reply,
                                        [&](grpc::Status status) { ended.Set(std::move(status)); });
@@ -565,6 +695,49 @@ TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
   EXPECT_EQ(SendRaw(Channel(), 2).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(Register().Get().ok());
+}
+
+// A megabyte of gzip would become a gigabyte of memory before anything looks at it.
+TEST_F(ControlTest, ACompressedRequestIsRefusedAndNotUnpacked) {
+  constexpr int kMib = 256;
+  Serve();
+  const int64_t before = PeakMemoryBytes();
+  const grpc::Status refused = SendRaw(Channel(), kMib, GRPC_COMPRESS_GZIP);
+  EXPECT_NE(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << "it was unpacked to be measured: " << refused.error_message();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(Register().Get().ok());
+}
+
+// Answers every call with a compressed message of 256 MiB.
+class Bomb : public grpc::CallbackGenericService {
+ private:
+  class Reactor : public grpc::ServerGenericBidiReactor {
+   public:
+    Reactor() { StartWriteAndFinish(&reply_, {}, grpc::Status::OK); }
+    void OnDone() override { delete this; }
+
+   private:
+    const grpc::ByteBuffer reply_ = Zeros(256);
+  };
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+    context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    return new Reactor;
+  }
+};
+
+TEST_F(ControlTest, ACompressedReplyIsRefusedAndNotUnpacked) {
+  Bomb bomb;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterCallbackGenericService(&bomb);
+  const auto server = builder.BuildAndStart();
+  const int64_t before = PeakMemoryBytes();
+  const grpc::Status refused = SendRaw(MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()), 1);
+  EXPECT_THAT(refused.error_message(), Not(HasSubstr("larger than max"))) << "it was unpacked to be measured";
+  EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
 }
 
 TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
@@ -584,11 +757,11 @@ TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
   EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("LoadRequest for "), HasSubstr("and a message may have 16777216"), HasSubstr("fewer variables")));
 }
 
-// The message limit alone would let all of it in first.
+// gRPC looks at the limit of a message when all of it is there.
 TEST_F(ControlTest, AMessageAboveTheMemoryOfTheServerIsRefusedAndTheServerServesOn) {
   ServerOptions options = OnLoopback();
   options.memory_bytes = 8 << 20;
-  options.max_message_bytes = 256 << 20;
+  options.max_message_bytes = 2 << 20;
   Serve(options);
   EXPECT_EQ(SendRaw(Channel(), 200).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});

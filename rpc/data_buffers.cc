@@ -62,17 +62,23 @@ OutgoingMessages::Message OutgoingMessages::Next() {
   return message;
 }
 
+void LetGo(IncomingMessage& message) {
+  message.header = v1::FrameHeader();
+  message.payload = {};
+  message.slices = {};
+}
+
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer) {
-  IncomingMessage message;
-  const bool dumped = buffer.Dump(&message.slices).ok();
-  buffer.Clear();
-  if (!dumped) return MakeError(Reason::kInvalid, "a message of a data stream cannot be read");
+  IncomingMessage message{std::make_unique<grpc::ByteBuffer>(), {}, {}, {}};
+  message.whole->Swap(&buffer);
+  if (!message.whole->Dump(&message.slices).ok()) return MakeError(Reason::kInvalid, "a message of a data stream cannot be read");
   for (const grpc::Slice& slice : message.slices) message.payload.push_back(BytesOf(slice));
   const std::string length = TakeFront(message.payload, wire::kLengthBytes);
   ASSIGN_OR_RETURN(const size_t front_bytes, wire::HeaderBytes(length));
   const size_t header_bytes = front_bytes - wire::kLengthBytes;
   const std::string header = TakeFront(message.payload, header_bytes);
   if (header.size() != header_bytes) return MakeError(Reason::kInvalid, "a message of a data stream ends within its header");
+  RETURN_IF_ERROR(wire::CheckHeader(header));
   if (!message.header.ParseFromString(header)) return MakeError(Reason::kInvalid, "the header of a message of a data stream cannot be parsed");
   return message;
 }

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -43,12 +44,17 @@ class OutgoingMessages {
   std::deque<Transfer> transfers_;
 };
 
-// A message taken apart. The payload lies in `slices`, which hold it.
+// A message taken apart. The payload lies in `slices`, which share the memory of `whole`. gRPC 1.51 ends the process if the last reference to such memory is
+// let go outside of gRPC while the memory quota is used up, so the buffer itself, which gRPC frees, outlives the slices: it is the first member, and a message
+// is moved but never assigned.
 struct IncomingMessage {
+  std::unique_ptr<grpc::ByteBuffer> whole;
   v1::FrameHeader header;
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> payload;
 };
+// Gives back the memory of all but the bytes themselves, which FromBuffer makes a message again; for one that has to wait.
+void LetGo(IncomingMessage& message);
 // Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): bytes that are no message.
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer);
 // Copies the message's payload to where it belongs. Errors as PayloadFiller::Take.

@@ -85,10 +85,10 @@ void DataCall::OnRead(bool ok) {
   reading_ = false;
   if (over_) return;
   if (!ok) return End(absl::OkStatus());  // the client has said all it wanted, or is gone
-  watch_->Heard();
   absl::StatusOr<IncomingMessage> message = FromBuffer(incoming_);
   const absl::Status taken = message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
-  if (!taken.ok()) End(taken);
+  if (!taken.ok()) return End(taken);
+  if (receiver_->HasGoneOn()) watch_->Heard();
 }
 
 void DataCall::Send(wire::OutgoingTransfer transfer, std::function<void()> sent) {

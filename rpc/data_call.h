@@ -27,6 +27,8 @@ class MessageReceiver {
   virtual bool WantsMessage() const = 0;
   // Whether the peer has begun something that it must go on with.
   virtual bool OwesPayload() const = 0;
+  // Whether the peer has gone on with it: asked after every message. True: it has the whole time of a silence for the next.
+  virtual bool HasGoneOn() = 0;
   // The stream is over: the last call.
   virtual void OnOver() = 0;
 };

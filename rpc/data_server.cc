@@ -12,6 +12,7 @@
 #include "rpc/authorization.h"
 #include "rpc/data_call.h"
 #include "rpc/visitors.h"
+#include "wire/messages.h"
 
 namespace divvy {
 
@@ -33,8 +34,11 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   ~Reservation() { Release(); }
 
-  // REQUIRES: called once, the handler is there, and `granted` uses the reservation only after this has returned.
-  void Reserve(int64_t bytes, std::function<void(absl::Status)> granted) { ticket_ = environment_->handler.Reserve(of_, bytes, std::move(granted)); }
+  // `claim`: without what it is of. REQUIRES: called once, the handler is there, and `granted` uses the reservation only after this has returned.
+  void Reserve(DataClaim claim, std::function<void(absl::Status)> granted) {
+    claim.of = of_;
+    ticket_ = environment_->handler.Reserve(std::move(claim), std::move(granted));
+  }
   void Release() {
     const uint64_t ticket = std::exchange(ticket_, 0);
     if (ticket == 0 || !environment_->answers.Enter()) return;
@@ -49,6 +53,8 @@ class Reservation {
 };
 
 constexpr int kOutstanding = 2;       // transfers that a stream has taken and not answered
+constexpr int kManyParts = 64;        // a header with more is counted among what the transfer needs, and not kept while that waits
+constexpr int64_t kPartBytes = 1024;  // what a part takes: parsed, made a request, and looked at by the handler
 constexpr int kWaitingInSilence = 4;  // how often a peer is told that its request waits, in the time after which it would give the stream up
 
 absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", why)); }
@@ -56,6 +62,8 @@ absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kIn
 // The two methods, by their requests.
 const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) { return header.has_pull() ? &header.pull() : nullptr; }
 const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
+constexpr DataMethod KindOf(const PullRequest&) { return DataMethod::kPull; }
+constexpr DataMethod KindOf(const CommitRequest&) { return DataMethod::kCommit; }
 constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
 void HandOn(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
@@ -74,7 +82,8 @@ class Receiver : public MessageReceiver {
     const uint64_t id = message.header.request_id();
     if (message.header.has_data()) {
       if (id == refused_) return absl::OkStatus();
-      return arriving_ != nullptr && id == arriving_->id ? Take(message) : DoesNotFollow("payload of no transfer that is arriving");
+      if (arriving_ == nullptr || id != arriving_->id) return DoesNotFollow("payload of no transfer that is arriving");
+      return message.payload.empty() ? DoesNotFollow("it is of payload, and has none") : Take(message);
     }
     if (HeaderOf(message.header, Request()) == nullptr) return DoesNotFollow("its kind is not of this stream");
     if (arriving_ != nullptr) return DoesNotFollow("the transfer before it is not complete");
@@ -85,6 +94,12 @@ class Receiver : public MessageReceiver {
   }
   bool WantsMessage() const override { return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding; }
   bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
+  bool HasGoneOn() override {
+    const auto wanted = static_cast<int64_t>(environment_->options.least_rate * absl::ToDoubleSeconds(environment_->options.silence));
+    if (OwesPayload() && since_ < wanted) return false;
+    since_ = 0;
+    return true;
+  }
   void OnOver() override {
     arriving_ = nullptr;
     waiting_.clear();
@@ -108,23 +123,38 @@ class Receiver : public MessageReceiver {
   absl::Status Begin(IncomingMessage first) {
     arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first), environment_);
     const auto& header = *HeaderOf(arriving_->first.header, Request());
-    if (const absl::Status allowed = MaySpeakFor(SessionId(header.fence().session())); !allowed.ok()) return Refuse(allowed);
+    if (const absl::Status allowed = MayCome(header.fence()); !allowed.ok()) return Refuse(allowed);
     const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(header);
     if (!bytes.ok()) return Refuse(bytes.status());
-    if (*bytes == 0) return OnGranted(absl::OkStatus());
-    Reserve(*arriving_->memory, *bytes, [this, id = arriving_->id](const absl::Status& status) { OnGrantedLater(id, status); });
+    const bool is_large = header.parts_size() > kManyParts;
+    if (*bytes == 0 && !is_large) return OnGranted(absl::OkStatus());
+    DataClaim claim;
+    claim.bytes = *bytes;
+    if (is_large) claim.overhead = header.parts_size() * kPartBytes;
+    claim.owner = OwnerOfMemory(SessionId(header.fence().session()));
+    if (is_large) LetGo(arriving_->first);
+    Reserve(*arriving_->memory, std::move(claim), [this, id = arriving_->id](const absl::Status& status) { OnGrantedLater(id, status); });
     return absl::OkStatus();
   }
 
   // `granted` is an effect, and comes after this one.
-  void Reserve(Reservation& memory, int64_t bytes, std::function<void(const absl::Status&)> granted) {
-    memory.Reserve(bytes, [weak = call_.weak_from_this(), granted = std::move(granted)](const absl::Status& status) {
+  void Reserve(Reservation& memory, DataClaim claim, std::function<void(const absl::Status&)> granted) {
+    memory.Reserve(std::move(claim), [weak = call_.weak_from_this(), granted = std::move(granted)](const absl::Status& status) {
       if (const auto call = weak.lock()) call->Do([granted, status] { granted(status); });
     });
     SayThatItWaits();
   }
 
-  absl::Status MaySpeakFor(SessionId session) const { return AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), session); }
+  // Asked before anything is reserved: who has no session here could hold the memory of all who have.
+  absl::Status MayCome(const v1::Fence& from) const {
+    RETURN_IF_ERROR(AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), SessionId(from.session())));
+    ASSIGN_OR_RETURN(const Fence fence, wire::FromProto(from));
+    return environment_->handler.Admit(KindOf(Request()), fence);
+  }
+  std::string OwnerOfMemory(SessionId session) const {
+    const std::string task = TaskOfPeer(*call_.context().auth_context());
+    return task.empty() ? absl::StrCat("session ", session.value()) : task;
+  }
 
   // The stream may have ended since, or the transfer may be another one.
   void OnGrantedLater(uint64_t id, const absl::Status& status) {
@@ -134,15 +164,24 @@ class Receiver : public MessageReceiver {
 
   absl::Status OnGranted(const absl::Status& status) {
     if (!status.ok()) return Refuse(status);
-    absl::StatusOr<Request> request = wire::FromHeader(*HeaderOf(arriving_->first.header, Request()), arriving_->filler);
+    IncomingMessage first = std::move(arriving_->first);
+    if (!HeaderOf(first.header, Request())) {  // it was let go
+      ASSIGN_OR_RETURN(IncomingMessage again, FromBuffer(*first.whole));
+      return Fill(again);
+    }
+    return Fill(first);
+  }
+
+  absl::Status Fill(const IncomingMessage& first) {
+    absl::StatusOr<Request> request = wire::FromHeader(*HeaderOf(first.header, Request()), arriving_->filler);
     if (!request.ok()) return Refuse(request.status());
     arriving_->granted = true;
     arriving_->request = *std::move(request);
-    const IncomingMessage first = std::move(arriving_->first);
     return Take(first);
   }
 
   absl::Status Take(const IncomingMessage& message) {
+    for (const absl::string_view piece : message.payload) since_ += static_cast<int64_t>(piece.size());
     RETURN_IF_ERROR(TakePayload(message, arriving_->filler));
     if (arriving_->filler.left() == 0) Complete(std::exchange(arriving_, nullptr));
     return absl::OkStatus();
@@ -152,9 +191,13 @@ class Receiver : public MessageReceiver {
     const int64_t bytes = ReplyBytes(environment_->handler, whole->request);
     if (bytes == 0) return Ask(std::move(whole));
     const uint64_t id = whole->id;
+    const SessionId session = whole->request.fence.session;
     Reservation& memory = *whole->reply_memory;
     waiting_[id] = std::move(whole);
-    Reserve(memory, bytes, [this, id](const absl::Status& status) { OnReplyGranted(id, status); });
+    DataClaim claim;
+    claim.bytes = bytes;
+    claim.owner = OwnerOfMemory(session);
+    Reserve(memory, std::move(claim), [this, id](const absl::Status& status) { OnReplyGranted(id, status); });
   }
 
   // The stream may have ended since.
@@ -213,6 +256,7 @@ class Receiver : public MessageReceiver {
   std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;  // have arrived, and wait for memory for their answer
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
+  int64_t since_ = 0;                // bytes of payload since HasGoneOn was true
   bool says_that_it_waits_ = false;  // or will look soon whether something waits
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,17 +23,29 @@ enum class DataMemory : uint8_t {
   kReply,    // payload that is made and sent
 };
 
+// Memory that a transfer needs.
+struct DataClaim {
+  DataMemory of = DataMemory::kRequest;
+  int64_t bytes = 0;
+  int64_t overhead = 0;  // of the header, where it names many shards; no claim is refused for it
+  std::string owner;     // the task of the peer's certificate, or without certificates its session: who holds memory for long shall hold up itself alone
+};
+
+enum class DataMethod : uint8_t { kPull, kCommit };
+
 // Whom the streams serve. Thread-safe, no method blocks; `done` and `granted` are called once, or dropped where the task ends.
 class DataHandler {
  public:
   virtual ~DataHandler() = default;
   virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
   virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
+  // Whether a request with this fence may come at all. Asked before anything is reserved for it; an error is the answer.
+  virtual absl::Status Admit(DataMethod method, const Fence& fence) = 0;
   // What the reply will take, to be reserved before Pull is called. 0: nothing, or it will be refused.
   virtual int64_t ReplyBytes(const PullRequest& request) = 0;
   // Memory for a payload, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not; what waits then is
   // not granted any more.
-  virtual uint64_t Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) = 0;
+  virtual uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) = 0;
   virtual void Release(DataMemory of, uint64_t ticket) = 0;
 };
 
@@ -40,6 +53,7 @@ struct DataServerOptions {
   int threads = 0;                             // each with a completion queue of its own; 0: one for each two cores, the others apply what has arrived
   absl::Duration silence = absl::Seconds(10);  // a peer that owes payload, or does not take what is sent to it, for so long: its stream is broken. A peer that
                                                // waits is told so four times as often: its own patience must not be much shorter
+  int64_t least_rate = 64 << 10;               // bytes of payload a second: who sends less has sent nothing
 };
 
 struct DataEnvironment;
@@ -48,9 +62,10 @@ struct DataEnvironment;
 // one has no memory yet: HTTP/2 then holds the sender, who is told that it waits, and memory is bounded by what is reserved. A pull is handed on when there is
 // memory for its reply, which is given back when the reply is sent.
 //
-//   refused by the handler, too large, or makes no sense   the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
+//   not admitted, too large, or makes no sense             the reply says so (INVALID ...), what comes of its payload is dropped, the stream goes on
 //   session 0, of another role than the chief              the same, with NOT_AUTHORIZED
-//   bytes that are no message, or one that does not follow the stream ends with INVALID
+//   bytes that are no message, one that does not follow,
+//   or one of payload that has none                        the stream ends with INVALID
 //   another method                                         UNIMPLEMENTED
 //   a certificate that may not                             NOT_AUTHORIZED
 //

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/error.h"
@@ -87,6 +88,7 @@ class FakeHandler : public DataHandler {
     int64_t bytes = 0;
     std::function<void(absl::Status)> granted;
     DataMemory of = DataMemory::kRequest;
+    DataClaim claim;
   };
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
@@ -95,12 +97,15 @@ class FakeHandler : public DataHandler {
     commits.Add({std::move(request), std::move(done)});
   }
   int64_t ReplyBytes(const PullRequest&) override { return reply_bytes; }
-  uint64_t Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) override {
+  absl::Status Admit(DataMethod, const Fence& fence) override {
+    return fence.session == kFence.session ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
+  }
+  uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     const uint64_t ticket = Next();
     if (grants_at_once)
-      granted(bytes <= limit ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
+      granted(claim.bytes <= limit ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
     else
-      reservations.Add({ticket, bytes, std::move(granted), of});
+      reservations.Add({ticket, claim.bytes, std::move(granted), claim.of, claim});
     return ticket;
   }
   void Release(DataMemory, uint64_t ticket) override { released.Add(ticket); }
@@ -131,10 +136,9 @@ class DataTest : public ::testing::Test {
     executor_.Stop();
   }
 
-  void Serve(int port, DataServerOptions options = {}) {
+  void Serve(int port, DataServerOptions options = {}, ServerOptions server = {}) {
     server_ = nullptr;
     data_ = std::make_unique<DataServer>(handler_, options);
-    ServerOptions server;
     server.address = absl::StrCat("127.0.0.1:", port);
     auto started = Server::Start(server, {}, data_.get());
     ASSERT_TRUE(started.ok()) << started.status();
@@ -596,6 +600,28 @@ TEST_F(DataTest, AServerCanBeShutDownWhileAnswersAreOutstandingAndTheyMayComeLat
   EXPECT_EQ(handler_.released.size(), 0u);  // the handler may be gone by then
 }
 
+// gRPC 1.51 dies if the last reference to a received buffer is let go on a thread of ours while the memory quota is used up.
+TEST_F(DataTest, AServerWhoseMemoryIsUsedUpTakesEveryCommitInTheEnd) {
+  constexpr int kClients = 8, kCommitsEach = 25, kTries = 1000;
+  handler_.commits_at_once = true;
+  ServerOptions tight;
+  tight.max_message_bytes = wire::kMessageBytes + (64 << 10);
+  tight.memory_bytes = 4 * tight.max_message_bytes;
+  Serve(0, {}, tight);
+  const Tensor values = Filled(wire::kMessageBytes / 2);  // two messages
+  std::vector<std::shared_ptr<DataClient>> clients;
+  for (int i = 0; i < kClients; ++i) clients.push_back(DataClient::Create(Connect(), executor_, {}));
+  Happenings<absl::Status> ends;
+  std::function<void(int, int, int)> commit = [&](int client, int left, int tries) {
+    if (left == 0 || tries == 0) return ends.Add(left == 0 ? absl::OkStatus() : absl::UnavailableError("too many tries"));
+    clients[static_cast<size_t>(client)]->Commit(CommitOf(1, {values}), [&commit, client, left, tries](const absl::StatusOr<CommitReply>& reply) {
+      commit(client, left - (reply.ok() ? 1 : 0), tries - 1);
+    });
+  };
+  for (int i = 0; i < kClients; ++i) commit(i, kCommitsEach, kTries);
+  for (int i = 0; i < kClients; ++i) EXPECT_TRUE(ends.Take().ok());
+}
+
 TEST_F(DataTest, ADataServerWhoseServerCouldNotStartGoesQuietly) {
   DataServer other(handler_);
   ServerOptions options;
@@ -753,6 +779,7 @@ TEST_F(DataTest, AMessageThatDoesNotFollowEndsTheStreamWithInvalid) {
       {Front(CommitHeader(1, 100)) + payload + "x"},                                   // more than announced, at once ...
       {Front(CommitHeader(1, 100)), Front(DataHeader(1)) + payload + "x"},             // ... and later
       {Front(CommitHeader(1, 0)) + "x"},
+      {Front(CommitHeader(1, 100)), Front(DataHeader(1))},  // payload without payload
   };
   for (const auto& messages : sequences) {
     RawStream stream(channel_, kCommit);
@@ -769,7 +796,6 @@ TEST_F(DataTest, PayloadMayComeInAnyPieces) {
   const std::string bytes(values.data_as<char>(), 4000);
   RawStream stream(channel_, kCommit);
   ASSERT_TRUE(stream.Write(Front(CommitHeader(7, 1000)) + bytes.substr(0, 1)));
-  ASSERT_TRUE(stream.Write(Front(DataHeader(7))));
   ASSERT_TRUE(stream.Write(Front(DataHeader(7)) + bytes.substr(1, 3002)));
   ASSERT_TRUE(stream.Write(Front(DataHeader(7)) + bytes.substr(3003)));
   auto asked = handler_.commits.Take();
@@ -807,6 +833,66 @@ TEST_F(DataTest, WhoWaitsForTheMemoryOfAReplyIsToldSoToo) {
   ASSERT_TRUE(stream.Write(Front(PullHeader(3))));
   const auto reserved = handler_.reservations.Take();
   for (int i = 0; i < 9; ++i) EXPECT_EQ(stream.ReadBytes(), Front(wire::ToWaiting(3).header));
+}
+
+// Who has no session could hold the memory of all who have.
+TEST_F(DataTest, ARequestThatIsNotAdmittedIsRefusedBeforeMemoryIsTaken) {
+  handler_.grants_at_once = false;
+  v1::FrameHeader stranger = CommitHeader(1, 1'000'000);
+  stranger.mutable_commit()->mutable_fence()->set_session(99);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(stranger)));
+  EXPECT_THAT(stream.ReadBytes(), HasSubstr("no such session"));
+  EXPECT_EQ(handler_.reservations.size(), 0u);
+  ASSERT_TRUE(stream.Write(Front(DataHeader(1)) + "abcd"));  // what was on its way is dropped, and the stream goes on
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(2, 1)) + "abcd"));
+  EXPECT_EQ(handler_.reservations.Take().bytes, 4);
+}
+
+TEST_F(DataTest, ASenderThatSendsByteByByteLosesItsReservation) {
+  DataServerOptions options;
+  options.silence = absl::Milliseconds(80);
+  options.least_rate = 1 << 30;
+  Serve(0, options);
+  RawStream stream(channel_, kCommit);
+  ASSERT_TRUE(stream.Write(Front(CommitHeader(1, 1 << 24))));
+  int written = 0;
+  while (stream.Write(Front(DataHeader(1)) + "x")) ++written;
+  EXPECT_GT(written, 0);
+  EXPECT_EQ(handler_.released.Take(), 1u);
+}
+
+TEST_F(DataTest, AHeaderThatNamesManyShardsIsCountedAndReadWhenItsMemoryIsThere) {
+  handler_.grants_at_once = false;
+  constexpr int kParts = 1000;
+  const std::vector<Tensor> values(kParts, Filled(2));
+  const auto answer = SendCommit(CommitOf(1, values));
+  const auto reserved = handler_.reservations.Take();
+  EXPECT_EQ(reserved.bytes, kParts * 2 * 4);
+  EXPECT_EQ(reserved.claim.overhead, kParts * 1024);
+  EXPECT_EQ(reserved.claim.owner, "session 4");
+  reserved.granted(absl::OkStatus());
+  auto asked = handler_.commits.Take();
+  ASSERT_EQ(asked.request.parts.size(), values.size());
+  EXPECT_TRUE(BitwiseEqual(asked.request.parts.back().values, values.back()));
+}
+
+// Each of its parts would be hundreds of bytes.
+TEST_F(DataTest, AHeaderOfMillionsOfEmptyPartsIsRefusedUnread) {
+  const auto stream = std::make_unique<RawStream>(channel_, kCommit);
+  std::string parts;  // tag and length of an empty message
+  while (parts.size() < (6 << 20)) parts.append("\x32\x00", 2);
+  std::string commit("\x22");
+  for (size_t size = parts.size(); size > 0; size >>= 7) commit.push_back(static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0)));
+  commit += parts;
+  const auto length = static_cast<uint32_t>(commit.size());
+  std::string message(reinterpret_cast<const char*>(&length), sizeof(length));
+  message += commit;
+  const int64_t before = PeakMemoryBytes();
+  stream->Write(message);
+  const grpc::Status refused = stream->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << refused.error_message();
+  EXPECT_LT(PeakMemoryBytes() - before, int64_t{64} << 20);
 }
 
 TEST_F(DataTest, ASizeThatCannotBeIsRefusedBeforeMemoryIsTaken) {

@@ -1,6 +1,7 @@
 // Who is let in, and what both sides say where somebody is not.
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -359,13 +360,27 @@ class TlsTest : public testing::Test {
 class WillingHandler : public DataHandler {
  public:
   void Pull(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
-  void Commit(CommitRequest, ResultCallback<CommitReply> done) override { done(CommitReply{false, 1, {}}); }
+  void Commit(CommitRequest, ResultCallback<CommitReply> done) override { done(CommitReply{true, 1, {}}); }
   int64_t ReplyBytes(const PullRequest&) override { return 0; }
-  uint64_t Reserve(DataMemory, int64_t, std::function<void(absl::Status)> granted) override {
+  absl::Status Admit(DataMethod, const Fence&) override { return absl::OkStatus(); }
+  uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
+    {
+      MutexLock lock(mu_);
+      owners_.insert(claim.owner);
+    }
     granted(absl::OkStatus());
     return 1;
   }
   void Release(DataMemory, uint64_t) override {}
+
+  std::set<std::string> owners() {
+    MutexLock lock(mu_);
+    return owners_;
+  }
+
+ private:
+  Mutex mu_;
+  std::set<std::string> owners_ DIVVY_GUARDED_BY(mu_);
 };
 
 class DataTlsTest : public TlsTest {
@@ -384,6 +399,8 @@ class DataTlsTest : public TlsTest {
     CommitRequest commit;
     commit.fence = fence;
     commit.entry = EntryId(1);
+    commit.parts.emplace_back();
+    commit.parts[0].values = *Tensor::Zeros(DType::kFloat32, {1});
     return {Answered<PullReply>([&](auto done) {
               client->Pull({fence, {}}, std::move(done));
             }),
@@ -397,6 +414,13 @@ class DataTlsTest : public TlsTest {
 TEST_F(DataTlsTest, ASessionIsForEveryTaskThatPullsAndCommits) {
   for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
   for (const absl::Status& status : Speak("chief", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
+}
+
+// A session's number is easily guessed.
+TEST_F(DataTlsTest, MemoryIsHeldInTheNameOfTheCertificate) {
+  for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("worker", SessionId(8))) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(handler_.owners(), testing::ElementsAre("worker 0"));
 }
 
 TEST_F(DataTlsTest, TheSessionThatIsNeverFencedIsTheChiefsAlone) {

@@ -18,8 +18,8 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kLeastMemory = 1 << 20, kMostMessage = 256 << 20;
-constexpr int64_t kProbeMemory = 16 << 20;
+constexpr int64_t kMostMessage = 256 << 20;
+constexpr int64_t kLeastMessages = 4;  // that the memory must hold: with fewer, calls that are half there keep each other from being whole
 
 // What a peer may ask of the connection itself: a flood of pings costs it the connection.
 void LimitPings(grpc::ServerBuilder& builder) {
@@ -40,12 +40,26 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
   LimitPings(builder);
   KeepAlive(builder);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // gRPC would decompress a message whole before it looks at the message's size and at the memory. Nothing here sends compressed messages.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
   grpc::ResourceQuota quota;
   quota.Resize(static_cast<size_t>(options.memory_bytes));
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+}
+
+using Builder = grpc::ServerBuilder::experimental_type;
+using Connections = grpc::experimental::ExternalConnectionAcceptor;
+
+// gRPC closes what it is given.
+Acceptor::Take HandTo(std::shared_ptr<Connections> connections) {
+  return [connections = std::move(connections)](Descriptor connection) {
+    Connections::NewConnectionParameters parameters;
+    parameters.fd = connection.Release();
+    connections->HandleNewConnection(&parameters);
+  };
 }
 
 absl::Status CannotListen(const std::string& address, const GrpcErrors& errors) {
@@ -71,11 +85,14 @@ absl::Status ServerOptions::Validate() const {
   std::vector<std::string> problems;
   CheckAddress("the address to listen on", address, problems);
   if (!health_address.empty()) CheckAddress("--health_address", health_address, problems);
-  if (memory_bytes < kLeastMemory) problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least 1 MiB"));
   if (max_message_bytes < 1 || max_message_bytes > kMostMessage)
     problems.push_back(absl::StrCat("max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
+  else if (memory_bytes < kLeastMessages * max_message_bytes)
+    problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least ", kLeastMessages * max_message_bytes, ": the memory of ",
+                                    kLeastMessages, " of the largest messages"));
   if (max_metadata_bytes < 1) problems.push_back(absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
   if (max_concurrent_streams < 1) problems.push_back(absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
+  if (max_connections < 1) problems.push_back(absl::StrCat("--max_connections is ", max_connections, ", wanted at least 1"));
   const absl::Status security = tls ? CheckTlsFiles(*tls) : CheckPlaintext({address});
   if (!security.ok()) problems.push_back(std::string(security.message()));
   return problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
@@ -85,43 +102,40 @@ absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, c
   Listening listening;
   grpc::ServerBuilder builder;
   Configure(options, builder);
-  builder.AddListeningPort(options.address, MakeServerCredentials(options.tls), &listening.port);
+  std::optional<ListeningSockets> sockets;
+  std::shared_ptr<Connections> connections;
+  if (absl::StartsWith(options.address, "unix:")) {
+    builder.AddListeningPort(options.address, MakeServerCredentials(options.tls), &listening.port);
+  } else {
+    ASSIGN_OR_RETURN(sockets, ListeningSockets::Open(options.address));
+    connections = builder.experimental().AddExternalConnectionAcceptor(Builder::ExternalConnectionType::FROM_FD, MakeServerCredentials(options.tls));
+    listening.port = sockets->port();
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   if (hook != nullptr) hook->Register(builder);
   GrpcErrors errors;
   listening.server = builder.BuildAndStart();
-  if (listening.server != nullptr && listening.port != 0) {
-    if (hook != nullptr) hook->Start();
-    return listening;
+  if (listening.server == nullptr || listening.port == 0) {
+    if (hook != nullptr) hook->Shutdown();
+    return CannotListen(options.address, errors);
   }
-  if (hook != nullptr) hook->Shutdown();
-  return CannotListen(options.address, errors);
-}
-
-absl::StatusOr<Server::Listening> Server::ListenForProbes(const ServerOptions& options) {
-  Listening listening;
-  if (options.health_address.empty()) return listening;
-  ServerOptions small = options;
-  small.memory_bytes = kProbeMemory;
-  grpc::ServerBuilder builder;
-  Configure(small, builder);
-  builder.AddListeningPort(options.health_address, grpc::InsecureServerCredentials(), &listening.port);
-  listening.fallback = std::make_unique<grpc::CallbackGenericService>();  // answers UNIMPLEMENTED; without any service of ours the health service has no thread
-  builder.RegisterCallbackGenericService(listening.fallback.get());
-  GrpcErrors errors;
-  listening.server = builder.BuildAndStart();
-  if (listening.server == nullptr || listening.port == 0) return CannotListen(options.health_address, errors);
+  if (hook != nullptr) hook->Start();
+  if (sockets) listening.acceptor = std::make_unique<Acceptor>(*std::move(sockets), options.max_connections, HandTo(connections));
   return listening;
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
   RETURN_IF_ERROR(options.Validate());
-  ASSIGN_OR_RETURN(Listening health, ListenForProbes(options));
+  std::unique_ptr<ProbeServer> health;
+  if (!options.health_address.empty()) {
+    ASSIGN_OR_RETURN(health, ProbeServer::Start(options.health_address));
+  }
   ASSIGN_OR_RETURN(Listening main, Listen(options, services, hook));
   return std::unique_ptr<Server>(new Server(std::move(main), std::move(health), hook));
 }
 
-Server::Server(Listening main, Listening health, GenericServiceHook* hook) : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
+Server::Server(Listening main, std::unique_ptr<ProbeServer> health, GenericServiceHook* hook)
+    : main_(std::move(main)), health_(std::move(health)), hook_(hook) {
   SetServing(false);
 }
 
@@ -129,13 +143,10 @@ Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 void Server::SetServing(bool serving) {
   main_.server->GetHealthCheckService()->SetServingStatus(serving);
-  if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(serving);
+  if (health_ != nullptr) health_->SetServing(serving);
 }
 
-void Server::SetServing(const std::string& service, bool serving) {
-  main_.server->GetHealthCheckService()->SetServingStatus(service, serving);
-  if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(service, serving);
-}
+void Server::SetServing(const std::string& service, bool serving) { main_.server->GetHealthCheckService()->SetServingStatus(service, serving); }
 
 void Server::Shutdown(absl::Duration grace) {
   {
@@ -143,9 +154,9 @@ void Server::Shutdown(absl::Duration grace) {
     if (std::exchange(shut_down_, true)) return;
   }
   SetServing(false);
+  if (main_.acceptor != nullptr) main_.acceptor->Stop();
   main_.server->Shutdown(GrpcDeadline(grace));
   if (hook_ != nullptr) hook_->Shutdown();
-  if (health_.server != nullptr) health_.server->Shutdown(GrpcDeadline(absl::ZeroDuration()));
 }
 
 }  // namespace divvy

@@ -15,8 +15,10 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "rpc/acceptor.h"
 #include "rpc/credentials.h"
 #include "rpc/message_limit.h"
+#include "rpc/probe_server.h"
 
 namespace divvy {
 
@@ -24,13 +26,15 @@ namespace divvy {
 absl::Status CheckListenAddress(absl::string_view what, absl::string_view address);
 
 struct ServerOptions {
-  std::string address;                      // "host:port"; port 0: a free one
-  std::optional<TlsFiles> tls;              // none: plaintext, on loopback only
-  std::string health_address;               // grpc.health.v1.Health alone, without TLS, for probes that have no certificate; empty: none. Any interface
-  int64_t memory_bytes = int64_t{1} << 30;  // what gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late
+  std::string address;          // "host:port"; port 0: a free one
+  std::optional<TlsFiles> tls;  // none: plaintext, on loopback only
+  std::string health_address;   // for probes that have no certificate (probe_server.h); empty: none. Any interface
+  // What gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late. At least four times max_message_bytes.
+  int64_t memory_bytes = int64_t{1} << 30;
   int64_t max_message_bytes = kMaxControlMessageBytes;  // those of the data streams are smaller
   int max_metadata_bytes = 8 << 10;                     // of a call's headers
   int max_concurrent_streams = 128;                     // calls at a time on one connection
+  int max_connections = 4096;                           // at a time; further ones are closed at once. Not of a "unix:PATH"
 
   // FailedPrecondition with every problem at once, naming flags; reads the certificates.
   absl::Status Validate() const;
@@ -48,7 +52,8 @@ class GenericServiceHook {
 };
 
 // A listening gRPC server: the services given, grpc.health.v1.Health, limits against peers that ask for too much, and gRPC's own log in ours. One port is one
-// server: a second process on the same port is refused, which gRPC's own default (SO_REUSEPORT) would let in. Thread-safe.
+// server: a second process on the same port is refused, which gRPC's own default (SO_REUSEPORT) would let in. It goes on after the process was out of file
+// descriptors (acceptor.h). Thread-safe.
 class Server {
  public:
   // FailedPrecondition: the options, or an address that cannot be listened on, with the cause. `hook` may be null. REQUIRES: services and hook outlive the
@@ -57,25 +62,25 @@ class Server {
   ~Server();  // Shutdown(no time)
 
   int port() const { return main_.port; }
-  int health_port() const { return health_.port; }  // 0: no health address
-  // What the health service says of the whole task ("") and of every service named so far; not serving at first.
+  int health_port() const { return health_ == nullptr ? 0 : health_->port(); }  // 0: no health address
+  // What probes are told, and the health service says of the whole task ("") and of every service named so far; not serving at first.
   void SetServing(bool serving);
-  // The same of one service, "divvy.v1.ParameterServer".
+  // What the health service says of one service, "divvy.v1.ParameterServer".
   void SetServing(const std::string& service, bool serving);
   // Not serving from here on; calls under way may take `grace`, then they are cancelled. Blocks until none is left; a second call does nothing.
   void Shutdown(absl::Duration grace);
 
  private:
   struct Listening {
-    std::unique_ptr<grpc::CallbackGenericService> fallback;  // outlives the server
     std::unique_ptr<grpc::Server> server;
+    std::unique_ptr<Acceptor> acceptor;  // none of a "unix:PATH"; goes before the server
     int port = 0;
   };
   static absl::StatusOr<Listening> Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
-  static absl::StatusOr<Listening> ListenForProbes(const ServerOptions& options);
-  Server(Listening main, Listening health, GenericServiceHook* hook);
+  Server(Listening main, std::unique_ptr<ProbeServer> health, GenericServiceHook* hook);
 
-  const Listening main_, health_;  // health_ may be none
+  const Listening main_;
+  const std::unique_ptr<ProbeServer> health_;  // may be null
   GenericServiceHook* const hook_;
   Mutex mu_;
   bool shut_down_ DIVVY_GUARDED_BY(mu_) = false;

@@ -1,8 +1,11 @@
 #include "rpc/task_server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/process.h"
 #include "base/status_macros.h"
 
 namespace divvy {
@@ -34,6 +37,14 @@ bool IsWildcard(absl::string_view address) {
   return host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
 }
 
+// So many that files of the task's own can still be opened.
+int ConnectionsWithin(const OpenFileLimit& limit, int wanted) {
+  const int most = static_cast<int>(std::min<int64_t>(wanted, std::max<int64_t>(limit.now * 3 / 4, 1)));
+  DIVVY_LOG(INFO) << "takes up to " << most << " connections; " << limit.now << " files and connections may be open (ulimit -n was " << limit.before << ")";
+  if (most < wanted) DIVVY_LOG(WARNING) << "that is fewer connections than the " << wanted << " wanted: raise the limit of open files (ulimit -Hn)";
+  return most;
+}
+
 // A task that the cluster does not list is known to others by what it registers: the address that it listens on.
 absl::Status CheckOthersCanDial(const TaskOptions& options) {
   const std::string chief = CoordinatorAddress(options.cluster), bind = BindAddress(options);
@@ -49,6 +60,15 @@ absl::Status CheckOthersCanDial(const TaskOptions& options) {
 std::string TaskOptions::name() const {
   if (job == JobName::kNone) return "evaluator";
   return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index);
+}
+
+int MostConnections(const ClusterConfig& cluster) {
+  constexpr size_t kAnyway = 256, kEach = 4, kUnlisted = 4096;  // a task has two connections to another, and the old ones for a while after a restart
+  const ClusterSpec::Jobs jobs = TrainingCluster(cluster);
+  if (jobs.count("worker") == 0) return kUnlisted;
+  size_t tasks = 0;
+  for (const auto& [job, those] : jobs) tasks += those.size();
+  return static_cast<int>(kAnyway + kEach * tasks);
 }
 
 std::string BindAddress(const TaskOptions& options) {
@@ -77,6 +97,7 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions&
   server.tls = options.tls;
   server.health_address = options.health_address;
   server.memory_bytes = options.rpc_memory_bytes;
+  server.max_connections = ConnectionsWithin(RaiseOpenFileLimit(), options.max_connections != 0 ? options.max_connections : MostConnections(options.cluster));
   std::unique_ptr<TaskServer> task(new TaskServer(std::move(status), std::move(calls)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));

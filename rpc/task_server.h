@@ -29,9 +29,13 @@ struct TaskOptions {
   std::string health_address;                   // ServerOptions::health_address
   std::optional<TlsFiles> tls;                  // none: everything on loopback
   int64_t rpc_memory_bytes = int64_t{1} << 30;  // ServerOptions::memory_bytes
+  int max_connections = 0;                      // ServerOptions::max_connections; 0: as MostConnections says
 
   std::string name() const;  // "worker 1"
 };
+
+// How many connections a task takes that was not told: 256, and four for each task of the cluster; 4,096 where the cluster does not list the workers.
+int MostConnections(const ClusterConfig& cluster);
 
 // Where a task listens that was not told: at its own address in the cluster if that is on loopback, else at its port on every address of the machine (the name
 // that others know it by need not be one of this machine's). "127.0.0.1:0" where the cluster does not hold the task.
@@ -48,7 +52,8 @@ absl::Status CheckSecurity(const TaskOptions& options);
 // The server of a task, with the admin service. Thread-safe.
 class TaskServer {
  public:
-  // Listens. REQUIRES: CheckSecurity is OK; services and hook outlive it; `status` and `calls` as AdminService.
+  // Listens, and raises the limit of open files, which the log tells. REQUIRES: CheckSecurity is OK; services and hook outlive it; `status` and `calls` as
+  // AdminService.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
                                                            std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls = std::nullopt);
 

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "wire/decode.h"
 #include "wire/layout.h"
 #include "wire/messages.h"
@@ -226,6 +228,29 @@ absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four) {
 }
 
 // ---- receiving --------------------------------------------------------------------------------------------------------------------------------------------
+
+absl::Status CheckHeader(absl::string_view header) {
+  using Format = google::protobuf::internal::WireFormatLite;
+  constexpr int kMostFields = kMaxParts + 100'000;  // a part is a field, and so is each of the input positions of a commit
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()), static_cast<int>(header.size()));
+  int fields = 0;
+  while (const uint32_t tag = in.ReadTag()) {
+    uint32_t size = 0;
+    if (Format::GetTagWireType(tag) != Format::WIRETYPE_LENGTH_DELIMITED) {
+      if (!Format::SkipField(&in, tag)) break;  // parsing will say so
+      continue;
+    }
+    if (!in.ReadVarint32(&size) || size > header.size()) break;
+    const auto limit = in.PushLimit(static_cast<int>(size));
+    while (const uint32_t inner = in.ReadTag()) {
+      if (++fields > kMostFields) return Invalid("header", absl::StrCat("has more than ", kMostFields, " fields"));
+      if (!Format::SkipField(&in, inner)) return absl::OkStatus();
+    }
+    if (in.BytesUntilLimit() != 0) break;
+    in.PopLimit(limit);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header) {
   RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));

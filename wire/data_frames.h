@@ -75,6 +75,9 @@ constexpr size_t kMaxHeaderBytes = size_t{8} << 20;
 std::string EncodeHeader(const v1::FrameHeader& header);
 // How many bytes length and header take together, from the first four. InvalidArgument: fewer than four, or a header beyond kMaxHeaderBytes.
 absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four);
+// To be asked of a header before it is parsed: two bytes of it can become a part, which takes hundreds. InvalidArgument: more fields in its kind than the most
+// parts that a transfer may have would need.
+absl::Status CheckHeader(absl::string_view header);
 
 // ---- receiving -----------------------------------------------------------------------------------------------------------------------------------------
 

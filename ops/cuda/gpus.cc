@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "base/trace_range.h"
+#include "base/trusted_file.h"
 #include "ops/backends.h"
 #include "ops/collectives.h"
 #include "ops/cuda/gpu_backend.h"
@@ -23,6 +24,7 @@
 
 #ifndef DIVVY_STATIC
 #include <dlfcn.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 #endif
 
@@ -98,10 +100,20 @@ std::string LibraryBesideProgram() {
   return "";
 }
 
+// The file as one whose code may run here. A program that has more rights than its user believes nothing that its user chose.
+absl::Status CheckTrusted(const std::string& library) {
+  if (getauxval(AT_SECURE) != 0) return absl::PermissionDeniedError("a program that has more rights than its user loads no library; give --gpus=none");
+  RETURN_IF_ERROR(CheckTrustedFile(library, kLibrary));
+  return CheckTrustedFolder(library);
+}
+
 }  // namespace
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
   std::string library = path.empty() ? LibraryBesideProgram() : path;
+  if (!library.empty()) {
+    if (const absl::Status trusted = CheckTrusted(library); !trusted.ok()) return Unusable(library, trusted.message());
+  }
   if (library.empty()) library = std::string(kLibrary);  // as the system's loader finds it
   // Never closed: memory of its devices stays in use. Local: it shares no code with this process, whatever the two have in common.
   void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

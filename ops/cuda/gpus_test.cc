@@ -1,6 +1,10 @@
 #include "ops/cuda/gpus.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -49,13 +53,35 @@ TEST(LoadDeviceMathTest, SaysThatThereIsNone) {
 }
 
 TEST(LoadDeviceMathTest, SaysWhatTheLoaderMisses) {
-  for (const std::string name : {"libmissing_part.so", "libnowhere.so", "BUILD"}) {
-    const absl::Status error = LoadError(kLibraries + name);
-    EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(error.message(), HasSubstr(name));
-    EXPECT_THAT(error.message(), HasSubstr("it needs CUDA's own libraries"));
+  const absl::Status error = LoadError(kLibraries + "libmissing_part.so");
+  EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* part : {"libmissing_part.so", "it needs CUDA's own libraries", "a_part_of_cuda_that_is_not_there"}) {
+    EXPECT_THAT(error.message(), HasSubstr(part));
   }
-  EXPECT_THAT(LoadError(kLibraries + "libmissing_part.so").message(), HasSubstr("a_part_of_cuda_that_is_not_there"));
+  const absl::Status nowhere = LoadError(kLibraries + "libnowhere.so");
+  EXPECT_EQ(nowhere.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(nowhere.message(), HasSubstr("libnowhere.so: there is no such file; give the path of libdivvy_cuda.so"));
+}
+
+// Whoever may write there could have put it there: its code would run as this user, also with --gpus=auto, which is the default.
+TEST(LoadDeviceMathTest, RefusesALibraryThatOthersMayHavePutThere) {
+  const std::string folder = absl::StrCat(testing::TempDir(), "/drop_box"), library = absl::StrCat(folder, "/libdivvy_cuda.so");
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  std::filesystem::copy_file(kLibraries + "libno_door.so", library);
+  const auto load = [&](mode_t folder_mode, mode_t library_mode) {
+    EXPECT_EQ(chmod(folder.c_str(), folder_mode), 0);
+    EXPECT_EQ(chmod(library.c_str(), library_mode), 0);
+    return std::string(LoadError(library).message());
+  };
+  EXPECT_THAT(load(0755, 0755), HasSubstr("is not Divvy's"));  // what its code says
+  EXPECT_THAT(load(01777, 0755), HasSubstr("can be written by others, whose code would run here; move it, or chmod go-w"));
+  EXPECT_THAT(load(0770, 0755), HasSubstr("can be written by others"));
+  EXPECT_THAT(load(0755, 0777), HasSubstr("can be written by others"));
+  const std::string link = absl::StrCat(testing::TempDir(), "/libdivvy_cuda.so");
+  std::filesystem::create_symlink(library, link);
+  EXPECT_EQ(chmod(folder.c_str(), 01777), 0);
+  EXPECT_THAT(LoadError(link).message(), HasSubstr("can be written by others")) << "through a link";
+  if (chown(library.c_str(), 12345, static_cast<gid_t>(-1)) == 0) EXPECT_THAT(load(0755, 0755), HasSubstr("belongs to user 12345"));
 }
 
 TEST(LoadDeviceMathTest, RefusesAnotherLibraryAndAnotherVersion) {

@@ -527,6 +527,44 @@ TEST_F(MemoryBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
   EXPECT_EQ(ReasonOf(last_), Reason::kInvalid);
 }
 
+// A worker that hangs in the middle of a commit, or means harm, holds up itself alone.
+TEST(MemoryBudgetShareTest, OneOwnerHoldsHalfAtMostAndKeepsNobodyWaiting) {
+  MemoryBudget budget(100, MemoryBudget::TooLarge::kIsRefused, MemoryBudget::Share::kHalf);
+  std::vector<std::string> told;
+  const auto reserve = [&](const std::string& name, const std::string& owner, int64_t bytes, int64_t overhead = 0) {
+    return budget.Reserve({bytes, overhead, owner}, [&told, name](const absl::Status& granted) { told.push_back(granted.ok() ? name : "refused " + name); });
+  };
+  using Told = std::vector<std::string>;
+  EXPECT_EQ(budget.most_bytes(), 50);
+  reserve("large", "w0", 51);
+  const auto first = reserve("first", "w0", 40);
+  reserve("second", "w0", 20);
+  reserve("third", "w0", 5);
+  EXPECT_EQ(told, (Told{"refused large", "first"})) << "the third would fit, and comes after the second all the same";
+  const auto other = reserve("other", "w1", 20, 1000);
+  EXPECT_EQ(told, (Told{"refused large", "first", "other"}));
+  EXPECT_EQ(budget.free_bytes(), 10) << "overhead counts as far as one claim may go";
+  reserve("late", "w2", 20);
+  budget.Release(first);
+  EXPECT_EQ(told, (Told{"refused large", "first", "other", "second", "third", "late"}));
+  budget.Release(other);
+  EXPECT_EQ(budget.free_bytes(), 55);
+}
+
+TEST(MemoryBudgetShareTest, AReplyOfMoreThanTheShareIsGivenWhereItsOwnerHasNothingElse) {
+  MemoryBudget budget(100, MemoryBudget::TooLarge::kTakesAll, MemoryBudget::Share::kHalf);
+  std::vector<std::string> told;
+  const auto reserve = [&](const std::string& owner, int64_t bytes) {
+    return budget.Reserve({bytes, 0, owner}, [&told, owner](const absl::Status&) { told.push_back(owner); });
+  };
+  const auto large = reserve("w0", 80);
+  reserve("w0", 1);
+  reserve("w1", 20);
+  EXPECT_EQ(told, (std::vector<std::string>{"w0", "w1"}));
+  budget.Release(large);
+  EXPECT_EQ(told, (std::vector<std::string>{"w0", "w1", "w0"}));
+}
+
 TEST(MemoryBudgetOfRepliesTest, WhatIsLargerThanAllWaitsUntilItIsAlone) {
   MemoryBudget budget(100, MemoryBudget::TooLarge::kTakesAll);
   std::vector<std::string> told;

@@ -30,11 +30,19 @@ bool ParameterServerCore::MayCommit(SessionId session) const {
   return session == kCoordinatorSession || sessions_.count(session) > 0 || !RuleHolds(Rule::kSessionCheck);
 }
 
+absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId entry) const {
+  RETURN_IF_ERROR(CheckCall(fence, Ready()));
+  if (MayCommit(fence.session)) return absl::OkStatus();
+  return Refusal(Reason::kSessionFenced, absl::StrCat("session ", fence.session.value(), " may not commit (any more)"), entry);
+}
+
+absl::Status ParameterServerCore::CheckCommit(const Fence& fence) const {
+  MutexLock lock(mu_);
+  return CheckCommitter(fence, EntryId());
+}
+
 absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) const {
-  RETURN_IF_ERROR(CheckCall(request.fence, Ready()));
-  if (!MayCommit(request.fence.session)) {
-    return Refusal(Reason::kSessionFenced, absl::StrCat("session ", request.fence.session.value(), " may not commit (any more)"), request.entry);
-  }
+  RETURN_IF_ERROR(CheckCommitter(request.fence, request.entry));
   if (horizon_.IsClosed(request.entry)) {
     return Refusal(Reason::kStepClosed, absl::StrCat("entry ", request.entry.value(), " is closed: it was finished or given up"), request.entry);
   }

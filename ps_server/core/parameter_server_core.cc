@@ -26,6 +26,7 @@ absl::Status ParameterServerOptions::Validate() const {
   if (drain_notice <= absl::ZeroDuration()) problems.push_back("drain_notice must be above 0");
   if (slice_bytes <= 0) problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
   if (snapshot_buffer_bytes <= 0) problems.push_back(absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));
+  if (max_pull_bytes < 0) problems.push_back(absl::StrCat("max_pull_bytes is ", max_pull_bytes, ", and must not be negative"));
   if (max_commit_bytes < 0) problems.push_back(absl::StrCat("max_commit_bytes is ", max_commit_bytes, ", and must not be negative"));
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));

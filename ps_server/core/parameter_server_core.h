@@ -60,6 +60,7 @@ struct ParameterServerOptions {
   ClusterView cluster;                                               // what its TF_CONFIG says, for the coordinator to compare; may be empty
   std::string build;                                                 // version and commit of the binary, for messages; may be empty
   int64_t max_commit_bytes = 0;                                      // the largest commit it takes, told to all: --commit_buffer_bytes. 0: any
+  int64_t max_pull_bytes = 0;                                        // a reply above it has no row twice (Pull). 0: any
   int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();  // of all shards together; a create beyond it is refused. > 0
   int64_t block_bytes = 1 << 20;                                     // whole rows up to this, at least one, are read and written as one. > 0
   uint64_t seed = 1;                                                 // of the jitter of its waits
@@ -140,7 +141,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
   // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. Any session may read, also one that may not commit.
-  // UNKNOWN_SHARD; INVALID for rows outside the shard, or a shard that is named whole twice; ResourceExhausted without a reason: no memory for the reply.
+  // UNKNOWN_SHARD; INVALID for rows outside the shard, a shard that is named whole twice, or a reply of more than max_pull_bytes and than all shards that are
+  // named (few bytes of a request must not ask for much memory); ResourceExhausted without a reason: no memory for the reply.
   void Pull(PullRequest request, ResultCallback<PullReply> done);
   // The memory that its reply will take, for who reserves it before asking; Pull alone looks at the rows themselves. 0: it will be refused, or takes none.
   int64_t PullReplyBytes(const PullRequest& request) const;
@@ -151,6 +153,10 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // It then waits for its turn at every shard it writes. Commits queue at all their shards in one step, so all shards see commits in one order and none waits
   // in a circle.
   void Commit(CommitRequest request, ResultCallback<CommitReply> done);
+
+  // What Pull, and Commit, would say of a request before they look at anything but its fence: for who reserves memory for it before all of it is there.
+  absl::Status CheckPull(const Fence& fence) const;
+  absl::Status CheckCommit(const Fence& fence) const;
 
   // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
@@ -240,6 +246,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // Commits.
   bool MayStart() const DIVVY_REQUIRES(mu_);
+  absl::Status CheckCommitter(const Fence& fence, EntryId entry) const DIVVY_REQUIRES(mu_);
   bool MayCommit(SessionId session) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAdmissible(const CommitRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);

@@ -782,6 +782,38 @@ TEST(PullTest, TellsBeforehandWhatMemoryTheReplyTakes) {
   EXPECT_EQ(bytes({{Key(1), Tensor::Vector<int64_t>({4})}}), 2 * 8);  // rows are looked at once, by the pull
 }
 
+// A few bytes of row numbers ask for much memory.
+TEST(PullTest, RowsThatAreNamedAgainAndAgainHaveALimit) {
+  ParameterServerOptions options;
+  options.max_pull_bytes = 100;
+  Server ps(1, options);
+  ps.BeginWithRows(4);  // of two int64: 64 bytes
+  const auto rows = [&](int64_t times) { return std::vector<PullPart>{{Key(1), Filled<int64_t>({times}, 3)}}; };
+  EXPECT_TRUE(ps.Done(ps.SendPull(rows(6)))->one().ok());
+  const auto refused = ps.Done(ps.SendPull(rows(7)));
+  EXPECT_EQ(refused->reason(), Reason::kInvalid);
+  EXPECT_NE(refused->one().status().message().find("Name each row once, or raise --pull_buffer_bytes"), std::string::npos) << refused->one().status();
+  EXPECT_EQ(ps.core->PullReplyBytes({ps.fence(), rows(7)}), 0);
+}
+
+TEST(PullTest, AllThatThereIsMayBeReadWhateverTheLimit) {
+  ParameterServerOptions options;
+  options.max_pull_bytes = 1;
+  Server ps(1, options);
+  ps.BeginWithRows(4);
+  EXPECT_TRUE(ps.Done(ps.SendPull({{Key(1), {}}}))->one().ok());
+}
+
+TEST(FenceTest, WhoMayNotCommitLearnsItBeforeThePayloadIsSent) {
+  Server ps;
+  ps.BeginWithRows(4);
+  ps.Done(ps.SendSync(1, {SessionId(3)}));
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3)).ok());
+  EXPECT_EQ(ReasonOf(ps.core->CheckCommit(ps.fence(4))), Reason::kSessionFenced);
+  EXPECT_TRUE(ps.core->CheckPull(ps.fence(4)).ok());
+  EXPECT_EQ(ReasonOf(ps.core->CheckPull(Fence())), Reason::kWrongJob);
+}
+
 TEST(PullTest, SaysTornWhenACommitLandedMeanwhile) {
   Server ps(1, Server::SmallBlocks());
   ps.BeginWithRows(30);

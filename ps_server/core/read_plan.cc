@@ -1,5 +1,6 @@
 #include "ps_server/core/read_plan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -52,21 +53,25 @@ absl::Status AddBytes(const PullPart& part, const Shard& shard, int64_t& bytes) 
 
 }  // namespace
 
-absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const ShardTable& shards) {
-  int64_t bytes = 0;
-  std::set<ShardKey> whole;
+absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const ShardTable& shards, int64_t most_bytes) {
+  int64_t bytes = 0, there_are = 0;
+  std::set<ShardKey> whole, named;
   for (const PullPart& part : parts) {
     ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
     RETURN_IF_ERROR(CheckRows(part, *shard));
     // A few bytes of a request would ask for as much memory as anybody likes.
     if (!part.rows && !whole.insert(part.shard).second) return Invalid(*shard, "it is named whole twice; name it once");
     RETURN_IF_ERROR(AddBytes(part, *shard, bytes));
+    if (named.insert(part.shard).second) there_are += shard->size_bytes();
   }
-  return bytes;
+  if (most_bytes == 0 || bytes <= std::max(most_bytes, there_are)) return bytes;
+  return MakeError(Reason::kInvalid,
+                   absl::StrCat("a read of ", bytes, " bytes from shards that have ", there_are, ": with rows that are named again and again it may be ",
+                                most_bytes, " bytes. Name each row once, or raise --pull_buffer_bytes"));
 }
 
-absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t unit_bytes) {
-  RETURN_IF_ERROR(Bytes(parts, shards).status());
+absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t most_bytes, int64_t unit_bytes) {
+  RETURN_IF_ERROR(Bytes(parts, shards, most_bytes).status());
   ReadPlan plan(unit_bytes);
   for (PullPart& part : parts) {
     const std::shared_ptr<Shard>& shard = shards.at(part.shard);

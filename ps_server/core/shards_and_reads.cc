@@ -177,7 +177,7 @@ void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> do
     if (!status.ok()) return Answer(done, std::move(status));
     shards = shards_;
   }
-  absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
+  absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards, options_.max_pull_bytes, options_.block_bytes);
   CoreLock lock(mu_, outbox_);
   if (!plan.ok()) {
     const Reason reason = ReasonOf(plan.status());
@@ -204,7 +204,12 @@ int64_t ParameterServerCore::PullReplyBytes(const PullRequest& request) const {
     if (!CheckCall(request.fence, Ready()).ok()) return 0;
     shards = shards_;
   }
-  return ReadPlan::Bytes(request.parts, *shards).value_or(0);
+  return ReadPlan::Bytes(request.parts, *shards, options_.max_pull_bytes).value_or(0);
+}
+
+absl::Status ParameterServerCore::CheckPull(const Fence& fence) const {
+  MutexLock lock(mu_);
+  return CheckCall(fence, Ready());
 }
 
 bool ParameterServerCore::BeingWritten(ShardKey key) const {

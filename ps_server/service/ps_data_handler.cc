@@ -17,6 +17,12 @@ void PsDataHandler::Pull(PullRequest request, ResultCallback<PullReply> done) {
   core == nullptr ? done(Starting()) : core->Pull(std::move(request), std::move(done));
 }
 
+absl::Status PsDataHandler::Admit(DataMethod method, const Fence& fence) {
+  const std::shared_ptr<ParameterServerCore> core = core_.Get();
+  if (core == nullptr) return Starting();
+  return method == DataMethod::kPull ? core->CheckPull(fence) : core->CheckCommit(fence);
+}
+
 int64_t PsDataHandler::ReplyBytes(const PullRequest& request) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
   return core == nullptr ? 0 : core->PullReplyBytes(request);

@@ -20,9 +20,10 @@ class PsDataHandler : public DataHandler {
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override;
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
+  absl::Status Admit(DataMethod method, const Fence& fence) override;
   int64_t ReplyBytes(const PullRequest& request) override;
-  MemoryBudget::Ticket Reserve(DataMemory of, int64_t bytes, std::function<void(absl::Status)> granted) override {
-    return BudgetOf(of).Reserve(bytes, std::move(granted));
+  MemoryBudget::Ticket Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
+    return BudgetOf(claim.of).Reserve({claim.bytes, claim.overhead, std::move(claim.owner)}, std::move(granted));
   }
   void Release(DataMemory of, MemoryBudget::Ticket ticket) override { BudgetOf(of).Release(ticket); }
 

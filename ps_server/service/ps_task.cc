@@ -31,8 +31,8 @@ absl::Status PsTaskOptions::Validate() const {
 PsTask::PsTask(const PsTaskOptions& options)
     : options_(options),
       executor_(std::max(2, NumCores())),
-      commits_(options.commit_buffer_bytes),
-      replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll),
+      commits_(options.commit_buffer_bytes, MemoryBudget::TooLarge::kIsRefused, MemoryBudget::Share::kHalf),
+      replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll, MemoryBudget::Share::kHalf),
       service_(core_),
       data_(core_, commits_, replies_),
       data_server_(data_),
@@ -71,7 +71,8 @@ absl::Status PsTask::StartCore(OnExit on_exit) {
   ParameterServerOptions options = core_options_;
   options.address = server_->address();
   options.memory_limit_bytes = options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : std::numeric_limits<int64_t>::max();
-  options.max_commit_bytes = options_.commit_buffer_bytes;
+  options.max_commit_bytes = commits_.most_bytes();
+  options.max_pull_bytes = replies_.most_bytes();
   options.seed = EntropySeed();
   if (!options_.checkpoint_dir.empty()) checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), options_.checkpoint_dir);
   options.checkpoint_files = checkpoint_files_.get();

@@ -23,8 +23,8 @@ namespace divvy {
 struct PsTaskOptions {
   TaskOptions task;
   int64_t memory_limit_bytes = 0;           // of all shards together; 0: any
-  int64_t commit_buffer_bytes = 256 << 20;  // of commits being received; also the largest one
-  int64_t pull_buffer_bytes = 1 << 30;      // of replies to pulls being made and sent; a larger one waits until it is alone
+  int64_t commit_buffer_bytes = 512 << 20;  // of commits being received; a task may have half, which is also the largest commit
+  int64_t pull_buffer_bytes = 1 << 30;      // of replies to pulls being made and sent; a task may have half. A larger one waits until it is alone
   std::string checkpoint_dir;               // empty: this server writes and reads no checkpoints
   int64_t snapshot_buffer_bytes = 1 << 30;  // ParameterServerOptions
 

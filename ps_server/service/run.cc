@@ -10,9 +10,10 @@
 #include "rpc/task_flags.h"
 
 ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server together; a create beyond it is refused. 0: any");
-constexpr int64_t kCommitBufferBytes = int64_t{256} << 20;
+constexpr int64_t kCommitBufferBytes = int64_t{512} << 20;
 
-ABSL_FLAG(int64_t, commit_buffer_bytes, kCommitBufferBytes, "of commits that a parameter server is receiving; also the largest commit there can be");
+ABSL_FLAG(int64_t, commit_buffer_bytes, kCommitBufferBytes,
+          "of commits that a parameter server is receiving; half of it is the largest commit there can be, and what one worker may hold");
 ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30, "of replies to pulls that a parameter server makes and sends; a larger one waits until it is alone");
 
 ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30,
@@ -23,7 +24,7 @@ namespace divvy {
 ParameterServerOptions PsLimitsFromFlags() {
   ParameterServerOptions options;
   if (const int64_t limit = absl::GetFlag(FLAGS_memory_limit_bytes); limit != 0) options.memory_limit_bytes = limit;
-  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes); most != kCommitBufferBytes) options.max_commit_bytes = most;
+  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes); most != kCommitBufferBytes) options.max_commit_bytes = most / 2;
   options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   return options;
 }

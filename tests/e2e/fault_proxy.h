@@ -13,7 +13,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "tools/launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace divvy {
 

@@ -16,7 +16,7 @@
 #include "tests/e2e/fault_proxy.h"
 #include "tests/e2e/loopback_client.h"
 #include "tests/e2e/process_cluster.h"
-#include "tools/launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace divvy {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "tools/launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace divvy {
 

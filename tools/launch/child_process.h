@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/launch/descriptor.h"
+#include "base/descriptor.h"
 #include "tools/launch/exit_status.h"
 #include "tools/launch/usage.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/launch/descriptor.h"
+#include "base/descriptor.h"
 
 namespace divvy {
 

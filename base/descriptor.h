@@ -1,6 +1,6 @@
 // An open file of the operating system.
-#ifndef DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_
-#define DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_
+#ifndef DIVVY_BASE_DESCRIPTOR_H_
+#define DIVVY_BASE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
@@ -24,6 +24,7 @@ class Descriptor {
 
   int get() const { return fd_; }  // -1: none, which poll() passes over
   explicit operator bool() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }  // who gets it closes it
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
@@ -34,4 +35,4 @@ class Descriptor {
 
 }  // namespace divvy
 
-#endif  // DIVVY_TOOLS_LAUNCH_DESCRIPTOR_H_
+#endif  // DIVVY_BASE_DESCRIPTOR_H_

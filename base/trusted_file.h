@@ -1,0 +1,22 @@
+// Whether code may be loaded from a file: nobody but root and this user can have put it there.
+#ifndef DIVVY_BASE_TRUSTED_FILE_H_
+#define DIVVY_BASE_TRUSTED_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace divvy {
+
+// OK if `path`, followed through links, is a file that belongs to root or to this user and that no other user may write. Else, naming the fix but not `path`:
+// NotFound; InvalidArgument (not a file); PermissionDenied. `what` is what it should be: "the program's library". Blocks on the file system. Thread-safe.
+absl::Status CheckTrustedFile(const std::string& path, absl::string_view what);
+
+// The same of the folder that `path` stands in and, if `path` is a link, of the folder that it leads to: no other user can put another file in its place.
+// PermissionDenied also for a folder with the sticky bit, such as /tmp: whoever may make files there may make this one where it is missing.
+absl::Status CheckTrustedFolder(const std::string& path);
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_TRUSTED_FILE_H_

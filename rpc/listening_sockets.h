@@ -1,0 +1,36 @@
+// The sockets on which a task takes connections.
+#ifndef DIVVY_RPC_LISTENING_SOCKETS_H_
+#define DIVVY_RPC_LISTENING_SOCKETS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+
+namespace divvy {
+
+// Listens on every address that a "host:port" means, on one port. Closes them when it goes. Move-only; not thread-safe.
+class ListeningSockets {
+ public:
+  // Port 0: one that is free. "0.0.0.0", "[::]", "*" and no host at all: every address of this machine, of both families. A port that another process listens
+  // on is refused. FailedPrecondition: "cannot listen on ADDRESS: " and why. Blocks while a name is looked up.
+  static absl::StatusOr<ListeningSockets> Open(const std::string& address);
+
+  int port() const { return port_; }
+  const std::vector<Descriptor>& sockets() const { return sockets_; }  // at least one, until Close
+  void Close() { sockets_.clear(); }
+
+ private:
+  ListeningSockets() = default;
+
+  std::vector<Descriptor> sockets_;
+  int port_ = 0;
+};
+
+// The next connection of a listening socket, non-blocking and closed by exec; none: errno says why.
+Descriptor AcceptConnection(const Descriptor& socket);
+
+}  // namespace divvy
+
+#endif  // DIVVY_RPC_LISTENING_SOCKETS_H_
