@@ -37,6 +37,7 @@ struct JobState {
   std::map<std::string, int64_t> passes;           // of each data source, begun: the next pass is shuffled otherwise
   std::vector<DataPass> data;                      // passes of training steps under way
   std::string program_state;                       // the bytes last given to SetProgramState
+  std::vector<Incarnation> servers;                // of a running job: its parameter servers, by index. Empty in a checkpoint
 };
 
 }  // namespace divvy

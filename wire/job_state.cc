@@ -46,6 +46,7 @@ v1::JobState ToProto(const JobState& state) {
   for (const auto& [source, begun] : state.passes) (*out.mutable_passes())[Escaped(source, kMaxNameBytes)] = begun;
   for (const DataPass& pass : state.data) *out.add_data() = WritePass(pass);
   out.set_program_state(state.program_state);
+  for (const Incarnation server : state.servers) out.add_servers(server.value());
   return out;
 }
 
@@ -72,6 +73,7 @@ absl::StatusOr<JobState> FromProto(const v1::JobState& state) {
   }
   ASSIGN_OR_RETURN(out.data, ReadAll("data", state.data(), [](const v1::DataPass& pass) { return ReadPass(pass); }));
   out.program_state = state.program_state();
+  for (const uint64_t server : state.servers()) out.servers.push_back(Incarnation(server));
   return out;
 }
 

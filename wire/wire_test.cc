@@ -544,6 +544,14 @@ TEST(JobStateTest, WhereAPassStandsComesBackAsItWas) {
   EXPECT_TRUE(pass.end_is_exact);
 }
 
+TEST(JobStateTest, TheServersOfARunningJobComeBackInTheirOrder) {
+  JobState state = HalfWay();
+  state.servers = {Incarnation(0xfedcba9876543210), Incarnation(7)};
+  const auto read = DecodeJobState(EncodeJobState(state));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->servers, state.servers);
+}
+
 TEST(JobStateTest, APositionThatWouldBeReadTwiceOrWasNeverGivenIsRefused) {
   const auto refusal = [](const JobState& state) { return std::string(DecodeJobState(EncodeJobState(state)).status().message()); };
   JobState state = HalfWay();

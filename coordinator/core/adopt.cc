@@ -132,6 +132,7 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
   row.state.passes = passes_;
   row.state.data = PassesNow();
   row.state.program_state = program_state_;
+  for (const Ps& ps : ps_) row.state.servers.push_back(ps.incarnation);
   return row;
 }
 

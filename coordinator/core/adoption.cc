@@ -45,6 +45,13 @@ absl::Status CheckPlaced(const Layout& layout, int num_ps) {
   return absl::OkStatus();
 }
 
+// Epochs are counted anew where a store is lost, and a server of before may hold a state of the same number.
+absl::Status CheckProcess(size_t index, Incarnation process, const std::vector<Incarnation>& known) {
+  if (known.empty()) return absl::OkStatus();  // an older version of the coordinator did not name them
+  if (index < known.size() && known[index] == process) return absl::OkStatus();
+  return Refused(absl::StrCat("ps ", index, " holds a state that another coordinator made, whose store is lost"));
+}
+
 absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage, const Layout& layout) {
   const std::string ps = absl::StrCat("ps ", index);
   if (reply.state != PsState::kFrozen) return Refused(absl::StrCat(ps, " has restarted, and holds nothing"));
@@ -136,7 +143,10 @@ absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& repli
   JobState held = stored.state->state;
   held.layout = LayoutOf(stored);
   RETURN_IF_ERROR(CheckPlaced(*held.layout, static_cast<int>(replies.size())));
-  for (size_t i = 0; i < replies.size(); ++i) RETURN_IF_ERROR(CheckServer(static_cast<int>(i), replies[i], held.lineage, *held.layout));
+  for (size_t i = 0; i < replies.size(); ++i) {
+    RETURN_IF_ERROR(CheckServer(static_cast<int>(i), replies[i], held.lineage, *held.layout));
+    RETURN_IF_ERROR(CheckProcess(i, replies[i].incarnation, held.servers));
+  }
   const Horizon& newest = NewestHorizon(replies);
   const std::map<EntryId, Applied> applied = AppliedAndNotClosed(replies, newest);
   int64_t finished = static_cast<int64_t>(newest.finished_steps);

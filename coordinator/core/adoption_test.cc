@@ -75,6 +75,17 @@ TEST_F(AdoptionTest, WhatAllServersHoldIsAdoptedWithTheStepsOfTheNewestHorizon) 
   EXPECT_EQ(held->layout->Find("table")->ps, (std::vector<int>{0, 1}));
 }
 
+// A state directory was lost, the job begun again under its name, and a server of before comes back: it counts the same epochs.
+TEST_F(AdoptionTest, AStateOfTheSameNumberThatOtherServersHoldIsNotAdopted) {
+  stored_.state->state.servers = {Incarnation(10), Incarnation(11)};
+  replies_[0].incarnation = Incarnation(10), replies_[1].incarnation = Incarnation(11);
+  EXPECT_TRUE(Look().ok());
+  replies_[1].incarnation = Incarnation(12);
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 1 holds a state that another coordinator made"));
+  stored_.state->state.servers = {Incarnation(10)};
+  EXPECT_THAT(WhyNot(), HasSubstr("ps 1 holds a state that another coordinator made"));
+}
+
 TEST_F(AdoptionTest, AWholeStepCountsThoughNobodyHadHeardOfIt) {
   Applied(0, 105, 2), Applied(1, 105, 2);
   Applied(1, 112, 1);

@@ -277,10 +277,12 @@ void Cluster::StopFaults() {
   network_.HealAll();
   network_.set_rates(FaultRates());
   disk_.FailNothingMore();
+  const std::vector<Incarnation> serving = core_->Inspect().ps;  // of two of one index it may be either
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();
+    const bool serves = std::count(serving.begin(), serving.end(), process->incarnation) > 0;
     const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) ||
-                        (process->ps != nullptr && ps_[process->index] != process.get()) ||
+                        (process->ps != nullptr && ps_[process->index] != process.get() && !serves) ||
                         (process->chief != nullptr && (chief_ != process.get() || chief_down_));
     if (!zombie || !process->node->executor->alive()) continue;
     network_.Kill(process->node->address);

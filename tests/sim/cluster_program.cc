@@ -256,7 +256,7 @@ void Cluster::OnRestored(int64_t steps) {
 }
 
 void Cluster::ScheduleSome() {
-  const int count = 1 + static_cast<int>(random_.Below(30));
+  const int count = 1 + static_cast<int>(random_.Below(config_.batch));
   Trace(absl::StrCat("program: schedules ", count));
   struct Batch {
     int left;

@@ -260,7 +260,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
 
 std::optional<Cluster::CellChange> Cluster::CellChangeOf(int64_t tag, EntryId step) const {
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 4000));
-  if (!config_.cells || !random.Chance(0.3)) return std::nullopt;
+  if (!config_.cells || !random.Chance(config_.cell_rate)) return std::nullopt;
   CellChange change;
   change.cell = static_cast<int64_t>(random.Below(kCells));
   const uint64_t kind = random.Below(4);

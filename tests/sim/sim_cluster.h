@@ -73,6 +73,8 @@ struct SimConfig {
   std::optional<int> rows_may_miss;  // likewise
   bool assigning_steps = false;      // steps also assign rows of one more variable, or the whole of it
   bool cells = false;                // steps also change rows of integers in ways that do not commute
+  double cell_rate = 0.3;            // so many of them
+  int batch = 30;                    // the most steps that the program schedules at a time
   bool beside = false;               // the program makes calls while steps are in flight (beside.h)
   bool assign_in_steps = false;      // with `cells` and `beside`: it assigns while long steps run that change cells, and a server is lost soon after
   bool create_at_cuts = false;       // with `beside`: a variable is created, with values, just when the checkpoint of a resize has been cut

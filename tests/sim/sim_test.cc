@@ -214,6 +214,17 @@ TEST(SimCoordinatorTest, WithAnEmptyStoreAndANameItFindsItsJobAgain) {
   EXPECT_GT(RunAll(config, 20).coordinators, 25);
 }
 
+// Whose servers of before count the same epochs.
+TEST(SimCoordinatorTest, WithAnEmptyStoreItAdoptsNothingThatAServerOfBeforeHolds) {
+  for (const uint64_t seed : {10047, 10136, 10193, 10650, 10658, 10920, 11105, 11475, 11992, 13009, 14232}) {
+    SimConfig config = ConfigOf(seed);
+    config.duplicates = config.lose_store = config.named_job = config.kill_coordinator = config.restore = config.pause_ps = true;
+    config.zombie_coordinator = false;
+    const SimResult result = RunSimulation(config);
+    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+  }
+}
+
 TEST(SimCoordinatorTest, WithAnEmptyStoreAndNoNameItIsToldThatTheTasksAreAnotherJobs) {
   SimConfig config = Calm(1);
   config.kill_coordinator = config.lose_store = true;
@@ -297,6 +308,7 @@ TEST(SimReplayTest, AHalfAppliedStepWhoseReRunTouchesOtherServersIsTakenBack) {
   config.changing_steps = config.kill_workers = true;
   config.num_ps = 3;
   config.fault_rate = 0.2;
+  config.slow = 0.3;
   ExpectRewinds(config, 1);
 }
 
