@@ -35,8 +35,9 @@ enum class Rule {
   kLossWhileLoadingCounts,   // a server that is lost while it loads counts as a recovery
   kLateWorkerHasNoPart,      // a worker that joins a pass over data that was cut for fewer workers reads none of it
   kHorizonHasPasses,         // servers are told how far passes have got with the steps that they may forget
+  kOneWorkerEndsNoJob,       // what one worker says of epoch, job or length of the data is its own error
 };
-inline constexpr int kNumRules = 20;
+inline constexpr int kNumRules = 21;
 
 #ifdef DIVVY_BREAKABLE
 

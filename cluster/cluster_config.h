@@ -26,8 +26,8 @@
 
 namespace divvy {
 
-// The greatest index a task may have: a bound for those who make a list of a job's tasks.
-constexpr int kMaxTaskIndex = (1 << 20) - 1;
+// The greatest index a task may have. The number of tasks, one more, travels in 16 bits.
+constexpr int kMaxTaskIndex = 65'534;
 
 // A plain value; addresses are normalised (task_address.h).
 struct ClusterConfig {

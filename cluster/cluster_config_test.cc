@@ -151,7 +151,7 @@ std::vector<BadText> BadTexts() {
   const auto worker = [&](absl::string_view tasks) { return cluster(absl::StrCat(R"({"worker":)", tasks, "}")); };
   const auto address = [&](absl::string_view text) { return worker(absl::StrCat("[\"", text, "\"]")); };
   const auto task = [](absl::string_view task) { return absl::StrCat(R"({"task":)", task, "}"); };
-  const std::string wanted_index = "; wanted a whole number from 0 to 1048575";
+  const std::string wanted_index = "; wanted a whole number from 0 to 65534";
   const std::string wanted_task = R"(; wanted an object such as {"type": "worker", "index": 0})";
   const std::string wanted_cluster = R"(; wanted an object such as {"ps": ["host:2222"], "worker": ["host:2222"]})";
   const std::string wanted_document = R"(; wanted one object such as {"cluster": {...}, "task": {...}})";
@@ -188,8 +188,8 @@ std::vector<BadText> BadTexts() {
       {"AddressList", worker(R"([["a:1"]])"), R"(cluster.worker[0] is a list; wanted an address such as "host:2222")"},
       {"SparseWord", worker(R"({"x":"a:1"})"), R"(cluster.worker has the key "x"; wanted an index such as "0")"},
       {"SparseReal", worker(R"({"1.0":"a:1"})"), R"(cluster.worker has the key "1.0"; wanted an index such as "0")"},
-      {"SparseNegative", worker(R"({"-1":"a:1"})"), R"(cluster.worker has the key "-1"; an index is 0 to 1048575)"},
-      {"SparseHuge", worker(R"({"1048576":"a:1"})"), R"(cluster.worker has the key "1048576"; an index is 0 to 1048575)"},
+      {"SparseNegative", worker(R"({"-1":"a:1"})"), R"(cluster.worker has the key "-1"; an index is 0 to 65534)"},
+      {"SparseHuge", worker(R"({"65535":"a:1"})"), R"(cluster.worker has the key "65535"; an index is 0 to 65534)"},
       {"SparseLeadingZero", worker(R"({"01":"a:1"})"), R"(cluster.worker has the key "01": it is written "1")"},
       {"SameAddressTwice", worker(R"(["a:1","A:01"])"), R"(cluster.worker[0] and cluster.worker[1] have the same address "a:1": give each task its own)"},
       {"SameAddressInTwoJobs", cluster(R"({"ps":["a:1"],"worker":["a:1"]})"),
@@ -264,7 +264,7 @@ TEST(ParseTest, ManyTasksAreReadAndManyProblemsAreCutShort) {
 TEST(ParseTest, EveryProblemIsReportedAtOnceAndNoneThatFollowsFromAnother) {
   EXPECT_EQ(WrongWith(R"({"cluster":{"chief":["c:1"],"workers":["w:1"],"ps":["p","q:99999"]},"task":{"type":"PS","index":-2}})"),
             "TF_CONFIG: cluster.ps[0] is \"p\": it has no port: write \"p:2222\"; cluster.ps[1] is \"q:99999\": its port 99999 is outside 1 to 65535; "
-            "task.index is -2; wanted a whole number from 0 to 1048575; cluster has the job \"workers\": it is written \"worker\"");
+            "task.index is -2; wanted a whole number from 0 to 65534; cluster has the job \"workers\": it is written \"worker\"");
 }
 
 // ---- what a job needs ----------------------------------------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ TEST(SourcesTest, FlagsAloneMayDescribeATaskOfASparseCluster) {
   EXPECT_EQ(MessageOf(ResolveParameterServerCluster(sources).status()), "the cluster: task.index is 2, but --num_ps is 2");
   sources.flags = {"chief", -1, std::nullopt, 0};
   EXPECT_EQ(MessageOf(ResolveParameterServerCluster(sources).status()),
-            "the cluster: --task_index is -1; wanted a whole number from 0 to 1048575; --num_ps is 0; wanted 1 or more");
+            "the cluster: --task_index is -1; wanted a whole number from 0 to 65534; --num_ps is 0; wanted 1 or more");
 }
 
 // ---- addresses -----------------------------------------------------------------------------------------------------------------------------------------

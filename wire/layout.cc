@@ -121,7 +121,7 @@ absl::Status CheckWithin(const ShardSpec& spec) {
 absl::Status CheckOffsets(const VariableLayout& variable) {
   const int64_t rows = variable.spec.shape.rows();
   const std::vector<int64_t>& offsets = variable.offsets;
-  if (variable.ps.empty() || variable.ps.size() > size_t{kMaxIndex} + 1)
+  if (variable.ps.empty() || variable.ps.size() > size_t{kMaxShards})
     return Invalid("ps", absl::StrCat("names ", variable.ps.size(), " shards, not 1 to 65536"));
   if (offsets.size() != variable.ps.size() + 1) return Invalid("offsets", absl::StrCat("has ", offsets.size(), " for ", variable.ps.size(), " shards"));
   if (offsets.front() != 0 || offsets.back() != rows) return Invalid("offsets", absl::StrCat("do not go from 0 to ", rows));

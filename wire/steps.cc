@@ -92,7 +92,7 @@ absl::StatusOr<MakeResource> MakeFromProto(const v1::MakeResource& from) {
   DIVVY_WIRE_READ(make.args, from, args);
   make.seed = from.seed();
   make.leased = from.leased();
-  RETURN_IF_ERROR(CheckRange("num_workers", from.num_workers(), 1, kMaxIndex));
+  RETURN_IF_ERROR(CheckRange("num_workers", from.num_workers(), 1, kMaxIndex + 1));
   make.num_workers = from.num_workers();
   return make;
 }

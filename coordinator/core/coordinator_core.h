@@ -288,11 +288,16 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
-  bool OnAttachRefused(const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job
+  bool ServesAnother(const absl::Status& refusal) const DIVVY_REQUIRES(mu_);
+  bool OnAttachRefused(Worker& worker, const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job
+  void GiveWay(const absl::Status& refusal) DIVVY_REQUIRES(mu_);
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
+  void NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) DIVVY_REQUIRES(mu_);
+  void LeaveOutOdd(Iterator& iterator) DIVVY_REQUIRES(mu_);
+  void LeaveOut(Worker& worker, Iterator& iterator) DIVVY_REQUIRES(mu_);
   void NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) DIVVY_REQUIRES(mu_);
   StatusCallback RefusalOfSlots(int worker, EntryId id);
   void Send(Worker& worker, ToWorker message) DIVVY_REQUIRES(mu_);
@@ -313,6 +318,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
   StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
   int NumWorkers() const DIVVY_REQUIRES(mu_);
+  bool CountsForData(const Worker& worker) const DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
@@ -613,6 +619,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int given_up_ DIVVY_GUARDED_BY(mu_) = 0;  // checkpoints in a row, for no fault of a disk
   RedoLog log_ DIVVY_GUARDED_BY(mu_);       // of what came after last_checkpoint_
   std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
+  std::optional<absl::Duration> unserved_since_ DIVVY_GUARDED_BY(mu_);  // workers say that they serve another coordinator, and none serves this one
   std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes

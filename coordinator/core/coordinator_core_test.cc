@@ -191,6 +191,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   std::deque<Dispatch> dispatched;
   int layouts = 0, layouts_at_dispatch = 0;  // that it has been told, and had when the newest dispatch came
   std::vector<EntryId> cancelled;
+  std::vector<MakeResource> made;
   int replicas = 1;
   ProgramDescription program;
   bool silent = false;  // says nothing, not even Pong
@@ -213,6 +214,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (!stream->Receive(frame, resend, message).ok() || !message) return;
     layouts += std::holds_alternative<LayoutUpdate>(*message);
     if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch), layouts_at_dispatch = layouts;
+    if (auto* make = std::get_if<MakeResource>(&*message)) made.push_back(*make);
     if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
     if (std::holds_alternative<Ping>(*message)) Say(Pong());
     if (auto* hold = std::get_if<Hold>(&*message)) {
@@ -1169,7 +1171,7 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobEndsTheCoordinatorNamingWhatToGiv
   options.worker_addresses[0] = "worker0";
   core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
-  world_.RunFor(absl::Milliseconds(500));
+  world_.RunFor(absl::Seconds(20));
   const auto later = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ExitCodeOf(later->status), 78);
   EXPECT_THAT(std::string(later->status.message()), HasSubstr("--state_dir"));
@@ -1182,10 +1184,168 @@ TEST_F(CoordinatorCoreTest, AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSend
   detail.reason = Reason::kSecondCoordinator;
   detail.epoch = Epoch(7);
   workers_[0]->refuses = MakeError(detail, "worker 0: another coordinator holds epoch 7");
-  world_.RunFor(absl::Milliseconds(500));
+  world_.RunFor(absl::Seconds(20));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ExitCodeOf(join->status), 138) << join->status;
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(7));
+}
+
+// ---- what one worker says ----------------------------------------------------------------------------------------------------------------------------
+
+absl::Status StaleEpoch(uint64_t epoch) {
+  ErrorDetail detail;
+  detail.reason = Reason::kStaleEpoch;
+  detail.epoch = Epoch(epoch);
+  return MakeError(detail, absl::StrCat("epoch ", epoch, " has begun"));
+}
+
+TEST_F(CoordinatorCoreTest, AWorkerThatServesAnotherJobOrCoordinatorCostsItselfAlone) {
+  for (const absl::Status& refusal : {MakeError(Reason::kWrongJob, "serves job 1"), StaleEpoch(7), StaleEpoch(~uint64_t{1}), StaleEpoch(~uint64_t{0})}) {
+    if (core_ != nullptr) core_->Abandon();
+    ps_.clear();
+    workers_.clear();
+    Boot(1, 2, {});
+    const uint64_t epoch = core_->Snapshot().epoch_id.value();
+    workers_[1]->refuses = refusal;
+    for (int i = 0; i < 3; ++i) {
+      world_.RunFor(absl::Minutes(5));
+      const auto step = Schedule("step");
+      ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << refusal;
+      workers_[0]->FinishNext();
+      world_.RunFor(absl::Seconds(1));
+      EXPECT_TRUE(step->over && step->status.ok()) << step->status;
+    }
+    EXPECT_EQ(store_.Load()->job.epoch, Epoch(epoch)) << "a worker's word is not stored";
+  }
+}
+
+TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseOfTheOnlyWorkerIsWaitedOutAndNotStored) {
+  Boot(1, 1, {});
+  workers_[0]->refuses = StaleEpoch(~uint64_t{1});
+  world_.RunFor(absl::Minutes(30));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  EXPECT_EQ(store_.Load()->job.epoch, Epoch(1));
+  workers_[0]->refuses = absl::OkStatus();  // another process in its place
+  world_.RunFor(absl::Seconds(20));
+  Schedule("step");
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u);
+}
+
+TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseOfAPsEndsTheCoordinatorNamingThePsAndIsNotStored) {
+  ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
+  ps_[0]->epoch = Epoch(~uint64_t{1});
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {"ps0"};
+  options.worker_addresses[0] = "worker0";
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  world_.RunFor(absl::Seconds(1));
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) says that it obeys epoch 18446744073709551614"));
+  EXPECT_EQ(store_.Load()->job.epoch, Epoch(1));
+}
+
+TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseInTheStoreIsRefusedWithItsFix) {
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {"ps0"};
+  JobRow row;
+  row.job = JobId(5);
+  row.state = JobRow::State::kRunning;
+  row.epoch = Epoch(~uint64_t{0});
+  store_.Put({row}, [](const absl::Status&) {});
+  const absl::Status refused = CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--state_dir"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--job_name"));
+}
+
+class DataSizeTest : public CoordinatorCoreTest {
+ protected:
+  ResourceId OpenData(const std::vector<std::optional<int64_t>>& sizes) {
+    Start(1, static_cast<int>(sizes.size()));
+    const ResourceId data = core_->MakeIterator("data", Nest(), true);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i]) workers_[i]->Say(ResourceReady{data, absl::OkStatus(), *sizes[i]});
+      world_.RunFor(absl::Milliseconds(20));
+    }
+    return data;
+  }
+  // The positions that each worker is given in a pass, in which every step finishes.
+  std::vector<int64_t> Positions(ResourceId data) {
+    std::vector<int64_t> positions(workers_.size());
+    for (int i = 0; i < 100; ++i) {
+      core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+      world_.RunFor(absl::Milliseconds(5));
+      for (size_t w = 0; w < workers_.size(); ++w) {
+        while (!workers_[w]->dispatched.empty()) positions[w] += workers_[w]->FinishNext().inputs[0].count;
+      }
+      world_.RunFor(absl::Milliseconds(5));
+    }
+    return positions;
+  }
+};
+
+TEST_F(DataSizeTest, AWorkerWithAShorterCopyReadsNothingWheneverItIsHeard) {
+  for (size_t odd = 0; odd < 3; ++odd) {
+    if (core_ != nullptr) core_->Abandon();
+    ps_.clear();
+    workers_.clear();
+    std::vector<std::optional<int64_t>> sizes(3, 58);
+    sizes[odd] = 56;
+    const std::vector<int64_t> positions = Positions(OpenData(sizes));
+    EXPECT_EQ(positions[odd], 0);
+    EXPECT_EQ(positions[0] + positions[1] + positions[2], 58);
+  }
+}
+
+TEST_F(DataSizeTest, OneAgainstOneIsAnErrorThatNamesBoth) {
+  OpenData({58, 56});
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(join->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(join->status.message()), HasSubstr("differs between workers (58 elements at worker 0, 56 at worker 1)"));
+}
+
+TEST_F(DataSizeTest, AStepThatEndsBeforeTheDataDoesLeavesItsPositionsToTheOthers) {
+  const ResourceId data = OpenData({58, 58});
+  core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+  world_.RunFor(absl::Milliseconds(5));
+  const int liar = workers_[0]->dispatched.empty() ? 1 : 0;
+  Report report;
+  report.step = workers_[liar]->dispatched[0].step;
+  report.outcome = StepOutcome::kEndOfData;
+  report.ended = {{data, workers_[liar]->dispatched[0].inputs[0].first}};
+  workers_[liar]->dispatched.clear();
+  workers_[liar]->Say(std::move(report));
+  world_.RunFor(absl::Milliseconds(20));
+  const std::vector<int64_t> positions = Positions(data);
+  EXPECT_EQ(positions[liar], 0);
+  EXPECT_EQ(positions[1 - liar], 58);
+}
+
+TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData) {
+  Start(1, 2);
+  RegisterRequest phantom;
+  phantom.job = JobName::kWorker;
+  phantom.incarnation = Incarnation(9);
+  const auto num_workers = [&](int index) {
+    phantom.index = index;
+    phantom.address = "worker2";
+    core_->Register(phantom, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->MakeIterator("data", Nest(), /*leased=*/false);
+    world_.RunFor(absl::Milliseconds(20));
+    return workers_[0]->made.back().num_workers;
+  };
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 2));
+  workers_[2]->refuses = absl::UnavailableError("nobody listens there");
+  EXPECT_EQ(num_workers(65'534), 2);
+  EXPECT_EQ(num_workers(2), 3) << "one that has just registered is about to serve";
+  world_.RunFor(absl::Minutes(1));
+  core_->MakeIterator("data", Nest(), /*leased=*/false);
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(workers_[0]->made.back().num_workers, 2);
 }
 
 TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtStart) {

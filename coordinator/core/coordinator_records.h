@@ -94,9 +94,11 @@ struct Worker {
   Incarnation incarnation;
   int replicas = 1, slots = 1;
   State state = State::kDialing;
-  bool attaching = false;  // a call of Attach is under way
-  uint64_t tries = 0;      // of Attach: an answer to an older one, and its timer, are void
-  std::string last_error;  // of the last Attach that failed
+  bool attaching = false;       // a call of Attach is under way
+  uint64_t tries = 0;           // of Attach: an answer to an older one, and its timer, are void
+  std::string last_error;       // of the last Attach that failed
+  bool serves_another = false;  // so it says: another job, or another coordinator
+  bool has_served = false;      // it has attached in this life of ours
   std::optional<Claim> claim;
   uint64_t pings = 0, pongs = 0;  // of this session
   uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
@@ -147,6 +149,9 @@ struct Iterator {
   std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
   LeaseBook book;                                   // leased ones
   DataAgreement agreement = {};                     // leased ones: whether all workers read the same
+  std::optional<int64_t> elements = {};             // of the data, as most workers have it
+  std::set<int> left_out = {};                      // the workers whose data is another
+  bool difference_told = false;                     // to the program, where nobody is in the majority
   int64_t users = 0;                                // steps that are queued or open and name it
   bool dropped = false;                             // goes when the last of them is closed
   bool of_program = false;                          // not of a loop

@@ -17,22 +17,67 @@ bool Differ(const ElementDigest& a, const ElementDigest& b) {
   return a.exact != b.exact || std::abs(a.projection - b.projection) > kTolerance * std::max(a.magnitude, b.magnitude);
 }
 
-absl::Status CheckSameData(const std::string& source, const FirstElement& a, const FirstElement& b) {
-  if (!Differ(a.digest, b.digest)) return absl::OkStatus();
-  const std::string who = a.worker == b.worker
-                              ? absl::StrCat("worker ", a.worker, ", opened twice, reads different elements")
-                              : absl::StrCat("worker ", std::min(a.worker, b.worker), " and worker ", std::max(a.worker, b.worker), " read different elements");
-  return absl::InvalidArgumentError(absl::StrCat("data source \"", source, "\" differs between workers (position 0: ", who,
-                                                 "). The coordinator hands out the positions of one dataset, so every worker must read the same one: shuffle ",
-                                                 "with input.seed, and shard nothing. For data that each worker has of its own set AutoShardPolicy::kOff"));
+bool DataAgreement::Fits(const DataSeen& a, const DataSeen& b) {
+  if (a.first && b.first && Differ(*a.first, *b.first)) return false;
+  return !a.elements || !b.elements || *a.elements == *b.elements;
 }
 
-absl::Status DataAgreement::Note(const std::string& source, const FirstElement& seen) {
-  if (told_) return absl::OkStatus();
-  if (!first_) first_ = seen;
-  absl::Status same = CheckSameData(source, *first_, seen);
-  told_ = !same.ok();
-  return same;
+void DataAgreement::Note(int worker, const DataSeen& seen) {
+  const std::set<int> odd_before = odd();
+  const auto same = std::find_if(groups_.begin(), groups_.end(), [&seen](const Group& group) { return Fits(group.seen, seen); });
+  if (same != groups_.end() && std::count(same->workers.begin(), same->workers.end(), worker) > 0) return;
+  if (odd_before.count(worker) > 0) {
+    for (Group& group : groups_) group.workers.erase(std::remove(group.workers.begin(), group.workers.end(), worker), group.workers.end());
+  }
+  if (same == groups_.end()) {
+    groups_.push_back({seen, {worker}});
+  } else {
+    if (!same->seen.first) same->seen.first = seen.first;
+    if (!same->seen.elements) same->seen.elements = seen.elements;
+    same->workers.push_back(worker);
+  }
+  groups_.erase(std::remove_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.workers.empty(); }), groups_.end());
+}
+
+bool DataAgreement::Knows(int worker) const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [worker](const Group& group) { return std::count(group.workers.begin(), group.workers.end(), worker) > 0; });
+}
+
+const DataAgreement::Group& DataAgreement::Most() const {
+  return *std::max_element(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.workers.size() < b.workers.size(); });
+}
+
+std::set<int> DataAgreement::odd() const {
+  std::set<int> odd;
+  if (groups_.empty()) return odd;
+  const Group& most = Most();
+  for (const Group& group : groups_) {
+    if (&group != &most) odd.insert(group.workers.begin(), group.workers.end());
+  }
+  for (const int worker : most.workers) odd.erase(worker);
+  return odd;
+}
+
+bool DataAgreement::tied() const {
+  if (groups_.size() < 2) return false;
+  const Group& most = Most();
+  return std::any_of(groups_.begin(), groups_.end(), [&most](const Group& group) { return &group != &most && group.workers.size() == most.workers.size(); });
+}
+
+absl::Status DataAgreement::Difference(const std::string& source) const {
+  const Group& most = Most();
+  const Group& other = *std::find_if(groups_.begin(), groups_.end(), [&most](const Group& group) { return &group != &most; });
+  const int a = std::min(most.workers.front(), other.workers.front()), b = std::max(most.workers.front(), other.workers.front());
+  const bool by_size = most.seen.elements && other.seen.elements && *most.seen.elements != *other.seen.elements;
+  const std::string what = by_size  ? absl::StrCat(most.seen.elements.value(), " elements at worker ", most.workers.front(), ", ", other.seen.elements.value(),
+                                                   " at worker ", other.workers.front())
+                           : a == b ? absl::StrCat("position 0: worker ", a, ", opened twice, reads different elements")
+                                    : absl::StrCat("position 0: worker ", a, " and worker ", b, " read different elements");
+  return absl::InvalidArgumentError(absl::StrCat("data source \"", source, "\" differs between workers (", what,
+                                                 "). The coordinator hands out the positions of one dataset, so every worker must read the same one: give all ",
+                                                 "the same files, shuffle with input.seed, and shard nothing. For data that each worker has of its own set ",
+                                                 "AutoShardPolicy::kOff"));
 }
 
 }  // namespace divvy

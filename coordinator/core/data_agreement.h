@@ -2,36 +2,52 @@
 #ifndef DIVVY_COORDINATOR_CORE_DATA_AGREEMENT_H_
 #define DIVVY_COORDINATOR_CORE_DATA_AGREEMENT_H_
 
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/messages.h"
 
 namespace divvy {
 
-// What a worker has read at position 0 of an iterator.
-struct FirstElement {
-  int worker = 0;
-  ElementDigest digest;
+// What a worker has found on opening a data source.
+struct DataSeen {
+  std::optional<ElementDigest> first;  // the element at position 0
+  std::optional<int64_t> elements;     // of a whole pass, where known
 };
 
 // Whether two digests are of different elements. Floating values may differ by what processors of different kinds make of the same arithmetic.
 bool Differ(const ElementDigest& a, const ElementDigest& b);
 
-// With leased data each position is read by one worker, so a source that differs between workers would visit some records twice and others never.
-// InvalidArgument, with what to do, where these two are different elements of one source.
-absl::Status CheckSameData(const std::string& source, const FirstElement& a, const FirstElement& b);
-
-// Of one iterator: compares what each worker has read with what the first of them has.
+// Of one iterator over leased data, of which each position is read by one worker: workers whose data differs would visit some records twice and others never.
+// What most workers have found counts; of two sides with as many workers, the one that was heard first. Not thread-safe.
+//
+//   agreement.Note(worker, {ready.first, ready.elements});
+//   for (const int worker : agreement.odd()) LeaveOut(worker);
 class DataAgreement {
  public:
-  // As CheckSameData; OK for all that comes after an error: it is told once.
-  absl::Status Note(const std::string& source, const FirstElement& seen);
+  // A worker that opens the data again counts twice if it finds something else than before, unless it was odd: then its data has been put right.
+  void Note(int worker, const DataSeen& seen);
+  bool Knows(int worker) const;
+
+  std::set<int> odd() const;  // the workers whose data is not that of the most
+  bool tied() const;          // as many have other data
+  std::optional<int64_t> elements() const { return groups_.empty() ? std::nullopt : Most().seen.elements; }
+  // InvalidArgument: names what differs between whom, and what to do. REQUIRES: there are two sides.
+  absl::Status Difference(const std::string& source) const;
 
  private:
-  std::optional<FirstElement> first_;
-  bool told_ = false;
+  struct Group {
+    DataSeen seen;
+    std::vector<int> workers;  // in the order in which they were heard
+  };
+  static bool Fits(const DataSeen& a, const DataSeen& b);
+  const Group& Most() const;
+
+  std::vector<Group> groups_;  // in the order in which the first of each was heard
 };
 
 }  // namespace divvy

@@ -31,6 +31,8 @@ class LeaseBook {
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
   // position where somebody found nothing.
   void SetEnd(int64_t elements, bool exact = false);
+  // Replaces what was told of the end before: that was wrong.
+  void SetSize(int64_t elements) { end_ = elements, end_known_ = true; }
   std::optional<int64_t> end() const { return end_; }
   bool end_is_exact() const { return end_known_; }
 

@@ -54,7 +54,9 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
   // epoch there is no doubt: the other has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
-    return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(DetailOf(reply.status()).epoch);
+    const Epoch said = DetailOf(reply.status()).epoch;
+    if (!IsPlausible(said, row_.epoch)) return FailJob(ImplausibleEpoch(index, ps_[index].address, said));
+    return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
   if (!reply.ok()) {

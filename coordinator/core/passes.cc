@@ -111,6 +111,8 @@ void CoordinatorCore::ResumeIterators() {
 }
 
 void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
+  if (iterator.elements == elements) return;
+  if (std::exchange(iterator.elements, elements)) return iterator.book.SetSize(elements);  // the majority has changed
   const bool knew = iterator.book.end_is_exact();
   if (knew && *iterator.book.end() != elements) {
     outbox_.Add(

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/error.h"
+#include "coordinator/core/store.h"
 
 namespace divvy {
 namespace {
@@ -89,6 +90,17 @@ absl::Status WithoutCheckpoints(int ps, const std::string& address) {
       Reason::kClusterMismatch,
       absl::StrCat("ps ", ps, " (", address, ") has no --checkpoint_dir, and the coordinator has: this job keeps checkpoints, and every parameter ",
                    "server writes its part. Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
+}
+
+// An epoch begins with each start of a coordinator and each rewind: a million of them between two words of a task are not to be had.
+bool IsPlausible(Epoch said, Epoch own) {
+  constexpr uint64_t kMostAtOnce = uint64_t{1} << 20;
+  return said <= kGreatestEpoch && (said <= own || said.value() - own.value() <= kMostAtOnce);
+}
+
+absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said) {
+  return MakeError(Reason::kInvalid, absl::StrCat("ps ", ps, " (", address, ") says that it obeys epoch ", said.value(),
+                                                  ", which no coordinator of this job can have begun: start that process again, then the program"));
 }
 
 absl::Status ComesBeforeResize(const RegisterRequest& request, int num_ps) {

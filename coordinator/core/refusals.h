@@ -32,6 +32,11 @@ absl::Status CheckSameProgram(const ProgramDescription& own, const std::map<std:
 // CLUSTER_MISMATCH: a ps without a directory, of a job that keeps checkpoints.
 absl::Status WithoutCheckpoints(int ps, const std::string& address);
 
+// Whether a coordinator of this job can have begun epoch `said`, where ours is `own`. A task that names another one errs, or lies: it is not followed.
+bool IsPlausible(Epoch said, Epoch own);
+// INVALID: ps `ps` names such an epoch.
+absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said);
+
 // NOT_READY: a ps of an index that the job of `num_ps` does not have yet.
 absl::Status ComesBeforeResize(const RegisterRequest& request, int num_ps);
 

@@ -28,6 +28,7 @@ absl::Status At(const absl::Status& error, const std::string& where) {
 }
 
 constexpr size_t kMaxKnownSizes = 256, kMostPutOff = 64;
+constexpr absl::Duration kForgottenAfter = absl::Minutes(10), kAboutToServe = absl::Seconds(30);  // of workers that are away
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
 
 absl::Status Cancelled(const std::string& function) {
@@ -216,8 +217,23 @@ bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
   return ended;
 }
 
-// The number that data is cut for: of the cluster where it names its workers, else what the indices known so far need.
-int CoordinatorCore::NumWorkers() const { return workers_.empty() ? 1 : workers_.rbegin()->first + 1; }
+// The number that data is cut for: a share for each index up to the last that counts.
+int CoordinatorCore::NumWorkers() const {
+  int number = 1;
+  for (const auto& [index, worker] : workers_) {
+    if (CountsForData(worker)) number = index + 1;
+  }
+  return number;
+}
+
+// A worker that the cluster's description names counts, whether it is there or not. Of the others those that have served, and those that have just registered
+// and are about to: an index that somebody merely claims would leave a share of the data unread.
+bool CoordinatorCore::CountsForData(const Worker& worker) const {
+  if (options_.worker_addresses.count(worker.index) > 0 || worker.state != Worker::State::kDialing) return true;
+  const absl::Duration silent = clock_.Elapsed() - worker.last_heard;
+  if (worker.has_served) return silent < kForgottenAfter;
+  return silent < kAboutToServe && worker.index < 2 * static_cast<int>(workers_.size());
+}
 
 // Goes on in the pass in which the last loop with last_step stopped; one over other data ends that pass.
 bool CoordinatorCore::ResumePass(RunState& run) {
@@ -486,6 +502,11 @@ void CoordinatorCore::NoteEnds(Worker& worker, const Step& step, const Report& r
     if (iterator == iterators_.end() || step.replayed) continue;
     const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
     if (position < lease->first || position > lease->first + lease->count) continue;
+    if (iterator->second.elements && position < *iterator->second.elements && RuleHolds(Rule::kOneWorkerEndsNoJob)) {
+      LeaveOut(worker, iterator->second);
+      if (report.outcome == StepOutcome::kOk) iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+      continue;
+    }
     iterator->second.book.SetEnd(position, /*exact=*/position > lease->first);
   }
 }

@@ -20,6 +20,9 @@
 
 namespace divvy {
 
+// A count of 2^48 starts and rewinds is of no coordinator: such a number is an error of whoever says it.
+constexpr Epoch kGreatestEpoch{uint64_t{1} << 48};
+
 // The one row of a job. What is in it was durable before anybody was told.
 struct JobRow {
   enum class State : uint8_t { kNew, kRunning, kComplete, kFailed };

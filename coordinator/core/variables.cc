@@ -59,8 +59,8 @@ absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_
   for (const auto& [id, each] : layout.variables()) bytes += BytesToSend(each), shards += each.num_shards();
   if (bytes <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(), " variables of ", shards,
-                                                   " shards, and the message that tells workers where these lie would be ", bytes, " bytes, more than ",
-                                                   most, ": let the partitioner make fewer, larger shards, or join variables"));
+                                                   " shards, and the message that tells workers where these lie would be ", bytes, " bytes, more than ", most,
+                                                   ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
 }  // namespace

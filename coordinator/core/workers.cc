@@ -41,6 +41,7 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   Worker& worker = KnownWorker(request.index, request.address);
   MaybeLoad();
   worker.backoff.Reset();  // it is there
+  if (worker.state == Worker::State::kDialing) worker.last_heard = clock_.Elapsed();
   AttachWorker(worker);
   return absl::OkStatus();
 }
@@ -134,14 +135,35 @@ void CoordinatorCore::AttachWorkerLater(Worker& worker) {
   });
 }
 
-// The errors of one worker are its own: it is waited for, with its words on the live line. Two concern the job.
-bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
-  if (ReasonOf(refusal) == Reason::kWrongJob) {
-    FailJob(WithRemedy(refusal));
-    return true;
-  }
-  if (ReasonOf(refusal) != Reason::kStaleEpoch && ReasonOf(refusal) != Reason::kSecondCoordinator) return false;
-  // It has obeyed a coordinator that came after ours, or one whose store is lost, and which may have counted the same epochs: the next start goes beyond it.
+// Whether a worker says that it serves another job, or another coordinator.
+bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
+  const Reason reason = ReasonOf(refusal);
+  if (reason == Reason::kWrongJob || reason == Reason::kSecondCoordinator) return true;
+  return reason == Reason::kStaleEpoch && IsPlausible(DetailOf(refusal).epoch, row_.epoch);
+}
+
+// The words of one worker are its own: it is waited for, and they stand on the live line. They concern the job where no worker serves it, and either all that
+// are known say the like or the others stay away. Whether another coordinator has taken over the parameter servers know, and are asked at once.
+bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusal) {
+  worker.serves_another = ServesAnother(refusal);
+  if (!worker.serves_another) return false;
+  WantSync();
+  const auto serves = [](const auto& each) { return each.second.state != Worker::State::kDialing; };
+  if (std::any_of(workers_.begin(), workers_.end(), serves))
+    unserved_since_.reset();
+  else if (!unserved_since_)
+    unserved_since_ = clock_.Elapsed();
+  const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& each) { return each.second.serves_another; });
+  const absl::Duration patience = all ? options_.worker_silence : options_.ps_timeout;
+  if (RuleHolds(Rule::kOneWorkerEndsNoJob) && (!unserved_since_ || clock_.Elapsed() - *unserved_since_ < patience)) return false;
+  GiveWay(refusal);
+  return true;
+}
+
+// No worker serves this coordinator.
+void CoordinatorCore::GiveWay(const absl::Status& refusal) {
+  if (ReasonOf(refusal) == Reason::kWrongJob) return FailJob(WithRemedy(refusal));
+  // They have obeyed a coordinator that came after ours, or one whose store is lost, and which may have counted the same epochs: the next start goes beyond it.
   JobRow row = row_;
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
@@ -149,7 +171,6 @@ bool CoordinatorCore::OnAttachRefused(const absl::Status& refusal) {
       self->Guarded([refusal](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(WithRemedy(refusal)); })();
     }
   });
-  return true;
 }
 
 void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
@@ -161,9 +182,12 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   const absl::Status joined = reply.ok() ? CheckAttached(worker, *reply) : reply.status();
   worker.last_error = std::string(joined.message());
   if (!joined.ok()) {
-    if (!OnAttachRefused(joined)) AttachWorkerLater(worker);
+    if (!OnAttachRefused(worker, joined)) AttachWorkerLater(worker);
     return;
   }
+  worker.serves_another = false;
+  worker.has_served = true;
+  unserved_since_.reset();
   worker.backoff.Reset();
   worker.claim.reset();
   worker.pings = worker.pongs = 0;
@@ -251,12 +275,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     OnReport(worker, std::move(*report));
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
     const auto iterator = iterators_.find(ready->iterator);
-    if (iterator != iterators_.end() && ready->elements) NoteElements(iterator->second, *ready->elements);
-    if (iterator != iterators_.end() && ready->first) {
-      const absl::Status same = iterator->second.agreement.Note(iterator->second.make.source, {worker.index, *ready->first});
-      if (!same.ok()) StoreError(MarkUser(same));
-    }
-    if (iterator != iterators_.end() && !ready->error.ok()) NoteUnopened(worker, iterator->second, ready->error);
+    if (iterator != iterators_.end()) NoteOpened(worker, iterator->second, *ready);
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
@@ -268,6 +287,46 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   } else if (const auto* held = std::get_if<Held>(&message)) {
     OnHeld(worker, held->number);
   }
+}
+
+void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) {
+  if (!ready.error.ok()) return NoteUnopened(worker, iterator, ready.error);
+  if (!iterator.make.leased) return;
+  if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) {
+    if (ready.elements) NoteElements(iterator, *ready.elements);
+    return;
+  }
+  iterator.agreement.Note(worker.index, {ready.first, ready.elements});
+  if (const auto elements = iterator.agreement.elements()) NoteElements(iterator, *elements);
+  LeaveOutOdd(iterator);
+}
+
+// Those whose data is not that of most workers read none of the pass. Where it is one against one, nobody can tell which of them is wrong.
+void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
+  const ResourceId id = iterator.make.iterator;
+  const std::set<int> odd = iterator.agreement.odd();
+  const auto has_opened = [&](const auto& entry) {
+    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.ended.count(id) > 0;
+  };
+  if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.begin(), workers_.end(), has_opened)) {
+    iterator.difference_told = true;
+    StoreError(MarkUser(iterator.agreement.Difference(iterator.make.source)));
+  }
+  for (auto& [index, worker] : workers_) {
+    if (odd.count(index) > 0) {
+      LeaveOut(worker, iterator);
+    } else if (iterator.left_out.erase(index) > 0) {
+      worker.ended.erase(id);
+    }
+  }
+}
+
+void CoordinatorCore::LeaveOut(Worker& worker, Iterator& iterator) {
+  worker.ended.insert(iterator.make.iterator);
+  if (!iterator.left_out.insert(worker.index).second) return;
+  outbox_.Add([text = absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
+                                   "\" than most workers, and reads none of this pass. Give every worker the same files, shuffle with input.seed, and shard ",
+                                   "nothing")] { DIVVY_LOG(WARNING) << text; });
 }
 
 // A worker that came after the data had been cut has no part of it until the next pass. One that cannot open leased data leaves it to the others; where nobody

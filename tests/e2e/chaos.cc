@@ -340,7 +340,9 @@ class Chaos {
 
   absl::Status ReadCount() {
     const std::string& said = cluster_->output(kChiefTask);
-    result_.adoptions = static_cast<int>(std::vector<std::string>(absl::StrSplit(said, "adopted what ")).size()) - 1;
+    const auto times = [&said](absl::string_view text) { return static_cast<int>(std::vector<absl::string_view>(absl::StrSplit(said, text)).size()) - 1; };
+    result_.adoptions = times("adopted what ");
+    result_.not_adopted = times("is not adopted: ");
     const std::string words = "counter = ";
     const size_t at = said.rfind(words), begin = at + words.size();
     if (at != std::string::npos && absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps)) return absl::OkStatus();
@@ -385,8 +387,9 @@ std::string ToString(const ChaosResult& result) {
   const std::string ends =
       absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
   return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
-                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions; ended by themselves: ", ends.empty() ? "none" : ends,
-                      "; at most ", absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
+                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted,
+                      " not); ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
+                      absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
 }
 
 }  // namespace divvy
