@@ -3,6 +3,7 @@
 //   sim_cluster.cc      starting processes, and the run
 //   cluster_steps.cc    what step functions do, and what they check as they read
 //   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it does meanwhile
+//   cluster_passes.cc   its passes over data, and which positions they have visited
 //   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
 //   cluster_faults.cc   the faults
 //   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
@@ -47,8 +48,6 @@ namespace divvy::sim {
 constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 constexpr char kCheckpoints[] = "/checkpoints";
-
-constexpr int kReplicas = 1;  // of a worker as it should be
 
 inline std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
@@ -193,6 +192,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
+  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000; }
+  bool IsReadOnly(int64_t tag) const;
+  script::Return Answer(const StepCall& call) const;
 
   // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
   template <typename Body>
@@ -224,6 +226,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     int64_t tag = 0;
     double learning_rate_scale = 1;
     int64_t serial = 0;  // not 0: it is a direct write, and no step
+    int64_t ordinal = -1;
+    int64_t positions = 0;  // of the pass
   };
   std::optional<Ran> RanAs(EntryId id);
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
@@ -231,6 +235,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void ScheduleSome();
   void BeginPass();
   void RunPass();
+  void OnPassOver(const absl::Status& status);
+  void StopSometime(uint64_t token);
   void WriteSome();
   void ReadAll();
   void CallJoin();
@@ -252,6 +258,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool IsUnsureCommit(const absl::Status& error) const;
   bool IsStoreFault(const absl::Status& error) const;
   bool IsTooManyRecoveries(const absl::Status& error) const;
+  bool IsGivenUp(const absl::Status& error) const;
 
   // faults and checks
   void MaybeFault();
@@ -261,6 +268,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void FaultOfPs(absl::Duration while_away);
   void FaultOfCoordinator(absl::Duration while_away);
   void PausePs(absl::Duration while_away);
+  void SuspendMachine(absl::Duration while_away);
   void CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away);
   void DrainCoordinator();
   void LosePower();
@@ -321,6 +329,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     std::vector<std::pair<std::string, int64_t>> told;  // all that it has told, and `effects` then
     int64_t effects = 0;                                // steps and writes that the program saw finished
     std::set<EntryId> reported;                         // those steps
+    std::set<int64_t> ordinals;                         // of those steps
     struct Pass {
       std::string source;
       Nest args;                                         // of the source
@@ -329,6 +338,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
       std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program
       bool failed = false;                               // its program was told of an error
       bool uncertain = false;                            // it goes on in one that failed, or begins: nobody can tell
+      bool stopped = false;                              // by StopRun, or it was over by then
     };
     std::optional<Pass> pass;       // under way
     std::optional<Pass> last_pass;  // whose end the program has been told
@@ -370,8 +380,10 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool asked_to_restore_ = false;       // by this life's program
   bool restoring_ = false;              // and it has not been answered
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
-  size_t passes_before_ = 0;     // of this life, the one under way
-  int num_ps_ = config_.num_ps;  // of the job; a person may change it
+  size_t passes_before_ = 0;                // of this life, the one under way
+  uint64_t next_token_ = 1;                 // of a loop
+  Random when_{MixSeeds(config_.seed, 6)};  // faults off the grid come, and loops are stopped
+  int num_ps_ = config_.num_ps;             // of the job; a person may change it
   bool is_resizing_ = false;
   std::optional<CheckpointId> created_at_;  // the cut at which a variable was created
   int deaths_to_come_ = 0;                  // of servers that load

@@ -101,7 +101,7 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
     const std::optional<Ran> ran = RanAs(id);
     if (ran && ran->serial == 0 && model_.reported.count(id) == 0) {
       CountStep(*ran, /*attempt=*/1, id);
-      if (ran->tag < 0 && model_.pass) model_.pass->visited.push_back({-1 - ran->tag, 1});
+      if (ran->tag < 0 && model_.pass) model_.pass->visited.push_back({-1 - ran->tag, ran->positions});
       ++added;
     } else if (ran && pending_writes_.count(ran->serial) > 0) {
       CountWrite(pending_writes_.extract(ran->serial).mapped());
@@ -110,19 +110,6 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
   }
   pending_writes_.clear();
   return added;
-}
-
-// The store is told that a pass is over after the program is: a life that finds it still there goes on in it, and tells its program once more.
-void Cluster::AdoptPass() {
-  const absl::StatusOr<StoredJob> stored = chief_->store->Load();
-  const bool has_one = stored.ok() && stored->state &&
-                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(), [](const DataPass& pass) { return pass.in_loop; });
-  if (!has_one || !model_.last_pass) return;
-  if (!model_.pass || model_.pass->epoch > core_->epoch()) {
-    model_.pass = model_.last_pass;
-  } else {
-    model_.pass->uncertain = model_.last_pass->failed && model_.pass->visited.empty();
-  }
 }
 
 // All that a checkpoint would have to have, and in addition what had finished since.

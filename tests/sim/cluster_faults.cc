@@ -125,6 +125,17 @@ void Cluster::PausePs(absl::Duration while_away) {
   world_.PostAfter(while_away, [ps] { ps->node->executor->Resume(); });
 }
 
+// As a machine that is suspended with all that runs on it: its clocks jump when it goes on.
+void Cluster::SuspendMachine(absl::Duration while_away) {
+  Trace("fault: the machine is suspended");
+  for (const auto& process : processes_) {
+    NodeExecutor* const executor = process->node->executor.get();
+    if (!executor->alive() || executor->paused()) continue;
+    executor->Pause();
+    world_.PostAfter(while_away, [executor] { executor->Resume(); });
+  }
+}
+
 void Cluster::CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away) {
   network_.Cut(from, to);
   world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to); });
@@ -227,6 +238,7 @@ void Cluster::Fault() {
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
   if (config_.pause_ps && random_.Chance(0.1)) PausePs(while_away);
+  if (config_.suspend && when_.Chance(0.03)) SuspendMachine(2 * while_away);
   if (config_.disk_faults && random_.Chance(0.2)) FaultOfDisk();
   if (config_.store_faults && random_.Chance(0.1) && !chief_down_) {
     Trace("fault: the store's disk fails");
@@ -266,7 +278,12 @@ void Cluster::FinishKill(Process& process) {
 void Cluster::MaybeFault() {
   if (over_ || faults_stopped_ || !result_.violation.ok()) return;
   if (now() > config_.fault_time) return StopFaults();
-  if (random_.Chance(config_.fault_rate)) Fault();
+  if (random_.Chance(config_.fault_rate)) {
+    const absl::Duration later = config_.off_grid ? absl::Microseconds(static_cast<int64_t>(when_.Below(10'000))) : absl::ZeroDuration();
+    world_.PostAfter(later, [this] {
+      if (!over_ && !faults_stopped_ && result_.violation.ok()) Fault();
+    });
+  }
   world_.PostAfter(absl::Milliseconds(10), [this] { MaybeFault(); });
 }
 

@@ -117,27 +117,4 @@ void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen)
   }
 }
 
-// What steps of the pass under way have read, in this life of the program and those before.
-std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
-  std::vector<std::pair<int64_t, int64_t>> visited = model_.pass->visited;
-  const auto of_this_life = core_->Inspect().finished_positions;
-  if (of_this_life.size() <= passes_before_) return visited;
-  const auto& latest = of_this_life.rbegin()->second;
-  visited.insert(visited.end(), latest.begin(), latest.end());
-  return visited;
-}
-
-void Cluster::CheckPass(int64_t elements, bool complete) {
-  std::vector<int> times(elements, 0);
-  for (const auto& [first, count] : Visited()) {
-    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
-  }
-  const bool some_may_be_skipped =
-      !complete || model_.pass->uncertain || (config_.failing_steps && !model_.pass->visited.empty());  // by a step that failed in an earlier life
-  for (int64_t p = 0; p < elements; ++p) {
-    if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
-      Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
-  }
-}
-
 }  // namespace divvy::sim

@@ -33,13 +33,18 @@ void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
 void Cluster::Finished(const Nest& value) {
   const auto number = [&value](size_t i) { return *value[i].tensor()->scalar<int64_t>(); };
   const int64_t tag = number(0), attempt = number(1);
-  ++result_.finished_steps;
-  CountStep({tag, static_cast<double>(number(3)) / 4, 0}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
+  if (number(4) < 0) {
+    ++result_.finished_reads;
+  } else {
+    ++result_.finished_steps;
+    CountStep({tag, static_cast<double>(number(3)) / 4, 0, number(4)}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
+  }
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
 
 void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
   model_.reported.insert(step);
+  if (!model_.ordinals.insert(ran.ordinal).second) Violation("X14", absl::StrCat("two steps that finished have the ordinal ", ran.ordinal));
   ++model_.adam_commits, ++model_.steps, ++model_.effects;
   Apply(DeltasOf(ran.tag, attempt));
   ApplyAssignment(ran.tag, step);
@@ -73,6 +78,11 @@ bool Cluster::IsTooManyRecoveries(const absl::Status& error) const {
   return config_.max_recoveries < 1000 && absl::IsInternal(error) && absl::StrContains(error.message(), "--max_recoveries");
 }
 
+// A step has used up its attempts.
+bool Cluster::IsGivenUp(const absl::Status& error) const {
+  return config_.max_step_attempts < 1000 && (ReasonOf(error) == Reason::kStepGaveUp || absl::StrContains(error.message(), "was given up after"));
+}
+
 // The errors that no later call of this coordinator survives.
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   const Reason reason = ReasonOf(error);
@@ -86,7 +96,7 @@ bool Cluster::IsExpected(const absl::Status& error) const {
     case Reason::kPsLost:
       return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
              had_duplicate_ || (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
-             (config_.changing_steps && absl::StrContains(error.message(), "half applied"));
+             (config_.changing_steps && absl::StrContains(error.message(), "half applied")) || IsGivenUp(error);
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
     case Reason::kWrongJob:
@@ -150,7 +160,9 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
   calls_ = false;
   if (EndsTheJob(error)) return JobLost(error);
   ++result_.failed_steps;
-  if (!config_.failing_steps && !config_.changing_steps) Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
+  result_.given_up += IsGivenUp(error);
+  if (!config_.failing_steps && !config_.changing_steps && !IsGivenUp(error))
+    Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
   beside_.WhenDone([this] {
     CheckAtRest();  // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
@@ -268,7 +280,7 @@ void Cluster::ScheduleSome() {
   for (int i = 0; i < count; ++i) {
     const int64_t tag = next_tag_++;
     scheduled_[tag] = Tick();
-    StepRequest request{"work", Nest(Nest::List{Nest(tag)}), false};
+    StepRequest request{"work", Nest(Nest::List{Nest(tag)}), IsReadOnly(tag)};
     core_->Schedule(request, Mine([this](const absl::StatusOr<Nest>& value) {
                       if (value.ok()) Finished(*value);
                     }),
@@ -293,42 +305,6 @@ void Cluster::CallJoin() {
       ReadAll();
     });
   }));
-}
-
-void Cluster::BeginPass() {
-  Model::Pass pass;
-  pass.source = random_.Chance(0.5) ? "known" : "unknown";
-  Random random(MixSeeds(MixSeeds(config_.seed, 6'000), static_cast<uint64_t>(Tick())));
-  if (random.Chance(0.5)) pass.args = Nest(*Tensor::Zeros(DType::kInt64, Shape{static_cast<int64_t>(random.Below(100))}));
-  pass.epoch = core_->epoch();
-  pass.begun = ticks_;
-  model_.pass = std::move(pass);
-}
-
-void Cluster::RunPass() {
-  if (!model_.pass) BeginPass();
-  RunRequest request;
-  request.step = {"work", Nest(), false};
-  request.source = model_.pass->source;
-  request.source_args = model_.pass->args;
-  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source, ", ", model_.pass->visited.size(), " steps of it done"));
-  passes_before_ = core_->Inspect().finished_positions.size();
-  calls_ = true;
-  beside_.Start();
-  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this](const absl::Status& status) {
-               CheckPass(*pass_elements_, status.ok());
-               if (EndsTheJob(status)) return OnRaised(status, "Run");  // for the next life it is under way
-               model_.pass->visited = Visited();
-               model_.pass->failed = !status.ok();
-               model_.last_pass = std::exchange(model_.pass, std::nullopt);
-               if (!status.ok()) return OnRaised(status, "Run");
-               calls_ = false;
-               Trace("program: the pass is over");
-               beside_.WhenDone([this] {
-                 CheckAtRest();
-                 ReadAll();
-               });
-             }));
 }
 
 void Cluster::After(absl::Duration delay, std::function<void()> then) {

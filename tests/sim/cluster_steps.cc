@@ -94,7 +94,7 @@ script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable, 
       if (value < least) Violation("X9", absl::StrCat("step ", tag, " read ", value, " where ", least, " had finished (v", variable, ", row ", ids[i], ")"));
       if (value < seen)
         Violation("X11", absl::StrCat("step ", tag, " read ", value, " where its session has seen ", seen, " (v", variable, ", row ", ids[i], ")"));
-      seen = std::max(seen, value);
+      if (!IsReadOnly(tag)) seen = std::max(seen, value);  // else it has not read what its worker keeps for training steps
     }
     return std::vector<StagedWrite>();
   }};
@@ -148,7 +148,8 @@ ServersState Cluster::StateOf(const Process& process) {
 void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
   if (process.assigned_in != StateOf(process)) process.replaced.clear(), process.to_be_replaced.clear();
   process.assigned_in = StateOf(process);
-  const Assignment assignment = AssignmentOf(TagOf(call));
+  Assignment assignment = AssignmentOf(TagOf(call));
+  if (!call.ordinal) assignment.last = assignment.first;  // it is read-only
   VariableRead read{"assigned", std::nullopt};
   if (!assignment.reads_whole) read.ids = Tensor::Vector<int64_t>({0, 1, 2, 3, 4, 5, 6, 7});
   const auto before =
@@ -187,13 +188,17 @@ void Cluster::Assign(const StepCall& call, std::vector<script::Move>& moves) con
 
 std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) {
   const int64_t tag = TagOf(call);
-  if (process.replicas != kReplicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
+  if (process.replicas != config_.replicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
   const WorkerSnapshot runner = process.worker->Inspect();
-  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0};
+  const InputLease lease = call.inputs.empty() ? InputLease{} : call.inputs[0];
+  const int64_t positions = std::max<int64_t>(0, std::min(lease.count, *pass_elements_ - lease.first));
+  ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0, call.ordinal.value_or(-1), positions};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
+  Trace(absl::StrCat(process.node->address, " runs step ", tag, call.ordinal ? "" : ", read-only"));
   BeginInSession(process, runner);
-  if (!call.inputs.empty() && pass_elements_ && call.inputs[0].first >= *pass_elements_) return {script::RunOut{}};
+  if (!call.inputs.empty() && positions == 0) return {script::RunOut{}};
+  if (positions < lease.count) moves.push_back(script::Ended{{lease.iterator, *pass_elements_}});
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
   // The model is of this life's program, and what is run again after a rewind reads what there was then.
@@ -221,8 +226,13 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const bool long_for_assign = config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
   if (long_for_assign) moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
+  if (config_.long_steps && call.attempt == 1 && MixSeeds(MixSeeds(config_.seed, tag), 8) % 50 == 0) {
+    ++result_.overran;
+    moves.push_back(script::Take{2 * config_.step_deadline});
+  }
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
   if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
+  if (!call.ordinal) return moves.push_back(Answer(call)), moves;
   for (const Delta& delta : DeltasOf(tag, call.attempt)) {
     const Shape& shape = shapes_[delta.variable];
     StagedWrite write;
@@ -252,11 +262,22 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   gradient.op = WriteOp::kGradient;
   gradient.value = *Tensor::Copy<float>(Shape{4}, {1, 2, 3, 4});
   moves.push_back(script::Stage{std::move(gradient)});
-  moves.push_back(script::Return{[tag, attempt = call.attempt, id = call.step, scale = call.learning_rate_scale](const script::Reads&) {
-    return Nest(Nest::List{Nest(tag), Nest(static_cast<int64_t>(attempt)), Nest(static_cast<int64_t>(id.value())), Nest(static_cast<int64_t>(4 * scale))});
-  }});
+  moves.push_back(Answer(call));
   return moves;
 }
+
+// What the program learns of the run that counted.
+script::Return Cluster::Answer(const StepCall& call) const {
+  const std::vector<int64_t> numbers = {TagOf(call), static_cast<int64_t>(call.attempt), static_cast<int64_t>(call.step.value()),
+                                        static_cast<int64_t>(4 * call.learning_rate_scale), call.ordinal.value_or(-1)};
+  return {[numbers](const script::Reads&) {
+    Nest::List list;
+    for (const int64_t number : numbers) list.push_back(Nest(number));
+    return Nest(std::move(list));
+  }};
+}
+
+bool Cluster::IsReadOnly(int64_t tag) const { return config_.read_only_steps && tag > 0 && MixSeeds(MixSeeds(config_.seed, tag), 9) % 6 == 0; }
 
 std::optional<Cluster::CellChange> Cluster::CellChangeOf(int64_t tag, EntryId step) const {
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 4000));

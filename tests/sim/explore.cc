@@ -53,6 +53,11 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"changing_steps", &SimConfig::changing_steps},
       {"failing_steps", &SimConfig::failing_steps},
       {"assigning_steps", &SimConfig::assigning_steps},
+      {"off_grid", &SimConfig::off_grid},
+      {"suspend", &SimConfig::suspend},
+      {"read_only_steps", &SimConfig::read_only_steps},
+      {"stop_runs", &SimConfig::stop_runs},
+      {"long_steps", &SimConfig::long_steps},
       {"named_job", &SimConfig::named_job},
       {"disk_faults", &SimConfig::disk_faults},
       {"store_faults", &SimConfig::store_faults},
@@ -63,6 +68,7 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
   static const std::vector<std::pair<std::string, int SimConfig::*>> numbers = {
       {"max_recoveries=", &SimConfig::max_recoveries},
       {"max_step_attempts=", &SimConfig::max_step_attempts},
+      {"replicas=", &SimConfig::replicas},
   };
   for (const auto& [field, member] : fields) {
     if (field == name) return config.*member = value, true;

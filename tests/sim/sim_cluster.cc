@@ -67,7 +67,7 @@ void Cluster::StartWorker(int index, int life) {
   if (config_.seed % 2 == 0) options.at_once_bytes = 0;  // every commit is planned, and every pull assembled, beside all else that happens
   options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
   const bool is_other = config_.other_replicas && !faults_stopped_ && Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
-  options.replicas = process->replicas = is_other ? kReplicas + 1 : kReplicas;
+  options.replicas = process->replicas = is_other ? config_.replicas + 1 : config_.replicas;
   Process* const raw = process.get();
   process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
                                        [this, raw](int code, const std::string&) { OnExit(raw, code); });
@@ -94,9 +94,9 @@ void Cluster::StartCoordinator(StoredJob stored) {
   StopJoining();
   for (int i = 0; i < num_ps_; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
-  if (config_.other_replicas) options.replicas_per_worker = kReplicas;
-  options.ps_timeout = absl::Seconds(40);     // beyond any cut that heals
-  options.step_deadline = absl::Minutes(10);  // longer than the simulation's patience: it may hide no report that is lost
+  if (config_.other_replicas) options.replicas_per_worker = config_.replicas;
+  options.ps_timeout = absl::Seconds(40);  // beyond any cut that heals
+  options.step_deadline = config_.step_deadline;
   options.id_block = config_.id_block;
   options.max_step_attempts = config_.max_step_attempts;
   options.max_recoveries = config_.max_recoveries;
@@ -168,7 +168,7 @@ void Cluster::OnExit(Process* process, int code) {
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && process->replicas != kReplicas) ||
+  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && process->replicas != config_.replicas) ||
                    (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
@@ -251,6 +251,7 @@ SimResult Cluster::Run() {
     if (process->worker != nullptr) process->worker->Abandon();
     if (process->chief != nullptr) process->chief->Abandon();
     process->node->core = nullptr;
+    process->node->executor->Kill();  // what goes with the last tasks posts nothing more
   }
   return std::move(result_);
 }

@@ -80,6 +80,13 @@ struct SimConfig {
   bool create_at_cuts = false;       // with `beside`: a variable is created, with values, just when the checkpoint of a resize has been cut
   bool slots_on_demand = false;      // steps use optimizers that the variable was not made with
   bool die_loading = false;          // now and then a server that was lost is lost again whenever it loads, until that is mended or the job has ended
+  bool off_grid = false;             // faults come at any time, not each 10 ms
+  bool suspend = false;              // now and then the machine stops with all its processes, and goes on later
+  bool read_only_steps = false;      // some of the scheduled steps
+  bool stop_runs = false;            // the program stops some of its loops
+  bool long_steps = false;           // a few take longer than the deadline when they are first run
+  int replicas = 1;                  // of each worker: so many elements make a step of a pass
+  absl::Duration step_deadline = absl::Minutes(10);     // longer than the simulation's patience: it may hide no report that is lost
   int max_step_attempts = 1000, max_recoveries = 1000;  // loss after loss is no error
   bool trace = false;
   // Ends the process that comes to this point for the kill_at_hit-th time; only in the build that has failpoints (base/failpoint.h).
@@ -103,6 +110,7 @@ struct SimResult {
   int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, each counted once, as far as seen
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
+  int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;
   int64_t rewinds = 0;
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end
   int64_t died_loading = 0;                       // servers

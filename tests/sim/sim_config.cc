@@ -7,9 +7,7 @@ namespace {
 // What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it is when one is added.
 void DrawProgram(SimConfig& config) {
   Random random(MixSeeds(config.seed, 43));
-  // Cells are judged where a test, or --with=cells, asks for them. They are not drawn yet: with duplicates of servers seed 2000217 ends in an order that nobody
-  // has explained.
-  random.Chance(0.4);
+  config.cells = random.Chance(0.4);
   config.beside = random.Chance(0.4);
   config.assign_in_steps = config.cells && config.beside && random.Chance(0.3);
   config.create_at_cuts = config.beside && config.resize;
@@ -17,6 +15,19 @@ void DrawProgram(SimConfig& config) {
   config.die_loading = config.kill_ps && config.restart_ps && config.replay && random.Chance(0.3);
   if (config.die_loading) config.max_recoveries = 3 + static_cast<int>(random.Below(8));
   config.pause_ps = random.Chance(0.2);
+}
+
+void DrawLimits(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 44));
+  config.slow_work = random.Chance(0.2);
+  config.off_grid = random.Chance(0.5);
+  config.suspend = random.Chance(0.2);
+  config.read_only_steps = random.Chance(0.3);
+  config.stop_runs = random.Chance(0.3);
+  if (random.Chance(0.2)) config.replicas = 2;
+  config.long_steps = random.Chance(0.15);
+  if (config.long_steps) config.step_deadline = absl::Seconds(6);
+  if (random.Chance(0.15)) config.max_step_attempts = 3 + static_cast<int>(random.Below(6));
 }
 
 }  // namespace
@@ -67,6 +78,7 @@ SimConfig ConfigOf(uint64_t seed) {
   }
   config.assigning_steps = random.Chance(0.3);
   DrawProgram(config);
+  DrawLimits(config);
   return config;
 }
 

@@ -1,0 +1,100 @@
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace divvy::sim {
+
+void Cluster::BeginPass() {
+  Model::Pass pass;
+  pass.source = random_.Chance(0.5) ? "known" : "unknown";
+  Random random(MixSeeds(MixSeeds(config_.seed, 6'000), static_cast<uint64_t>(Tick())));
+  if (random.Chance(0.5)) pass.args = Nest(*Tensor::Zeros(DType::kInt64, Shape{static_cast<int64_t>(random.Below(100))}));
+  pass.epoch = core_->epoch();
+  pass.begun = ticks_;
+  model_.pass = std::move(pass);
+}
+
+void Cluster::RunPass() {
+  if (!model_.pass) BeginPass();
+  RunRequest request;
+  request.step = {"work", Nest(), false};
+  request.source = model_.pass->source;
+  request.source_args = model_.pass->args;
+  request.token = next_token_++;
+  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source, ", ", model_.pass->visited.size(), " steps of it done"));
+  passes_before_ = core_->Inspect().finished_positions.size();
+  calls_ = true;
+  beside_.Start();
+  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this](const absl::Status& status) { OnPassOver(status); }));
+  if (config_.stop_runs && when_.Chance(0.3)) StopSometime(request.token);
+}
+
+void Cluster::OnPassOver(const absl::Status& status) {
+  CheckPass(*pass_elements_, status.ok());
+  if (EndsTheJob(status)) return OnRaised(status, "Run");  // for the next life it is under way
+  model_.pass->visited = Visited();
+  model_.pass->failed = !status.ok();
+  model_.last_pass = std::exchange(model_.pass, std::nullopt);
+  if (!status.ok()) return OnRaised(status, "Run");
+  calls_ = false;
+  Trace("program: the pass is over");
+  beside_.WhenDone([this] {
+    CheckAtRest();
+    ReadAll();
+  });
+}
+
+void Cluster::StopSometime(uint64_t token) {
+  After(absl::Milliseconds(static_cast<int64_t>(when_.Below(when_.Chance(0.5) ? 50 : 5'000))), [this, token] {
+    if (!model_.pass || token + 1 != next_token_) return;
+    Trace("program: stops its loop");
+    ++result_.stopped_runs;
+    model_.pass->stopped = true;
+    core_->StopRun(token);
+  });
+}
+
+// What steps of the pass under way have read, in this life of the program and those before.
+std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
+  std::vector<std::pair<int64_t, int64_t>> visited = model_.pass->visited;
+  const auto of_this_life = core_->Inspect().finished_positions;
+  if (of_this_life.size() <= passes_before_) return visited;
+  const auto& latest = of_this_life.rbegin()->second;
+  visited.insert(visited.end(), latest.begin(), latest.end());
+  return visited;
+}
+
+void Cluster::CheckPass(int64_t elements, bool complete) {
+  std::vector<int> times(elements, 0);
+  for (const auto& [first, count] : Visited()) {
+    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
+  }
+  const bool some_may_be_skipped = !complete || model_.pass->uncertain || model_.pass->stopped ||
+                                   (StepsMayFail() && !model_.pass->visited.empty());  // by a step that failed in an earlier life
+  for (int64_t p = 0; p < elements; ++p) {
+    if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
+      Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
+  }
+}
+
+// The store is told that a pass is over after the program is: a life that finds it still there goes on in it, and tells its program once more.
+void Cluster::AdoptPass() {
+  const absl::StatusOr<StoredJob> stored = chief_->store->Load();
+  const bool has_one = stored.ok() && stored->state &&
+                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(), [](const DataPass& pass) { return pass.in_loop; });
+  if (!has_one && model_.pass && model_.pass->stopped) model_.pass.reset();  // its end was not told to the program
+  if (!has_one || !model_.last_pass) return;
+  if (!model_.pass || model_.pass->epoch > core_->epoch()) {
+    model_.pass = model_.last_pass;
+  } else {
+    model_.pass->uncertain = model_.last_pass->failed && model_.pass->visited.empty();
+  }
+}
+
+}  // namespace divvy::sim
