@@ -236,6 +236,7 @@ TEST(ProcessTest, HasACoreAndUsesMemory) {
   EXPECT_GE(NumCores(), 1);
   EXPECT_GT(PeakMemoryBytes(), 1 << 20);
   EXPECT_LT(PeakMemoryBytes(), int64_t{1} << 50);
+  EXPECT_GE(MostMemoryBytes(), PeakMemoryBytes());
 }
 
 TEST(ProcessTest, MayOpenAsManyFilesAsItsHardLimitSays) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -31,6 +32,15 @@ std::optional<double> LimitOfVersion1(const std::string& directory, const FileRe
   return quota && period ? Ratio(*quota, *period) : std::nullopt;
 }
 
+std::optional<double> Bytes(const std::optional<std::string>& text) {
+  double bytes = 0;
+  return absl::SimpleAtod(absl::StripAsciiWhitespace(text.value_or("")), &bytes) && bytes > 0 ? std::optional<double>(bytes) : std::nullopt;  // "max"
+}
+std::optional<double> MemoryOfVersion2(const std::string& directory, const FileReader& read) { return Bytes(read(absl::StrCat(directory, "/memory.max"))); }
+std::optional<double> MemoryOfVersion1(const std::string& directory, const FileReader& read) {
+  return Bytes(read(absl::StrCat(directory, "/memory.limit_in_bytes")));
+}
+
 using Limit = std::optional<double> (*)(const std::string& directory, const FileReader& read);
 
 // Of the group at `path` and of each above it. In a container the path may be one of the host's, which is not there: then what is at the root is its own.
@@ -43,22 +53,34 @@ void TakeTightest(const std::string& root, std::string path, Limit limit_of, con
   }
 }
 
-}  // namespace
-
-std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read) {
+// Of all groups that limit what `controller` of version 1 would.
+std::optional<double> Tightest(absl::string_view groups, absl::string_view controller, Limit version2, Limit version1, const FileReader& read) {
   std::optional<double> tightest;
   for (const absl::string_view line : absl::StrSplit(groups, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));  // number, controllers, path
     if (parts.size() != 3) continue;
     const std::string path = parts[2] == "/" ? "" : parts[2];
     const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
-    if (parts[1].empty()) TakeTightest(std::string(kRoot), path, LimitOfVersion2, read, tightest);
-    if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end()) {
-      TakeTightest(absl::StrCat(kRoot, "/cpu"), path, LimitOfVersion1, read, tightest);
+    if (parts[1].empty()) TakeTightest(std::string(kRoot), path, version2, read, tightest);
+    if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
+      TakeTightest(absl::StrCat(kRoot, "/", controller), path, version1, read, tightest);
     }
   }
+  return tightest;
+}
+
+}  // namespace
+
+std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read) {
+  const std::optional<double> tightest = Tightest(groups, "cpu", LimitOfVersion2, LimitOfVersion1, read);
   if (!tightest) return std::nullopt;
   return std::max(1, static_cast<int>(std::ceil(std::min(*tightest, 1e6))));
+}
+
+std::optional<int64_t> MemoryLimit(absl::string_view groups, const FileReader& read) {
+  const std::optional<double> tightest = Tightest(groups, "memory", MemoryOfVersion2, MemoryOfVersion1, read);
+  if (!tightest) return std::nullopt;
+  return static_cast<int64_t>(std::min(*tightest, 1e18));  // version 1 says "no limit" by a number beyond any memory
 }
 
 }  // namespace divvy

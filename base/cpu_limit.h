@@ -1,7 +1,8 @@
-// How much processor time a control group leaves this process.
+// How much processor time and memory its control groups leave this process.
 #ifndef DIVVY_BASE_CPU_LIMIT_H_
 #define DIVVY_BASE_CPU_LIMIT_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,6 +18,9 @@ using FileReader = std::function<std::optional<std::string>(const std::string& p
 // /proc/self/cgroup says. Reads cpu.max of control groups 2 below /sys/fs/cgroup, from the process' own group up, and cpu.cfs_quota_us of version 1.
 // Pure but for `read`. Source: Linux, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
 std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read);
+
+// The tightest limit of memory, in bytes, likewise: memory.max of version 2, memory.limit_in_bytes of version 1. nullopt: there is none.
+std::optional<int64_t> MemoryLimit(absl::string_view groups, const FileReader& read);
 
 }  // namespace divvy
 

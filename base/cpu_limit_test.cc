@@ -35,5 +35,18 @@ TEST(CpuLimitTest, OfVersionOneIsQuotaOverPeriod) {
   EXPECT_EQ(LimitWith(groups, {{"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"}, {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}}), std::nullopt);
 }
 
+TEST(MemoryLimitTest, IsTheTightestOfEitherVersion) {
+  const auto limit = [](absl::string_view groups, const std::map<std::string, std::string>& files) {
+    return MemoryLimit(groups, [&files](const std::string& path) {
+      const auto found = files.find(path);
+      return found == files.end() ? std::nullopt : std::optional<std::string>(found->second);
+    });
+  };
+  EXPECT_EQ(limit("0::/a/b\n", {{"/sys/fs/cgroup/a/b/memory.max", "4096000\n"}, {"/sys/fs/cgroup/a/memory.max", "2048000\n"}}), 2'048'000);
+  EXPECT_EQ(limit("0::/a\n", {{"/sys/fs/cgroup/a/memory.max", "max\n"}}), std::nullopt);
+  EXPECT_EQ(limit("3:memory:/x\n", {{"/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1000\n"}}), 1000);
+  EXPECT_EQ(limit("", {}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace divvy

@@ -20,6 +20,7 @@ namespace {
 absl::Status SystemError(absl::string_view operation, absl::string_view name) {
   const std::string what = absl::StrCat("cannot ", operation, " ", name);
   if (errno == EIO) return absl::DataLossError(absl::StrCat(what, ": the device failed (EIO)"));
+  if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(what, ": it is a link; remove it, or name the file that it leads to"));
   if (errno == EFBIG) return absl::ResourceExhaustedError(absl::StrCat(what, ": larger than a file may be here (EFBIG; ulimit -f shows the limit)"));
   return absl::ErrnoToStatus(errno, what);
 }
@@ -50,6 +51,28 @@ absl::StatusOr<Descriptor> Open(const std::string& name, int flags, absl::string
   const int fd = RetryOnSignal([&] { return open(name.c_str(), flags | O_CLOEXEC, 0666); });
   if (fd < 0) return SystemError(operation, name);
   return Descriptor(fd);
+}
+
+// What Open is to find.
+enum class Kind : uint8_t {
+  kFile,    // nothing else: to open or read a pipe waits for somebody else, and a device may have no end
+  kStream,  // or a pipe or device, where a user has said so
+};
+
+absl::Status CheckKind(const Descriptor& file, const std::string& name, Kind kind) {
+  struct stat info;
+  if (fstat(file.get(), &info) < 0) return SystemError("look up", name);
+  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return absl::OkStatus();  // a directory says so when it is read
+  if (kind == Kind::kStream) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("cannot open ", name, ": it is a pipe, a device or a socket, and must be a file"));
+}
+
+// As Open, and never waits: a pipe that nobody writes to is opened at once.
+absl::StatusOr<Descriptor> OpenFile(const std::string& name, int flags, absl::string_view operation, Kind kind) {
+  ASSIGN_OR_RETURN(Descriptor file, Open(name, flags | O_NONBLOCK | O_NOCTTY, operation));
+  RETURN_IF_ERROR(CheckKind(file, name, kind));
+  if (fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK) < 0) return SystemError(operation, name);
+  return file;
 }
 
 // Calls `read_some(done, rest)` until `out` is full or the file ends.
@@ -143,7 +166,7 @@ int FlagsOf(WriteMode mode) {
 class RealFileSystem : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& name) override {
-    ASSIGN_OR_RETURN(Descriptor file, Open(name, O_RDONLY, "open"));
+    ASSIGN_OR_RETURN(Descriptor file, OpenFile(name, O_RDONLY, "open", Kind::kFile));
     return std::make_unique<RealRandomAccessFile>(name, std::move(file));
   }
 
@@ -153,7 +176,8 @@ class RealFileSystem : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name, WriteMode mode) override {
-    ASSIGN_OR_RETURN(Descriptor file, Open(name, O_WRONLY | O_CREAT | FlagsOf(mode), "open for writing"));
+    // Never through a link: whoever may make one in this folder would choose which file of ours is overwritten.
+    ASSIGN_OR_RETURN(Descriptor file, OpenFile(name, O_WRONLY | O_CREAT | O_NOFOLLOW | FlagsOf(mode), "open for writing", Kind::kStream));
     return std::make_unique<RealWritableFile>(name, std::move(file));
   }
 
@@ -217,7 +241,7 @@ std::string DirectoryOf(const std::string& name) {
   return slash == 0 ? "/" : name.substr(0, slash);
 }
 
-constexpr size_t kFirstRead = size_t{64} << 10;
+constexpr size_t kFirstRead = size_t{64} << 10, kMostRead = size_t{2} << 30;
 
 }  // namespace
 
@@ -227,15 +251,16 @@ FileSystem& FileSystem::Real() {
 }
 
 absl::StatusOr<std::string> FileSystem::ReadFile(const std::string& name) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, OpenSequential(name));
-  // The size is a guess: a pipe or a file in /proc says 0, and a file may grow. One byte more than it shows the end in a single read.
+  ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenRandomAccess(name));
+  // The size is a guess: a file in /proc says 0, and a file may grow. One byte more than it shows the end in a single read.
   const absl::StatusOr<FileInfo> info = Stat(name);
   std::string bytes;
   size_t length = 0;
   size_t room = info.ok() && info->size_bytes > 0 ? info->size_bytes + 1 : kFirstRead;
   while (true) {
+    if (room > kMostRead) return absl::ResourceExhaustedError(absl::StrCat("cannot read ", name, ": it has more than ", kMostRead >> 20, " MiB"));
     bytes.resize(room);
-    ASSIGN_OR_RETURN(const size_t got, file->Read(absl::MakeSpan(&bytes[length], room - length)));
+    ASSIGN_OR_RETURN(const size_t got, file->ReadAt(length, absl::MakeSpan(&bytes[length], room - length)));
     length += got;
     if (length < room) break;
     room *= 2;
@@ -258,7 +283,12 @@ absl::Status FileSystem::CreateDurableDirectory(const std::string& directory) {
 
 absl::Status FileSystem::ReplaceFile(const std::string& name, absl::string_view bytes) {
   const std::string unfinished = name + ".tmp";
-  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, OpenForWrite(unfinished, WriteMode::kReplace));
+  absl::StatusOr<std::unique_ptr<WritableFile>> made = OpenForWrite(unfinished, WriteMode::kCreateNew);
+  if (absl::IsAlreadyExists(made.status())) {  // of a process that was killed, or somebody else's: neither its owner nor what it leads to is to be kept
+    RETURN_IF_ERROR(Remove(unfinished));
+    made = OpenForWrite(unfinished, WriteMode::kCreateNew);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, std::move(made));
   RETURN_IF_ERROR(file->Append(bytes));
   RETURN_IF_ERROR(file->Sync());
   RETURN_IF_ERROR(file->Close());

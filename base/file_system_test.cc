@@ -3,11 +3,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "base/remove_tree.h"
 #include "base/testing/in_memory_file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -289,6 +291,69 @@ TEST(RealFileSystemTest, AFileAsLargeAsItMayBeIsResourceExhausted) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -f"));
+}
+
+// ---- What lies in the way, by chance or by somebody's will.
+
+class OddFilesTest : public ::testing::Test {
+ protected:
+  std::string Name(absl::string_view last) { return absl::StrCat(subject_.root(), "/", last); }
+  FileSystem& files_ = FileSystem::Real();
+  RealSubject subject_;
+};
+
+TEST_F(OddFilesTest, APipeOrADeviceIsNotReadAndNobodyWaitsForIt) {
+  ASSERT_EQ(mkfifo(Name("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("/dev/zero", Name("zero").c_str()), 0);
+  for (const char* odd : {"pipe", "zero"}) {
+    EXPECT_EQ(files_.ReadFile(Name(odd)).status().code(), absl::StatusCode::kFailedPrecondition) << odd;
+    const absl::Status opened = files_.OpenRandomAccess(Name(odd)).status();
+    EXPECT_EQ(opened.code(), absl::StatusCode::kFailedPrecondition) << opened;
+    EXPECT_THAT(std::string(opened.message()), HasSubstr("it is a pipe, a device or a socket, and must be a file"));
+  }
+  EXPECT_FALSE(Write(files_, Name("pipe"), "x").ok());
+}
+
+TEST_F(OddFilesTest, AFileThatCannotBeHeldInMemoryIsRefused) {
+  ASSERT_TRUE(Write(files_, Name("holes"), "x").ok());
+  ASSERT_EQ(truncate(Name("holes").c_str(), off_t{1} << 40), 0);
+  EXPECT_EQ(files_.ReadFile(Name("holes")).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(OddFilesTest, NothingIsWrittenThroughALink) {
+  ASSERT_TRUE(Write(files_, Name("victim"), "theirs").ok());
+  ASSERT_EQ(symlink(Name("victim").c_str(), Name("log").c_str()), 0);
+  for (const WriteMode mode : {WriteMode::kReplace, WriteMode::kAppend}) {
+    const absl::Status refused = Write(files_, Name("log"), "ours", mode);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("it is a link; remove it"));
+  }
+  EXPECT_EQ(*files_.ReadFile(Name("victim")), "theirs");
+}
+
+TEST_F(OddFilesTest, ReplaceFileTakesNoFileThatSomebodyHasPutThere) {
+  ASSERT_TRUE(Write(files_, Name("victim"), "theirs").ok());
+  ASSERT_EQ(symlink(Name("victim").c_str(), Name("key.tmp").c_str()), 0);
+  EXPECT_TRUE(files_.ReplaceFile(Name("key"), "secret").ok());
+  EXPECT_EQ(*files_.ReadFile(Name("victim")), "theirs");
+  ASSERT_TRUE(Write(files_, Name("key.tmp"), "").ok());
+  ASSERT_EQ(chmod(Name("key.tmp").c_str(), 0666), 0);
+  const mode_t before = umask(077);
+  EXPECT_TRUE(files_.ReplaceFile(Name("key"), "secret").ok());
+  umask(before);
+  struct stat info;
+  ASSERT_EQ(stat(Name("key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u) << "the mode of a file that was there";
+}
+
+TEST_F(OddFilesTest, ATreeIsRemovedWithItsLinksAndNothingThatTheyLeadTo) {
+  ASSERT_TRUE(files_.CreateDirectory(Name("data")).ok());
+  ASSERT_TRUE(Write(files_, Name("data/set"), "mine").ok());
+  ASSERT_TRUE(files_.CreateDirectory(Name("tree/below")).ok());
+  ASSERT_EQ(symlink(Name("data").c_str(), Name("tree/below/data").c_str()), 0);
+  RemoveTree(Name("tree"));
+  EXPECT_TRUE(absl::IsNotFound(files_.Stat(Name("tree")).status()));
+  EXPECT_EQ(*files_.ReadFile(Name("data/set")), "mine");
 }
 
 TEST(RealFileSystemTest, AfterAnErrorEveryCallGivesThatError) {

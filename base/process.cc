@@ -48,6 +48,12 @@ OpenFileLimit RaiseOpenFileLimit() {
   return found;
 }
 
+int64_t MostMemoryBytes() {
+  static const std::optional<int64_t> limit = MemoryLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
+  const int64_t all = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::min(all, limit.value_or(all));
+}
+
 void SurviveLargeFiles() { signal(SIGXFSZ, SIG_IGN); }
 
 void ExitAfter(absl::Duration delay, int exit_code) {

@@ -13,6 +13,7 @@ namespace divvy {
 
 int NumCores();             // processors this process may run on; at least 1
 int64_t PeakMemoryBytes();  // the most memory it ever held resident
+int64_t MostMemoryBytes();  // that it may hold: what the machine has, or its control groups leave it
 int ProcessId();
 std::string ExecutablePath();  // the file this process runs; empty: unknown
 std::string HostName();        // of this machine, as it calls itself; "localhost" if it has no name

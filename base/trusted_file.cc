@@ -19,18 +19,19 @@ bool IsOfSomebodyElse(const struct stat& info) { return info.st_uid != 0 && info
 bool IsOpenToOthers(const struct stat& info) { return (info.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
 
 absl::Status CheckFolder(const std::string& folder) {
-  struct stat info;
-  if (stat(folder.c_str(), &info) != 0) return absl::PermissionDeniedError(absl::StrCat("its folder ", folder, " cannot be looked at: ", strerror(errno)));
-  if (IsOfSomebodyElse(info)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("its folder ", folder, " belongs to user ", info.st_uid, ", whose code would run as user ", geteuid(), "; move it to one of this user's"));
-  }
-  if (!IsOpenToOthers(info)) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("its folder ", folder, " can be written by others, whose code would run here; move it, or chmod go-w ", folder));
+  const absl::Status own = CheckOwnFolder(folder);
+  return own.ok() ? own : absl::PermissionDeniedError(absl::StrCat("its folder ", own.message(), ". Whoever may write there could run code here"));
 }
 
 }  // namespace
+
+absl::Status CheckOwnFolder(const std::string& folder) {
+  struct stat info;
+  if (stat(folder.c_str(), &info) != 0) return absl::PermissionDeniedError(absl::StrCat(folder, " cannot be looked at: ", strerror(errno)));
+  if (IsOfSomebodyElse(info)) return absl::PermissionDeniedError(absl::StrCat(folder, " belongs to user ", info.st_uid, "; take a folder of this user's"));
+  if (!IsOpenToOthers(info)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(folder, " can be written by others; take another, or chmod go-w ", folder));
+}
 
 absl::Status CheckTrustedFile(const std::string& path, absl::string_view what) {
   struct stat info;

@@ -17,6 +17,9 @@ absl::Status CheckTrustedFile(const std::string& path, absl::string_view what);
 // PermissionDenied also for a folder with the sticky bit, such as /tmp: whoever may make files there may make this one where it is missing.
 absl::Status CheckTrustedFolder(const std::string& path);
 
+// OK if the folder itself belongs to root or to this user and no other user may write it; errors as CheckTrustedFolder.
+absl::Status CheckOwnFolder(const std::string& folder);
+
 }  // namespace divvy
 
 #endif  // DIVVY_BASE_TRUSTED_FILE_H_

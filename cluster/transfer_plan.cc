@@ -285,7 +285,8 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
 }
 
 absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>& replies, Tensor& result) const {
-  for (const Piece& piece : target.pieces) {
+  for (size_t i = 0; i < target.pieces.size(); ++i) {
+    const Piece& piece = target.pieces[i];
     const auto reply = replies.find(piece.ps);
     if (reply == replies.end() || piece.part >= reply->second.parts.size()) return absl::InvalidArgumentError("a pull was answered in part");
     const Tensor& values = reply->second.parts[piece.part].values;
@@ -294,7 +295,9 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
     char* const out = result.fresh_data<char>();
     if (target.whole) {
       const int64_t first_byte = piece.first_row * target.row_bytes;
-      if (first_byte + values.size_bytes() > result.size_bytes()) return absl::InvalidArgumentError("a pull was answered with too many rows");
+      const int64_t end_byte = i + 1 < target.pieces.size() ? target.pieces[i + 1].first_row * target.row_bytes : result.size_bytes();
+      // Fewer would leave what the memory held before to be taken for values.
+      if (values.size_bytes() != end_byte - first_byte) return absl::InvalidArgumentError("a pull was answered with another number of rows");
       if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());
     } else {
       if (values.size_bytes() != static_cast<int64_t>(piece.positions.size()) * target.row_bytes) {
@@ -320,7 +323,9 @@ absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(const std::map<int, PullR
     if (target.IsOneShard()) {  // no copy
       const auto reply = replies.find(target.pieces[0].ps);
       if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return absl::InvalidArgumentError("a pull was answered in part");
-      ASSIGN_OR_RETURN(Tensor value, reply->second.parts[target.pieces[0].part].values.Reshape(target.shape));
+      const Tensor& answered = reply->second.parts[target.pieces[0].part].values;
+      if (answered.dtype() != target.dtype) return absl::InvalidArgumentError(absl::StrCat("a pull was answered with ", answered.ToString()));
+      ASSIGN_OR_RETURN(Tensor value, answered.Reshape(target.shape));
       results.push_back(std::move(value));
       continue;
     }

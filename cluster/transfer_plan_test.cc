@@ -227,8 +227,24 @@ TEST(PullPlanTest, AnAnswerThatDoesNotFitIsAnErrorNotACrash) {
   replies[0].parts.push_back({Matrix(2, 2, {0, 1, 2, 3}), 1, false});
   replies[1].parts.push_back({Matrix(3, 2, {0, 1, 2, 3, 4, 5}), 1, false});
   EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument) << "too many rows";
+  for (const int ps : {0, 1}) {  // what is missing would be whatever the memory held before
+    replies[1].parts[0].values = Matrix(2, 2, {0, 1, 2, 3});
+    replies[0].parts[0].values = Matrix(2, 2, {0, 1, 2, 3});
+    ASSERT_TRUE(plan.Assemble(replies).ok());
+    replies[ps].parts[0].values = Matrix(1, 2, {0, 1});
+    EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument) << "too few rows of ps " << ps;
+  }
+  replies[0].parts[0].values = Matrix(2, 2, {0, 1, 2, 3});
   replies[1].parts[0].values = Tensor::Vector<int64_t>({1, 2});
   EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument) << "another dtype";
+}
+
+TEST(PullPlanTest, AWholeVariableInOneShardHasItsOwnDtype) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 2, 2, {0}));
+  const PullPlan plan(*layout, {VariableRead{"w", std::nullopt}});
+  std::map<int, PullReply> replies;
+  replies[0].parts.push_back({*Tensor::Zeros(DType::kBool, {2, 2}), 1, false});  // a quarter of the bytes
+  EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PullPlanTest, AWholeVariableInOneShardIsNotCopied) {

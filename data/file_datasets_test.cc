@@ -1,4 +1,5 @@
 // Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, good and broken; and the data of the examples.
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
@@ -182,6 +183,16 @@ TEST_F(FileDatasetsTest, LibsvmRowsAreSparseIdsOfOneRowAndBatchToCsr) {
   EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["ids"].tensor(), Tensor::Vector<int64_t>({3, 7, 9})));
   EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["row_splits"].tensor(), Tensor::Vector<int64_t>({0, 2, 2, 3})));
   EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["weights"].tensor(), Tensor::Vector<float>({0.5, 2, 1})));
+}
+
+// On a machine with 1 TiB of memory this one would be read.
+TEST(LargeFileTest, AFileThatMemoryCannotHoldIsRefusedUnread) {
+  const std::string name = absl::StrCat(testing::TempDir(), "/large.csv");
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(name, "1,2\n").ok());
+  ASSERT_EQ(truncate(name.c_str(), off_t{1} << 40), 0);
+  const absl::Status refused = Dataset::Csv(name, kXAndY).Iterate({})->Next().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("large.csv: a file of a dataset is read whole"), HasSubstr("Cut it into several")));
 }
 
 TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/process.h"
 #include "base/status_macros.h"
 #include "data/progress.h"
 #include "data/recipes.h"
@@ -20,8 +21,10 @@ namespace divvy::data_internal {
 namespace {
 
 constexpr absl::string_view kWildcards = "*?[";
-constexpr int64_t kMaxBytes = int64_t{16} << 30;
-constexpr int kMaxShards = 99999;  // what five digits can name
+constexpr int64_t kMaxBytes = int64_t{16} << 30;  // of a file, decompressed; and never more than half of the memory that there is
+constexpr int kMaxShards = 99999;                 // what five digits can name
+
+int64_t MostBytes() { return std::min(kMaxBytes, MostMemoryBytes() / 2); }
 
 bool HasWildcard(absl::string_view text) { return text.find_first_of(kWildcards) != absl::string_view::npos; }
 
@@ -71,10 +74,15 @@ absl::StatusOr<std::string> ReadWhole(FileSystem& files, const Clock& clock, con
   ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, files.OpenSequential(name));
   const absl::StatusOr<FileInfo> info = files.Stat(name);
   const size_t size = info.ok() ? info->size_bytes : 0;  // a guess: a pipe says 0, and a file may grow
+  const auto most = static_cast<size_t>(MostBytes());
   std::string bytes;
   Progress progress(clock);
   while (true) {
     const size_t had = bytes.size();
+    if (std::max(had, size) > most) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(name, ": a file of a dataset is read whole, and may have ", most >> 20, " MiB on this machine. Cut it into several"));
+    }
     const size_t piece = std::clamp(had < size ? size - had + 1 : 0, kLeastPiece, kMostPiece);
     bytes.resize(had + piece);
     ASSIGN_OR_RETURN(const size_t got, file->Read(absl::MakeSpan(&bytes[had], piece)));
@@ -98,7 +106,7 @@ absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::st
 absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock, const std::string& name, const IsPlain& is_plain) {
   ASSIGN_OR_RETURN(std::string bytes, ReadWhole(files, clock, name));
   if (is_plain != nullptr && is_plain(bytes)) return bytes;
-  absl::StatusOr<std::string> content = Inflate(std::move(bytes), kMaxBytes);
+  absl::StatusOr<std::string> content = Inflate(std::move(bytes), MostBytes());
   if (!content.ok()) return WithContext(content.status(), name);
   return content;
 }

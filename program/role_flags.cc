@@ -1,12 +1,14 @@
 #include "program/role_flags.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/terminal.h"
 #include "program/own_flags.h"
@@ -83,13 +85,22 @@ PullOptions PullsFromFlags() {
   return pulls;
 }
 
+// By the words of its name: what a chief writes for TensorBoard is read by more people than may know it.
+bool HoldsASecret(absl::string_view flag) {
+  constexpr absl::string_view kWords[] = {"password", "passwd", "secret", "token", "credential", "credentials", "key", "apikey"};
+  for (const absl::string_view word : absl::StrSplit(flag, '_')) {
+    if (std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords)) return true;
+  }
+  return false;
+}
+
 std::optional<ReportOptions> ReportFromFlags() {
   ReportOptions report;
   report.terminal = StandardErrorTerminal();
   report.report_every = std::max(absl::Milliseconds(100), absl::GetFlag(FLAGS_report_every));
   report.write = WriteStandardError;
   report.tensorboard_dir = absl::GetFlag(FLAGS_tensorboard_dir);
-  for (const auto& [name, value] : ChangedFlags()) report.configuration[absl::StrCat("--", name)] = value;
+  for (const auto& [name, value] : ChangedFlags()) report.configuration[absl::StrCat("--", name)] = HoldsASecret(name) ? "(not shown)" : value;
   return report;
 }
 

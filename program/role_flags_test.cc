@@ -15,6 +15,7 @@
 #include "rpc/flag_help.h"
 
 ABSL_FLAG(int, test_rows, 3, "of the test's program");
+ABSL_FLAG(std::string, test_s3_key, "", "of the test's program, for no other eyes");
 
 namespace divvy {
 namespace {
@@ -57,7 +58,15 @@ TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround)
     EXPECT_EQ(flag.is_switch, absl::FindCommandLineFlag(flag.name)->IsOfType<bool>()) << flag.name;
   }
   EXPECT_EQ(defined, listed);
-  EXPECT_EQ(of_program, std::set<std::string>{"test_rows"});
+  EXPECT_EQ(of_program, std::set<std::string>({"test_rows", "test_s3_key"}));
+}
+
+TEST_F(RoleFlagsTest, WhatSoundsLikeASecretIsNotWrittenForTensorBoard) {
+  Set("test_rows", "4");
+  Set("test_s3_key", "AKIA");
+  const auto configuration = EmbeddedSetupFromFlags({}).report->configuration;
+  EXPECT_EQ(configuration.at("--test_rows"), "4");
+  EXPECT_EQ(configuration.at("--test_s3_key"), "(not shown)");
 }
 
 TEST_F(RoleFlagsTest, AClusterInOneProcessRefusesEachFlagThatItWouldNotObey) {

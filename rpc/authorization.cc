@@ -1,8 +1,11 @@
 #include "rpc/authorization.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -70,10 +73,29 @@ absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what)
 
 }  // namespace
 
+namespace {
+
+constexpr absl::string_view kAdmin = "admin";  // a person, perhaps by name
+constexpr size_t kLongestName = 40;            // with what stands behind it the name of a CA, which may have 64 characters
+
+bool IsName(absl::string_view text) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), plain);
+}
+
+// As a number is written: "0?x=1" and "00" name no task, and must not pass for one.
+bool IsIndex(absl::string_view text) {
+  uint32_t number = 0;
+  return absl::SimpleAtoi(text, &number) && absl::StrCat(number) == text;
+}
+
+}  // namespace
+
 std::optional<PeerId> ParseRoleUri(absl::string_view uri) {
   if (!absl::ConsumePrefix(&uri, "spiffe://")) return std::nullopt;
   const std::vector<std::string> parts = absl::StrSplit(uri, '/');
-  if (parts.size() != 3 || parts[0].empty() || parts[1].empty()) return std::nullopt;
+  if (parts.size() != 3 || !IsName(parts[0]) || !IsName(parts[1])) return std::nullopt;
+  if (parts[1] == kAdmin ? !IsName(parts[2]) : !IsIndex(parts[2])) return std::nullopt;
   return PeerId{parts[0], PeerRole{parts[1], parts[2]}};
 }
 

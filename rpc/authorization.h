@@ -28,7 +28,7 @@ struct PeerId {
   std::string domain;
   PeerRole task;
 };
-// nullopt: not such a URI.
+// nullopt: not such a URI. Domain and role are 1 to 40 letters, digits, ".", "_" and "-"; the index is a decimal number, of an admin such a name.
 std::optional<PeerId> ParseRoleUri(absl::string_view uri);
 
 // Whether a role may make a call, named "Service.Method"; everything that is not listed is denied (docs/protocol.md has the table). Pure.

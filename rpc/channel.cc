@@ -1,5 +1,7 @@
 #include "rpc/channel.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "rpc/transport.h"
@@ -21,6 +23,9 @@ void KeepAlive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // a Load may take minutes without a byte
 }
 
+// An address is what some task has registered: it names a host or a socket, and none of gRPC's other schemes ("xds:", "ipv4:", "dns://SERVER/").
+std::string TargetOf(const std::string& address) { return absl::StartsWith(address, "unix:") ? address : absl::StrCat("dns:///", address); }
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
@@ -33,7 +38,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);          // an error's text comes twice, in the status and in its details
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);  // it would be done before the size is looked at (server.cc)
   arguments.SetMaxReceiveMessageSize(32 << 20);
-  return grpc::CreateCustomChannel(address, credentials, arguments);
+  return grpc::CreateCustomChannel(TargetOf(address), credentials, arguments);
 }
 
 }  // namespace divvy

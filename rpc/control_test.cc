@@ -12,10 +12,12 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "base/executor.h"
 #include "base/late.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "cluster/error.h"
@@ -28,6 +30,7 @@
 #include "proto/health.grpc.pb.h"
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
+#include "rpc/log_limit.h"
 #include "rpc/parameter_client.h"
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
@@ -675,9 +678,9 @@ grpc::ByteBuffer Zeros(int mib) {
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-// Sends `mib` MiB as the request of Register.
-grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, int mib, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
-  const grpc::ByteBuffer request = Zeros(mib);
+// Sends `request` as that of Register.
+grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::ByteBuffer& request,
+                     grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::ByteBuffer reply;
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(kPatience));
@@ -692,7 +695,7 @@ TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
   ServerOptions options = OnLoopback();
   options.max_message_bytes = 1 << 20;
   Serve(options);
-  EXPECT_EQ(SendRaw(Channel(), 2).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(SendRaw(Channel(), Zeros(2)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(Register().Get().ok());
 }
@@ -702,7 +705,7 @@ TEST_F(ControlTest, ACompressedRequestIsRefusedAndNotUnpacked) {
   constexpr int kMib = 256;
   Serve();
   const int64_t before = PeakMemoryBytes();
-  const grpc::Status refused = SendRaw(Channel(), kMib, GRPC_COMPRESS_GZIP);
+  const grpc::Status refused = SendRaw(Channel(), Zeros(kMib), GRPC_COMPRESS_GZIP);
   EXPECT_NE(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << "it was unpacked to be measured: " << refused.error_message();
   EXPECT_FALSE(refused.ok());
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
@@ -735,7 +738,7 @@ TEST_F(ControlTest, ACompressedReplyIsRefusedAndNotUnpacked) {
   builder.RegisterCallbackGenericService(&bomb);
   const auto server = builder.BuildAndStart();
   const int64_t before = PeakMemoryBytes();
-  const grpc::Status refused = SendRaw(MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()), 1);
+  const grpc::Status refused = SendRaw(MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()), Zeros(1));
   EXPECT_THAT(refused.error_message(), Not(HasSubstr("larger than max"))) << "it was unpacked to be measured";
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
 }
@@ -763,7 +766,7 @@ TEST_F(ControlTest, AMessageAboveTheMemoryOfTheServerIsRefusedAndTheServerServes
   options.memory_bytes = 8 << 20;
   options.max_message_bytes = 2 << 20;
   Serve(options);
-  EXPECT_EQ(SendRaw(Channel(), 200).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(SendRaw(Channel(), Zeros(200)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(Register().Get().ok());
   EXPECT_THAT(coordinator()->events.now(), ElementsAre("Register 0"));
@@ -897,6 +900,37 @@ TEST(TaskFlagsTest, AFlagOutOfItsRangeIsNotTakenForOneThatWasNotGiven) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.message(), HasSubstr("--task_index is -1"));
   EXPECT_THAT(refused.message(), HasSubstr("--num_ps is 0"));
+}
+
+TEST(LogLimitTest, AdmitsATextOnceAndNotEveryText) {
+  LogLimit limit;
+  EXPECT_TRUE(limit.Admit("again"));
+  EXPECT_FALSE(limit.Admit("again"));
+  int admitted = 1;
+  for (int i = 0; i < 5000; ++i) admitted += limit.Admit(absl::StrCat("text ", i)) ? 1 : 0;
+  EXPECT_EQ(admitted, 100);
+}
+
+// protobuf's own line, on standard error in another format, came for each message that a peer sent.
+TEST_F(ControlTest, TextThatIsNoUtf8IsToldOfInOurLogAndOnce) {
+  Serve();
+  int lines = 0;
+  Mutex mu;
+  const LogSink before = SetLogSink([&](const LogEntry& entry) {
+    MutexLock lock(mu);
+    lines += absl::StrContains(entry.text, "UTF-8") ? 1 : 0;
+  });
+  testing::internal::CaptureStderr();
+  v1::RegisterRequest request = wire::ToProto(RegisterWorker(0));
+  request.set_address("0123456789");
+  std::string bytes = request.SerializeAsString();
+  bytes.replace(bytes.find("0123456789"), 10, "01234\xff\x1b[2J");
+  const grpc::Slice slice(bytes);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(SendRaw(Channel(), grpc::ByteBuffer(&slice, 1)).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  SetLogSink(before);
+  MutexLock lock(mu);
+  EXPECT_EQ(lines, 1);
 }
 
 TEST(StatusTest, ACallThatAServerCancelsAsItEndsIsWorthAnother) {

@@ -142,15 +142,18 @@ class ServerVerifier : public PeerVerifier {
   const std::string domain_, role_;
 };
 
-// What a caller may do, authorization.h says at each call; this is about the job alone.
+// What a caller may do, authorization.h says at each call. Here it is refused before gRPC reads a byte of it: one of another job, and one without a role, which
+// may do nothing.
 class CallerVerifier : public PeerVerifier {
  public:
   explicit CallerVerifier(std::string domain) : domain_(std::move(domain)) {}
 
  private:
   std::string FaultOf(const std::optional<PeerId>& caller) const override {
-    if (!caller || caller->domain == domain_) return "";
-    const std::string fault = absl::StrCat("a TLS connection was refused: the peer's ", OfAnotherJob(*caller, domain_));
+    if (caller && caller->domain == domain_) return "";
+    const std::string fault = absl::StrCat(
+        "a TLS connection was refused: the peer's ",
+        caller ? OfAnotherJob(*caller, domain_) : "certificate names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)");
     if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;  // gRPC is silent about it
     return fault;
   }

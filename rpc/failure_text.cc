@@ -24,8 +24,8 @@ constexpr KnownFailure kConnect[] = {
     {"certificate verify failed", "its certificate is not signed by --tls_ca, or has expired"},
     {"wrong version number", "it does not speak TLS, as this task does"},
     {"Socket closed",
-     "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job; its "
-     "log says which"},
+     "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job or "
+     "of none; its log says which"},
     {"Name or service not known", "there is no such host name"},
     {"Domain name not found", "there is no such host name"},
 };

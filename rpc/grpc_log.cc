@@ -2,9 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "rpc/failure_text.h"
 #include "rpc/log_limit.h"
+#include "wire/text.h"
 
 namespace divvy {
 namespace {
@@ -16,6 +18,12 @@ LogLimit& Limit() {
   return *limit;
 }
 
+// It may hold bytes of a peer's.
+void LogLimited(const char* file, int line, absl::string_view raw) {
+  const std::string text = wire::Escaped(raw);
+  if (Limit().Admit(text)) Log({Severity::kWarning, file, line, text});
+}
+
 void LogOne(gpr_log_func_args* args) {
   if (args->severity != GPR_LOG_SEVERITY_ERROR) return;
   if (kept_errors != nullptr) {
@@ -24,13 +32,19 @@ void LogOne(gpr_log_func_args* args) {
   }
   std::string text = HandshakeFailure(args->message);
   if (text.empty()) text = absl::StrCat("gRPC: ", args->message);
-  if (Limit().Admit(text)) Log({Severity::kWarning, args->file, args->line, text});
+  LogLimited(args->file, args->line, text);
+}
+
+// What protobuf finds wrong with a peer's message, before anything of ours sees it.
+void LogOneOfProtobuf(google::protobuf::LogLevel level, const char* file, int line, const std::string& message) {
+  if (level >= google::protobuf::LOGLEVEL_WARNING) LogLimited(file, line, absl::StrCat("protobuf: ", message));
 }
 
 }  // namespace
 
 void RouteGrpcLog() {
   gpr_set_log_function(LogOne);
+  google::protobuf::SetLogHandler(LogOneOfProtobuf);
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
 }
 

@@ -11,7 +11,7 @@
 
 namespace divvy {
 
-// Admits each text once a minute. Thread-safe; does not block. Remembers a thousand texts: then every one is admitted again.
+// Admits each text once a minute, and at most 100 texts a minute. Thread-safe; does not block. Remembers a thousand texts: then every one is admitted again.
 //
 //   if (limit.Admit(text)) DIVVY_LOG(WARNING) << text;
 class LogLimit {
@@ -22,14 +22,22 @@ class LogLimit {
     if (said_.size() >= kRemembered) said_.clear();
     const auto [said, first] = said_.emplace(text, now);
     if (!first && now - said->second < kPause) return false;
+    if (now - minute_ >= kPause) {
+      minute_ = now;
+      admitted_ = 0;
+    }
+    if (++admitted_ > kMostAMinute) return false;
     said->second = now;
     return true;
   }
 
  private:
   static constexpr size_t kRemembered = 1'000;
+  static constexpr int kMostAMinute = 100;  // a peer that says something else each time must not fill the log either
   static constexpr absl::Duration kPause = absl::Minutes(1);
   Mutex mu_;
+  absl::Duration minute_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
+  int admitted_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<std::string, absl::Duration> said_ DIVVY_GUARDED_BY(mu_);
 };
 

@@ -97,7 +97,10 @@ TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
   EXPECT_EQ(id->domain, "job");
   EXPECT_EQ(id->task.role, "worker");
   EXPECT_EQ(id->task.index, "3");
-  for (const char* bad : {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3", "spiffe://job/worker/3/x", "https://job/worker/3"}) {
+  EXPECT_EQ(ParseRoleUri("spiffe://job-1.x/admin/jane")->task.text(), "admin jane");
+  for (const char* bad : {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3", "spiffe://job/worker/3/x", "https://job/worker/3",
+                          "spiffe://job/worker/3?x=1", "spiffe://job/worker/03", "spiffe://job/worker/-1", "spiffe://job/worker/", "spiffe://job/worker/ 3",
+                          "spiffe://job/worker/99999999999", "spiffe://a b/worker/3", "spiffe://job:1/worker/3", "spiffe://job/admin/"}) {
     EXPECT_FALSE(ParseRoleUri(bad).has_value()) << bad;
   }
 }
@@ -448,11 +451,14 @@ TEST_F(TlsTest, TheWrongRoleIsRefusedAndToldSoOnBothSides) {
   EXPECT_TRUE(log_.Await("admin 0 may not call Coordinator.Register"));
 }
 
-TEST_F(TlsTest, ACertificateWithoutARoleMayCallNothing) {
+TEST_F(TlsTest, ACertificateWithoutARoleIsRefusedInTheHandshake) {
   Serve(pki_.Role("chief"));
-  const absl::Status status = Register(pki_.Files("roleless", pki_.Issue("")));
-  EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized) << status;
-  EXPECT_THAT(status.message(), HasSubstr("a certificate without a role"));
+  int number = 0;
+  for (const char* uri : {"", "https://example.com/chief/0", "spiffe://test/chief/0?x=1", "spiffe://test/chief/00", "spiffe://test/chief/"}) {
+    const absl::Status status = Register(pki_.Files(absl::StrCat("roleless", ++number), pki_.Issue(uri)));
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << uri << ": " << status;
+  }
+  EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer's certificate names no role"));
 }
 
 TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {

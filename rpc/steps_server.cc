@@ -3,8 +3,10 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "rpc/log_limit.h"
 #include "rpc/status.h"
 #include "wire/steps.h"
 
@@ -60,7 +62,9 @@ class ServedSteps : public Reactor {
 
  private:
   void OnNonsense(const absl::Status& why) {
-    DIVVY_LOG(ERROR) << "the coordinator sent a frame that makes no sense (" << why.message() << "): its stream is broken off";
+    static LogLimit* const limit = new LogLimit;
+    const std::string text = absl::StrCat("the coordinator sent a frame that makes no sense (", why.message(), "): its stream is broken off");
+    if (limit->Admit(text)) DIVVY_LOG(ERROR) << text;
     FinishOnce(why);
   }
 

@@ -126,6 +126,7 @@ absl::Status FromProto(const v1::Status& status) {
   if (any == nullptr) return absl::Status(code, message);
   v1::ErrorDetail encoded;
   if (!encoded.ParseFromString(any->value())) return Undecodable("a broken detail", message);
+  if (!kReasons.ToDomain(encoded.reason()).ok()) encoded.clear_reason();  // a newer peer's: what its code says will do
   const absl::StatusOr<ErrorDetail> detail = FromProto(encoded);
   if (!detail.ok()) return Undecodable(detail.status().message(), message);
   return WithDetail(code, message, *detail);

@@ -1,6 +1,8 @@
 #include "wire/text.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -39,7 +41,32 @@ size_t CharacterBytes(absl::string_view text) {
   return 0;
 }
 
-bool IsControl(uint8_t byte) { return byte < 0x20 || byte == 0x7f; }
+// REQUIRES: `character` is one, whole.
+char32_t CodePoint(absl::string_view character) {
+  if (character.size() == 1) return Byte(character, 0);
+  char32_t code = Byte(character, 0) & (0x7f >> character.size());
+  for (size_t i = 1; i < character.size(); ++i) code = (code << 6) | (Byte(character, i) & 0x3f);
+  return code;
+}
+
+// What would change how a terminal, or whoever reads a line, takes what stands beside it: controls (U+009B begins a terminal's commands as ESC [ does),
+// separators of lines and paragraphs, and the invisible ones that turn the direction of writing (The Unicode Standard, general categories Cc, Zl, Zp and Cf).
+bool IsControl(char32_t code) {
+  struct Range {
+    char32_t first, last;
+  };
+  constexpr Range kRanges[] = {{0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},      {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},
+                               {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},    {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+                               {0x2060, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},  {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f},
+                               {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0001, 0xe007f}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges), [code](Range range) { return range.first <= code && code <= range.last; });
+}
+
+std::string ShowBytes(absl::string_view bytes) {
+  std::string shown;
+  for (size_t i = 0; i < bytes.size(); ++i) absl::StrAppend(&shown, "\\x", absl::Hex(Byte(bytes, i), absl::kZeroPad2));
+  return shown;
+}
 
 }  // namespace
 
@@ -56,9 +83,9 @@ std::string Escaped(absl::string_view text, size_t max_bytes) {
   std::string out;
   while (!text.empty()) {
     const size_t bytes = CharacterBytes(text);
-    const bool plain = bytes > 0 && !IsControl(Byte(text, 0));
-    const absl::string_view character = text.substr(0, plain ? bytes : 1);
-    const std::string shown = plain ? std::string(character) : absl::StrCat("\\x", absl::Hex(Byte(text, 0), absl::kZeroPad2));
+    const absl::string_view character = text.substr(0, std::max<size_t>(bytes, 1));
+    const bool plain = bytes > 0 && !IsControl(CodePoint(character));
+    const std::string shown = plain ? std::string(character) : ShowBytes(character);
     if (out.size() + shown.size() > max_bytes) break;
     out += shown;
     text.remove_prefix(character.size());

@@ -18,8 +18,8 @@ constexpr size_t kMaxNameBytes = 1 << 10;  // of names and addresses, which also
 // a field of type string.
 bool IsUtf8(absl::string_view text);
 
-// `text` as it may stand in a log line, a terminal or a protobuf string: control characters and bytes that are no UTF-8 become "\x1b", and what is beyond
-// `max_bytes` is cut off, never within a character. Escaping twice changes nothing more.
+// `text` as it may stand in a log line, a terminal or a protobuf string: control characters, separators of lines, characters that turn the direction of
+// writing, and bytes that are no UTF-8 become "\x1b" (each of their bytes), and what is beyond `max_bytes` is cut off, never within a character. Escaping twice changes nothing more.
 std::string Escaped(absl::string_view text, size_t max_bytes = kMaxTextBytes);
 
 }  // namespace divvy::wire

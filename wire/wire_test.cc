@@ -50,6 +50,18 @@ TEST(TextTest, ControlCharactersAndBytesThatAreNoUtf8AreEscaped) {
   EXPECT_EQ(Escaped("\xc0\xaf"), "\\xc0\\xaf") << "overlong";
   EXPECT_EQ(Escaped("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond U+10FFFF";
   EXPECT_EQ(Escaped("ä€🐢"), "ä€🐢");
+  EXPECT_EQ(Escaped("a\xc2\x9b"
+                    "2J"),
+            "a\\xc2\\x9b2J")
+      << "U+009B begins a command to a terminal";
+  EXPECT_EQ(Escaped("\xe2\x80\xae"
+                    "gpj.exe"),
+            "\\xe2\\x80\\xaegpj.exe")
+      << "U+202E turns the line around";
+  EXPECT_EQ(Escaped("a\xe2\x80\xa8"
+                    "b"),
+            "a\\xe2\\x80\\xa8b")
+      << "U+2028 is the end of a line";
 }
 
 TEST(TextTest, TheCutNeverFallsWithinACharacter) {
@@ -123,7 +135,8 @@ TEST(StatusTest, WhatCannotBeReadIsInternalNeverOk) {
   v1::ErrorDetail detail;
   detail.set_reason(static_cast<v1::Reason>(99));
   any.set_value(detail.SerializeAsString());
-  EXPECT_EQ(FromProto(status).code(), absl::StatusCode::kInternal) << "an unknown reason";
+  EXPECT_EQ(FromProto(status).code(), absl::StatusCode::kUnavailable) << "a reason of a newer peer: its code says what to do";
+  EXPECT_EQ(ReasonOf(FromProto(status)), Reason::kNone);
   detail.set_reason(v1::OVERLOADED);
   detail.set_retry_after_ns(-1);
   any.set_value(detail.SerializeAsString());

@@ -125,6 +125,13 @@ absl::Status BundleCatalog::CheckOwner(Claim claim) {
                                                    ": give each job a --checkpoint_dir of its own"));
 }
 
+namespace {
+
+// A file of a checkpoint is a directory, a pipe, or a link that leads nowhere: that one cannot be read, and no other start will read it either.
+bool IsNoFile(const absl::Status& status) { return ReasonOf(status) == Reason::kNone && (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)); }
+
+}  // namespace
+
 absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<CheckpointId> below) {
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
   absl::Status damage;
@@ -135,7 +142,7 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
       SetOwn(state->job);  // another job does not go on from it
       return std::optional<JobState>(*std::move(state));
     }
-    if (!absl::IsDataLoss(state.status())) return state.status();
+    if (!absl::IsDataLoss(state.status()) && !IsNoFile(state.status())) return state.status();
     DIVVY_LOG(ERROR) << state.status().message() << ". Looking for an older checkpoint";
     damage.Update(state.status());
   }

@@ -80,6 +80,15 @@ TEST_F(BundleCatalogTest, ADamagedCheckpointIsPassedOverAndOneThatTheDeviceCanno
   EXPECT_EQ((**catalog->Newest(std::nullopt)).checkpoint.serial, 1u);
 }
 
+TEST_F(BundleCatalogTest, ACheckpointThatIsNoFileIsPassedOver) {
+  const auto catalog = Open();
+  ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());
+  ASSERT_TRUE(files_.CreateDirectory("/ckpt/ckpt-1-2.index").ok());
+  const auto newest = catalog->Newest(std::nullopt);
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  EXPECT_EQ((**newest).checkpoint.serial, 1u);
+}
+
 TEST_F(BundleCatalogTest, WhatAnotherVersionHasWrittenIsToldFromDamage) {
   const auto catalog = Open();
   ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());

@@ -74,7 +74,7 @@ TEST(LoadDeviceMathTest, RefusesALibraryThatOthersMayHavePutThere) {
     return std::string(LoadError(library).message());
   };
   EXPECT_THAT(load(0755, 0755), HasSubstr("is not Divvy's"));  // what its code says
-  EXPECT_THAT(load(01777, 0755), HasSubstr("can be written by others, whose code would run here; move it, or chmod go-w"));
+  EXPECT_THAT(load(01777, 0755), HasSubstr("can be written by others; take another, or chmod go-w"));
   EXPECT_THAT(load(0770, 0755), HasSubstr("can be written by others"));
   EXPECT_THAT(load(0755, 0777), HasSubstr("can be written by others"));
   const std::string link = absl::StrCat(testing::TempDir(), "/libdivvy_cuda.so");

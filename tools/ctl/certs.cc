@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "rpc/authorization.h"
 #include "rpc/certificates.h"
 
 namespace divvy {
 namespace {
+
+constexpr absl::string_view kDefaultJob = "divvy";
 
 struct Task {
   std::string role;
@@ -29,6 +32,9 @@ absl::Status Check(const CertsOptions& options) {
   if (options.ps < 0 || options.workers < 0 || options.ps + options.workers > 10'000)
     return absl::InvalidArgumentError("certs: --ps and --workers count tasks, up to 10,000");
   if (options.add && options.force) return absl::InvalidArgumentError("certs: --add keeps what is there, --force replaces it: give one of them");
+  const std::string job = options.job.empty() ? std::string(kDefaultJob) : options.job;
+  if (const auto id = ParseRoleUri(absl::StrCat("spiffe://", job, "/chief/0")); !id || id->domain != job)
+    return absl::InvalidArgumentError(absl::StrCat("certs: --job=\"", job, "\": a name of letters, digits, \".\", \"_\" and \"-\", 1 to 40 of them"));
   if (options.lifetime <= absl::ZeroDuration()) return absl::InvalidArgumentError("certs: --days is at least 1");
   return absl::OkStatus();
 }
@@ -38,7 +44,6 @@ absl::Status Write(const CertsOptions& options, FileSystem& files, const std::st
   return files.ReplaceFile(absl::StrCat(options.out, "/", name, ".key"), pair.key);
 }
 
-constexpr absl::string_view kDefaultJob = "divvy";
 constexpr absl::string_view kNameOfAuthority = " development CA";  // behind the job
 
 std::string PathOf(const CertsOptions& options, absl::string_view file) { return absl::StrCat(options.out, "/", file); }

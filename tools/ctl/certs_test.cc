@@ -51,6 +51,16 @@ TEST(CertsTest, WhatIsThereIsNotOverwrittenUnlessOneInsists) {
   EXPECT_TRUE(CheckTlsFiles(FilesOf(options, "worker-1")).ok());
 }
 
+TEST(CertsTest, AJobThatNoCertificateCouldNameIsRefused) {
+  for (const char* job : {"a/b", "../../x", "a b", "a?b", "job:1"}) {
+    CertsOptions options = In("named");
+    options.job = job;
+    const absl::Status refused = WriteCertificates(options, FileSystem::Real()).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << job;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("a name of letters, digits")) << job;
+  }
+}
+
 TEST(CertsTest, MoreTasksGetTheirsFromTheSameCa) {
   CertsOptions options = In("more");
   options.job = "mine";

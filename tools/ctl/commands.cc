@@ -17,6 +17,7 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "base/terminal.h"
+#include "base/trusted_file.h"
 #include "cluster/cluster_config.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "rpc/credentials.h"
@@ -251,6 +252,11 @@ int CertsCommand(const std::vector<std::string>& args) {
   options.force = absl::GetFlag(FLAGS_force);
   options.add = absl::GetFlag(FLAGS_add);
   umask(077);  // keys are for their owner alone
+  if (!options.out.empty()) {
+    absl::Status own = FileSystem::Real().CreateDirectory(options.out);
+    if (own.ok()) own = CheckOwnFolder(options.out);
+    if (!own.ok()) return RefuseToStart(absl::Status(own.code(), absl::StrCat("certs: --out: ", own.message())));
+  }
   const absl::StatusOr<std::vector<std::string>> written = WriteCertificates(options, FileSystem::Real());
   if (absl::IsInvalidArgument(written.status())) return Misuse(written.status().message());
   if (!written.ok()) return RefuseToStart(written.status());
@@ -268,7 +274,8 @@ int CheckpointCommand(const std::vector<std::string>& args) {
   if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
   if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
   return Misuse(
-      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM PREFIX");
+      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM "
+      "PREFIX");
 }
 
 int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }

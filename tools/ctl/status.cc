@@ -15,6 +15,7 @@
 #include "rpc/channel.h"
 #include "rpc/status.h"
 #include "rpc/time.h"
+#include "wire/text.h"
 
 namespace divvy {
 namespace {
@@ -142,13 +143,15 @@ std::string NameOf(const StatusOptions& options, const std::string& address) {
 void PrintRow(const Answer& answer, const StatusOptions& options) {
   const int width = WidthOf(options);
   if (!answer.status.ok()) {
-    absl::PrintF("%-10s %-*s %-10s %s\n", NameOf(options, answer.address), width, answer.address, "no answer", answer.status.message());
+    absl::PrintF("%-10s %-*s %-10s %s\n", NameOf(options, answer.address), width, answer.address, "no answer", wire::Escaped(answer.status.message()));
     return;
   }
   const v1::TaskStatus& status = answer.reply;
-  absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address, status.state(), status.epoch(), Figures(status));
+  absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address, wire::Escaped(status.state()), status.epoch(),
+               wire::Escaped(Figures(status)));
   for (const v1::TaskStatus::Wait& wait : status.waits()) {
-    absl::PrintF("%-10s   waits for %s, for %s\n", "", wait.text(), absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
+    absl::PrintF("%-10s   waits for %s, for %s\n", "", wire::Escaped(wait.text()),
+                 absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
   }
 }
 

@@ -100,6 +100,17 @@ TEST(StatusTest, ATaskThatDoesNotAnswerHasTheNameThatTfConfigGivesIt) {
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith(R"({"address":"127.0.0.1:1","task":"ps 0","error":)"));
 }
 
+TEST(StatusTest, WhatATaskSaysForgesNoRowAndCommandsNoTerminal) {
+  v1::TaskStatus status = WorkerOn(1);
+  status.set_state("ready\nps 7       all is well");
+  status.mutable_worker()->set_live_step(1);
+  status.mutable_worker()->set_live_function("\x1b[2J");
+  status.add_waits()->set_text("nothing\r\x1b]0;title\x07");
+  const std::string shown = Shown(status);
+  EXPECT_THAT(shown, HasSubstr("ready\\x0aps 7"));
+  EXPECT_EQ(shown.find_first_of("\x1b\r\x07"), shown.npos);
+}
+
 TEST(StatusTest, AWorkersRowSaysThatItComputesOnTheCpu) {
   EXPECT_THAT(Shown(WorkerOn(1)), HasSubstr("0 queued, on the CPU\n"));
   EXPECT_THAT(Shown(WorkerOn(3)), HasSubstr("0 queued, 3 replicas on the CPU\n"));

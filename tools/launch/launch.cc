@@ -73,7 +73,7 @@ class Launcher {
   const WorkingDirectory& directory() const { return directory_; }
 
   int Run() {
-    log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
+    log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS, every user of this machine can reach it)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
     log_.Say(absl::StrCat("what they do: divvyctl status --addr=", tasks_.Addresses()));
     Do(supervisor_.Begin(Now()));
     while (!supervisor_.over()) Turn();

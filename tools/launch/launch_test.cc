@@ -230,7 +230,7 @@ class LaunchTest : public ::testing::Test {
 TEST_F(LaunchTest, EveryTaskOfTheSameProgramIsToldWhoItIs) {
   Launch({"--ps=2", "--workers=2"}, {"show"});
   EXPECT_EQ(Exit(), 0);
-  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on 127.0.0.1 (loopback: no TLS)\n"));
+  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on 127.0.0.1 (loopback: no TLS, every user of this machine can reach it)\n"));
   for (const auto& [name, task] : std::vector<std::pair<std::string, std::string>>{
            {"chief    | ", R"("type":"chief","index":0)"}, {"ps 1     | ", R"("type":"ps","index":1)"}, {"worker 1 | ", R"("type":"worker","index":1)"}}) {
     EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(name, ".*", task)));

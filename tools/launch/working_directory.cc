@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
+#include "base/remove_tree.h"
 #include "base/status_macros.h"
 
 namespace divvy {
@@ -17,14 +18,6 @@ namespace {
 std::string TemporaryDirectory() {
   const char* const given = std::getenv("TMPDIR");
   return given == nullptr || *given == 0 ? "/tmp" : given;
-}
-
-void RemoveTree(const std::string& name) {
-  FileSystem& files = FileSystem::Real();
-  if (const auto inside = files.ListDirectory(name); inside.ok()) {
-    for (const std::string& child : *inside) RemoveTree(absl::StrCat(name, "/", child));
-  }
-  files.Remove(name).IgnoreError();  // what is left is in nobody's way
 }
 
 }  // namespace
@@ -54,6 +47,6 @@ bool WorkingDirectory::HasCheckpoint() const { return FileSystem::Real().Stat(ch
 
 std::string WorkingDirectory::Flags() const { return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints()); }
 
-void WorkingDirectory::Remove() const { RemoveTree(path_); }
+void WorkingDirectory::Remove() const { RemoveTree(path_); }  // what is left is in nobody's way
 
 }  // namespace divvy
