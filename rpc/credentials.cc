@@ -1,6 +1,7 @@
 #include "rpc/credentials.h"
 
 #include <openssl/err.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -88,6 +89,14 @@ absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
   ERR_clear_error();
   if (problems.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
+}
+
+// Some volumes of secrets give no other mode, so this is no refusal.
+void WarnOfOpenKey(const std::string& key) {
+  struct stat info;
+  if (stat(key.c_str(), &info) != 0 || (info.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  DIVVY_LOG(WARNING) << "--tls_key=" << key << ": every user of this machine can " << ((info.st_mode & S_IROTH) != 0 ? "read" : "write")
+                     << " it, and pass for this task. chmod o-rw " << key;
 }
 
 // ---- whom a task believes -----------------------------------------------------------------------------------------------------------------------------------
@@ -184,6 +193,7 @@ absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner) { retur
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files) {
   if (!files) return grpc::InsecureServerCredentials();
+  WarnOfOpenKey(files->key);
   tls::TlsServerCredentialsOptions options(Provider(*files));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();

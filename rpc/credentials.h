@@ -29,7 +29,8 @@ absl::Status CheckTlsFiles(const TlsFiles& files);
 absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner);
 
 // Mutual TLS: the peer's certificate is asked for and checked against `ca`; a peer that names no role, or one of another job than `cert`'s (the trust domain of
-// authorization.h), is refused, with a line in the log once a minute. Reads `cert` for that. No files: plaintext.
+// authorization.h), is refused, with a line in the log once a minute. Reads `cert` for that, and warns of a key that every user of the machine can read. No
+// files: plaintext.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files);
 // The server must present the certificate of `role`, of the same job as `cert`; its host name is not looked at, since tasks are known by role and move between
 // hosts. "": of any role.

@@ -1,4 +1,6 @@
 // Who is let in, and what both sides say where somebody is not.
+#include <sys/stat.h>
+
 #include <memory>
 #include <optional>
 #include <set>
@@ -147,7 +149,9 @@ class Pki {
     return Value(IssueCertificate(authority_, {uri, {"localhost", "127.0.0.1"}, lifetime}));
   }
   TlsFiles Files(const std::string& name, const CertifiedKey& made) {
-    return {Write(absl::StrCat(name, ".pem"), made.certificate), Write(absl::StrCat(name, ".key"), made.key), absl::StrCat(folder_, "/ca.pem")};
+    const TlsFiles files{Write(absl::StrCat(name, ".pem"), made.certificate), Write(absl::StrCat(name, ".key"), made.key), absl::StrCat(folder_, "/ca.pem")};
+    EXPECT_EQ(chmod(files.key.c_str(), 0600), 0);
+    return files;
   }
   // Those of a task whose role is its name.
   TlsFiles Role(const std::string& role) { return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0"))); }
@@ -459,6 +463,15 @@ TEST_F(TlsTest, ACertificateWithoutARoleIsRefusedInTheHandshake) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << uri << ": " << status;
   }
   EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer's certificate names no role"));
+}
+
+TEST_F(TlsTest, AKeyThatEverybodyCanReadIsWarnedOf) {
+  const TlsFiles files = pki_.Role("chief");
+  Serve(files);
+  EXPECT_THAT(log_.text(), testing::Not(HasSubstr("--tls_key=")));
+  ASSERT_EQ(chmod(files.key.c_str(), 0644), 0);
+  Serve(files);
+  EXPECT_THAT(log_.text(), HasSubstr(absl::StrCat("--tls_key=", files.key, ": every user of this machine can read it, and pass for this task. chmod o-rw")));
 }
 
 TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {

@@ -188,7 +188,7 @@ TEST_F(OperationsTest, AWorkerOfAnotherProgramEndsAndBothLogsSayWhy) {
   EXPECT_EQ(ExitOf(WorkerTask(1)), 78);
   for (const TaskId& task : {kChiefTask, WorkerTask(1)}) WaitFor(task, "runs another program than the coordinator: it has no step");
   Start(WorkerTask(1));
-  WaitFor(kChiefTask, "counting");
+  CountOn(1);  // "counting" may have been said before the refusal: one worker is enough to begin
   FinishAll();
 }
 
