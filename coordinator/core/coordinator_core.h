@@ -387,6 +387,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
 
   // ---- direct_writes.cc ----
+  using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
+  bool MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
+  void QueueWrite(CommitPlan plan, StatusCallback done) DIVVY_REQUIRES(mu_);
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void StartWrites() DIVVY_REQUIRES(mu_);
   bool MayWriteNow() const DIVVY_REQUIRES(mu_);

@@ -22,20 +22,47 @@ constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;  // beside the numbers of 
 
 }  // namespace
 
+// A large write is cut into commits without the lock: workers are answered meanwhile. It is cut anew where the layout has changed by then.
 void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_) return;
-  if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->Write(writes, done); });
+  CommitPlan plan;
+  std::shared_ptr<const Layout> planned_by;
+  for (;;) {
+    int64_t steps = 0;
+    double scale = 1;
+    {
+      CoreLock lock(mu_, outbox_);
+      if (!MayPlanWrite(writes, done)) return;
+      if (planned_by == layout_) return QueueWrite(std::move(plan), std::move(done));
+      planned_by = layout_, steps = finished_steps_, scale = learning_rate_scale_;
+    }
+    plan = PlanCommits(*planned_by, writes, steps, scale);
+  }
+}
+
+// False: it is answered, or begins anew when what it waits for is there.
+bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
+  if (abandoned_) return false;
+  if (ResizeWaits()) {
+    resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->Write(writes, done); });
+    return false;
+  }
   absl::Status refused = job_error_;
   for (const StagedWrite& write : writes) {
     if (refused.ok()) refused = CheckWrite(*layout_, write);
   }
-  if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
+  if (!refused.ok()) {
+    outbox_.Add([done, refused] { done(refused); });
+    return false;
+  }
   ChooseEmpty();
-  if (CreateMissingSlots(writes, done)) return;
+  return !CreateMissingSlots(writes, done);
+}
+
+void CoordinatorCore::QueueWrite(CommitPlan plan, StatusCallback done) {
+  absl::Status refused;
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
-  for (auto& [ps, parts] : PlanCommits(*layout_, writes, finished_steps_, learning_rate_scale_)) {
+  for (auto& [ps, parts] : plan) {
     refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
     write->participants.push_back(ps);
     write->commits[ps].parts = std::move(parts);
