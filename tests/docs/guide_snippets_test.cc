@@ -538,3 +538,34 @@ TEST(GuideTest, AnEvaluatorScores) {
 }
 
 }  // namespace training
+
+// ---- going on where it was -----------------------------------------------------------------------------------------------------------------------------
+
+namespace resuming {
+
+// guide: schedule_once
+const VariableSpec kSum{"sum", {}, Zeros(), {}, DType::kInt64};
+
+absl::Status AddChunk(WorkerContext& worker, int64_t chunk) {
+  ASSIGN_OR_RETURN(Variable sum, worker.strategy().FindVariable("sum"));
+  return sum.AssignAdd(Tensor::Scalar(chunk));
+}
+const Step kAddChunk("add_chunk", AddChunk);
+
+absl::Status AddChunks(Coordinator& coordinator) {
+  RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kSum).status());
+  RETURN_IF_ERROR(coordinator.RestoreLatest().status());
+  for (int64_t i = 0; i < 100; ++i) RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i, kAddChunk, i).status());
+  return coordinator.Join();
+}
+// guide: end
+
+TEST(GuideTest, WhatIsScheduledOnceCountsOnce) {
+  const auto coordinator = *StartEmbedded();
+  ASSERT_EQ(AddChunks(*coordinator), absl::OkStatus());
+  for (int64_t i = 0; i < 100; ++i) ASSERT_TRUE(coordinator->ScheduleOnce("chunks", i, kAddChunk, i).ok());
+  ASSERT_EQ(coordinator->Join(), absl::OkStatus());
+  EXPECT_EQ(*coordinator->strategy().FindVariable("sum")->Read()->scalar<int64_t>(), 4950);
+}
+
+}  // namespace resuming
