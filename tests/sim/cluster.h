@@ -4,6 +4,7 @@
 //   cluster_steps.cc    what step functions do, and what they check as they read
 //   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it does meanwhile
 //   cluster_passes.cc   its passes over data, and which positions they have visited
+//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own
 //   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
 //   cluster_faults.cc   the faults
 //   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
@@ -194,6 +195,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool StepFails(int64_t tag, uint32_t attempt) const;
   bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000; }
   bool IsReadOnly(int64_t tag) const;
+  static bool IsOfPass(const StepCall& call) { return call.function == "work" && !call.inputs.empty(); }
   script::Return Answer(const StepCall& call) const;
 
   // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
@@ -237,9 +239,18 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RunPass();
   void OnPassOver(const absl::Status& status);
   void StopSometime(uint64_t token);
+  void ScheduleAll(std::vector<StepRequest> requests, std::function<void()> accepted);
+  void JoinThen(std::function<void()> then);
+  int64_t ElementsOf(const std::string& source) const;
+  void ReadTwo();
+  StepRequest ReadRequest(const std::string& function, const std::vector<ResourceId>& iterators);
+  void ReadTheRest();
+  void EndReading();
+  void DropReading();
+  void CheckRead(ResourceId iterator, int64_t elements, bool complete);
+  bool TakeInputs(Process& process, const StepCall& call, std::vector<script::Move>& moves) const;
   void WriteSome();
   void ReadAll();
-  void CallJoin();
   void OnRaised(const absl::Status& error, absl::string_view call);
   void Finished(const Nest& value);
   void CountStep(const Ran& ran, uint32_t attempt, EntryId step);
@@ -383,7 +394,13 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   size_t passes_before_ = 0;                // of this life, the one under way
   uint64_t next_token_ = 1;                 // of a loop
   Random when_{MixSeeds(config_.seed, 6)};  // faults off the grid come, and loops are stopped
-  int num_ps_ = config_.num_ps;             // of the job; a person may change it
+  struct Reading {
+    ResourceId left, right;
+    int64_t visited = 0;  // of `left`, before the newest batch
+    int batches = 0;      // of `left` alone
+  };
+  std::optional<Reading> reading_;
+  int num_ps_ = config_.num_ps;  // of the job; a person may change it
   bool is_resizing_ = false;
   std::optional<CheckpointId> created_at_;  // the cut at which a variable was created
   int deaths_to_come_ = 0;                  // of servers that load

@@ -96,7 +96,8 @@ bool Cluster::IsExpected(const absl::Status& error) const {
     case Reason::kPsLost:
       return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
              had_duplicate_ || (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
-             (config_.changing_steps && absl::StrContains(error.message(), "half applied")) || IsGivenUp(error);
+             (config_.changing_steps && absl::StrContains(error.message(), "half applied")) || IsGivenUp(error) ||
+             (config_.changing_steps && config_.max_step_attempts < 1000 && absl::StrContains(error.message(), "could not be run again"));
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
     case Reason::kWrongJob:
@@ -164,6 +165,7 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
   if (!config_.failing_steps && !config_.changing_steps && !IsGivenUp(error))
     Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
+  DropReading();
   beside_.WhenDone([this] {
     CheckAtRest();  // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
     Next();
@@ -184,6 +186,7 @@ void Cluster::Act() {
   model_.told.emplace_back(model_.program_state, model_.effects);
   core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
+  if (config_.readers && when_.Chance(0.25)) return ReadTwo();
   switch (random_.Below(4)) {
     case 0:
     case 1: return ScheduleSome();
@@ -270,40 +273,51 @@ void Cluster::OnRestored(int64_t steps) {
 void Cluster::ScheduleSome() {
   const int count = 1 + static_cast<int>(random_.Below(config_.batch));
   Trace(absl::StrCat("program: schedules ", count));
-  struct Batch {
-    int left;
-    bool raised = false;
-  };
-  auto batch = std::make_shared<Batch>(Batch{count});
-  calls_ = true;
-  beside_.Start();
+  std::vector<StepRequest> requests;
   for (int i = 0; i < count; ++i) {
     const int64_t tag = next_tag_++;
     scheduled_[tag] = Tick();
-    StepRequest request{"work", Nest(Nest::List{Nest(tag)}), IsReadOnly(tag)};
-    core_->Schedule(request, Mine([this](const absl::StatusOr<Nest>& value) {
+    requests.push_back({"work", Nest(Nest::List{Nest(tag)}), IsReadOnly(tag)});
+  }
+  beside_.Start();
+  ScheduleAll(std::move(requests), [this] {
+    JoinThen([this] {
+      calls_ = false;
+      beside_.WhenDone([this] {
+        CheckAtRest();
+        ReadAll();
+      });
+    });
+  });
+}
+
+void Cluster::ScheduleAll(std::vector<StepRequest> requests, std::function<void()> accepted) {
+  struct Batch {
+    size_t left;
+    bool raised = false;
+  };
+  auto batch = std::make_shared<Batch>(Batch{requests.size()});
+  calls_ = true;
+  for (StepRequest& request : requests) {
+    core_->Schedule(std::move(request), Mine([this](const absl::StatusOr<Nest>& value) {
                       if (value.ok()) Finished(*value);
                     }),
-                    Mine([this, batch](const absl::Status& accepted) {
-                      if (EndsTheJob(accepted)) return JobLost(accepted);
-                      if (!accepted.ok() && !batch->raised) {
+                    Mine([this, batch, accepted](const absl::Status& status) {
+                      if (EndsTheJob(status)) return JobLost(status);
+                      if (!status.ok() && !batch->raised) {
                         batch->raised = true;
                         ++result_.failed_steps;
                       }
-                      if (--batch->left == 0) CallJoin();
+                      if (--batch->left == 0) accepted();
                     }));
   }
 }
 
-void Cluster::CallJoin() {
-  core_->Join(Mine([this](const absl::Status& status) {
+void Cluster::JoinThen(std::function<void()> then) {
+  core_->Join(Mine([this, then = std::move(then)](const absl::Status& status) {
     if (!status.ok()) return OnRaised(status, "Join");
     Trace("program: joined");
-    calls_ = false;
-    beside_.WhenDone([this] {
-      CheckAtRest();
-      ReadAll();
-    });
+    then();
   }));
 }
 

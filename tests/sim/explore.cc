@@ -56,6 +56,7 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"off_grid", &SimConfig::off_grid},
       {"suspend", &SimConfig::suspend},
       {"read_only_steps", &SimConfig::read_only_steps},
+      {"readers", &SimConfig::readers},
       {"stop_runs", &SimConfig::stop_runs},
       {"long_steps", &SimConfig::long_steps},
       {"named_job", &SimConfig::named_job},

@@ -136,6 +136,17 @@ SimConfig WithAssigns(uint64_t seed) {
   return config;
 }
 
+// Steps that read two datasets.
+SimConfig WithReaders(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.readers = true;
+  config.changing_steps = config.failing_steps = false;
+  config.max_step_attempts = 1000;
+  config.fault_rate = 0.01;
+  config.rounds = 6;
+  return config;
+}
+
 // Variables that are created while the checkpoint of a resize is made.
 SimConfig WithResizes(uint64_t seed) {
   SimConfig config = Rough(seed);
@@ -192,8 +203,8 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    for (const auto config :
-         {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithResizes, WithDeathsWhileLoading}) {
+    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
+                              WithResizes, WithDeathsWhileLoading}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
@@ -216,6 +227,7 @@ TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) { EX
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }
+TEST(MutationTest, AnEndThatIsTakenForThatOfAllDatasetsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kEndIsOfOneDataset, WithReaders, "X10: "), 0u); }
 TEST(MutationTest, AHorizonThatDoesNotSayHowFarPassesHaveGotIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHorizonHasPasses, WithAdoptions), 0u); }
 TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);

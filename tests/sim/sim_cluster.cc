@@ -59,6 +59,8 @@ void Cluster::StartWorker(int index, int life) {
   DefineScripts(*process);
   process->inputs->Define("known", {pass_elements_, absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("unknown", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
+  process->inputs->Define("left", {config_.seed % 2 == 0 ? std::optional<int64_t>(ElementsOf("left")) : std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
+  process->inputs->Define("right", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   WorkerOptions options;
   options.index = index;
   options.incarnation = Incarnation(random_.Next() | 1);
@@ -133,6 +135,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   passes_before_ = 0;
   asked_to_restore_ = restoring_ = false;
   pending_writes_.clear();
+  reading_.reset();
   inherited_.clear();
   beside_.BeginLife(life_);
   died_loading_.clear();

@@ -82,6 +82,7 @@ struct SimConfig {
   bool die_loading = false;          // now and then a server that was lost is lost again whenever it loads, until that is mended or the job has ended
   bool off_grid = false;             // faults come at any time, not each 10 ms
   bool suspend = false;              // now and then the machine stops with all its processes, and goes on later
+  bool readers = false;              // steps read two datasets by iterators of the program's, and some handle the end
   bool read_only_steps = false;      // some of the scheduled steps
   bool stop_runs = false;            // the program stops some of its loops
   bool long_steps = false;           // a few take longer than the deadline when they are first run
@@ -110,6 +111,7 @@ struct SimResult {
   int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, each counted once, as far as seen
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
+  int64_t read_two = 0;  // datasets, to the end
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;
   int64_t rewinds = 0;
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end

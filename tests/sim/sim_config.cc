@@ -24,6 +24,7 @@ void DrawLimits(SimConfig& config) {
   config.suspend = random.Chance(0.2);
   config.read_only_steps = random.Chance(0.3);
   config.stop_runs = random.Chance(0.3);
+  config.readers = random.Chance(0.4);
   if (random.Chance(0.2)) config.replicas = 2;
   config.long_steps = random.Chance(0.15);
   if (config.long_steps) config.step_deadline = absl::Seconds(6);
