@@ -188,6 +188,15 @@ class WorkerCoreTest : public ::testing::Test {
   std::unique_ptr<CoordinatorEnd> end_;
 };
 
+TEST(WorkerOptionsTest, APipelineIsNoDeeperThanItsLimit) {
+  WorkerOptions options;
+  options.pulls.pipeline_depth = PullOptions::kMaxPipelineDepth + 1;
+  EXPECT_TRUE(absl::StrContains(options.Validate().message(), absl::StrCat("--pipeline_depth is ", PullOptions::kMaxPipelineDepth + 1, ", wanted 1")))
+      << options.Validate();
+  options.pulls.pipeline_depth = PullOptions::kMaxPipelineDepth;
+  EXPECT_FALSE(absl::StrContains(options.Validate().message(), "--pipeline_depth"));
+}
+
 TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   WorkerOptions options;
   options.index = -1;
