@@ -65,7 +65,8 @@ struct FileInfo {
 //   NotFound            no such file, or no such folder to make one in
 //   AlreadyExists       kCreateNew, and it exists
 //   PermissionDenied    the operating system refuses
-//   FailedPrecondition  a directory where a file is needed, or the reverse; a directory that is not empty
+//   FailedPrecondition  a directory where a file is needed, or the reverse; a directory that is not empty; of the machine's files: a pipe, device or socket
+//                       (but OpenSequential and OpenForWrite take them), and to write: a link
 //   InvalidArgument     Rename of a directory to a name below itself
 //   ResourceExhausted   no space, or too many open files
 //   DataLoss            the device failed (EIO)
@@ -94,11 +95,12 @@ class FileSystem {
 
   // ---- Written with the above.
 
-  // All bytes of a file.
+  // All bytes of a file. ResourceExhausted: more than 2 GiB.
   absl::StatusOr<std::string> ReadFile(const std::string& name);
   // As CreateDirectory, and what was missing survives a crash: each new name is synced in the folder that it stands in.
   absl::Status CreateDurableDirectory(const std::string& directory);
-  // Makes `bytes` the content of `name`: after a crash it holds them, or what it held before. Writes `name`.tmp first; two calls for one name must not overlap.
+  // Makes `bytes` the content of `name`: after a crash it holds them, or what it held before. Writes `name`.tmp first, a new
+  // file always; two calls for one name must not overlap.
   absl::Status ReplaceFile(const std::string& name, absl::string_view bytes);
 };
 
