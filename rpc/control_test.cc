@@ -318,6 +318,34 @@ TEST_F(ControlTest, ARequestThatMakesNoSenseIsInvalidAndNeverReachesTheCore) {
   EXPECT_THAT(coordinator()->events.now(), ElementsAre());
 }
 
+// `mib` MiB, from one slice of memory.
+grpc::ByteBuffer Zeros(int mib) {
+  const grpc::Slice slice(std::string(1 << 20, '\0'));
+  const std::vector<grpc::Slice> slices(static_cast<size_t>(mib), slice);
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// Sends `request` as that of Register.
+grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::ByteBuffer& request,
+                     grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+  grpc::ByteBuffer reply;
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kPatience));
+  context.set_compression_algorithm(compression);
+  Promise<grpc::Status> ended;
+  grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register", grpc::StubOptions(), &request, &reply,
+                                       [&](grpc::Status status) { ended.Set(std::move(status)); });
+  return ended.Get();
+}
+
+// Whoever registers names where it is dialled: a host or a socket, and no other of gRPC's ways to find somebody.
+TEST_F(ControlTest, AnAddressIsAHostAndNoSchemeOfGrpcs) {
+  Serve();
+  const auto scheme = MakeChannel(absl::StrCat("ipv4:127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials());
+  const grpc::Status refused = SendRaw(scheme, Zeros(1));
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << refused.error_message();
+}
+
 TEST_F(ControlTest, ACallThatTheCoreDropsIsUnavailable) {
   Serve();
   Answer& answer = Register();
@@ -669,26 +697,6 @@ TEST_F(ControlTest, ADrainCancelsWhatTakesTooLong) {
     done(RegisterReply());
   });
   server_->Shutdown(absl::ZeroDuration());
-}
-
-// `mib` MiB, from one slice of memory.
-grpc::ByteBuffer Zeros(int mib) {
-  const grpc::Slice slice(std::string(1 << 20, '\0'));
-  const std::vector<grpc::Slice> slices(static_cast<size_t>(mib), slice);
-  return grpc::ByteBuffer(slices.data(), slices.size());
-}
-
-// Sends `request` as that of Register.
-grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::ByteBuffer& request,
-                     grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
-  grpc::ByteBuffer reply;
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadline(kPatience));
-  context.set_compression_algorithm(compression);
-  Promise<grpc::Status> ended;
-  grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register", grpc::StubOptions(), &request, &reply,
-                                       [&](grpc::Status status) { ended.Set(std::move(status)); });
-  return ended.Get();
 }
 
 TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
