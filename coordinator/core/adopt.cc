@@ -179,9 +179,9 @@ void CoordinatorCore::StoreState() {
   adoption_.putting = true;
   StoreChange change;
   change.state = StateRowNow(*layout_);
-  PutThen(std::move(change), [stored = mark.pass_changes](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(std::move(change), [mark](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
     core.adoption_.putting = false;
-    core.ForgetEndedPasses(stored);
+    core.NoteStored(mark);
     core.StoreState();  // what has changed meanwhile, however the job goes on
     core.Pump();
   });

@@ -358,7 +358,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void TakeUpPasses(const std::vector<DataPass>& passes) DIVVY_REQUIRES(mu_);
   absl::Status ClaimNumber(const StepRequest& request) DIVVY_REQUIRES(mu_);
   void SettleNumber(const Step& step, bool finished) DIVVY_REQUIRES(mu_);
-  void ForgetEndedPasses(int64_t stored_changes) DIVVY_REQUIRES(mu_);
+  void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
   std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
   const RunState* RunOf(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
@@ -616,6 +616,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
   int64_t lost_ordinals_ DIVVY_GUARDED_BY(mu_) = 0;    // of steps that failed or were cancelled in this life
+  // Those of which the store has not been told: each with lost_ordinals_ then. To the servers they are open until it has.
+  std::deque<std::pair<int64_t, EntryId>> lost_ids_ DIVVY_GUARDED_BY(mu_);
   Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();

@@ -1276,7 +1276,8 @@ class DataSizeTest : public CoordinatorCoreTest {
   std::vector<int64_t> Positions(ResourceId data) {
     std::vector<int64_t> positions(workers_.size());
     for (int i = 0; i < 100; ++i) {
-      core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+      core_->Schedule(
+          {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
       world_.RunFor(absl::Milliseconds(5));
       for (size_t w = 0; w < workers_.size(); ++w) {
         while (!workers_[w]->dispatched.empty()) positions[w] += workers_[w]->FinishNext().inputs[0].count;
@@ -1310,7 +1311,8 @@ TEST_F(DataSizeTest, OneAgainstOneIsAnErrorThatNamesBoth) {
 
 TEST_F(DataSizeTest, AStepThatEndsBeforeTheDataDoesLeavesItsPositionsToTheOthers) {
   const ResourceId data = OpenData({58, 58});
-  core_->Schedule({"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+  core_->Schedule(
+      {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
   world_.RunFor(absl::Milliseconds(5));
   const int liar = workers_[0]->dispatched.empty() ? 1 : 0;
   Report report;
@@ -2543,6 +2545,20 @@ TEST_F(AdoptTest, AServerThatRestartsBeforeAllHaveKeptTheirsTakesItBack) {
   EXPECT_FALSE(core_->Snapshot().adopted_steps.has_value());
   EXPECT_EQ(ps_[0]->loaded.from, LoadRequest::From::kEmpty);
   EXPECT_EQ(core_->step(), 0);
+}
+
+// Else another life, which counts what has finished and what the store says was lost, would give an ordinal that a finished step has.
+TEST_F(AdoptTest, AStepThatFailedIsOpenToTheServersUntilTheStoreKnowsThatItsOrdinalIsLost) {
+  Start(1, 1);
+  Schedule("fails");
+  const EntryId failed = workers_[0]->dispatched.front().step;
+  store_.slow = true;
+  workers_[0]->FinishNext(StepOutcome::kFailed, absl::InvalidArgumentError("no"));
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_THAT(ps_[0]->horizon.open, ElementsAre(failed));
+  store_.WriteAll();
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_THAT(ps_[0]->horizon.open, IsEmpty());
 }
 
 TEST_F(AdoptTest, NoStepBeginsBeforeTheProgramsBytesAreStored) {

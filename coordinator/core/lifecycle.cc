@@ -243,8 +243,8 @@ void CoordinatorCore::FinishLoading() {
   if (phase_ != Phase::kLoading) return;
   if (recovery_) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
   if (!adoption_.adopting) row_.lineage = row_.epoch;
-  PutThen(WholeState(), [stored = pass_changes_](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-    core.ForgetEndedPasses(stored);
+  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    core.NoteStored(mark);
     core.StartRunning();
   });
 }

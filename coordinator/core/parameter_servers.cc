@@ -323,6 +323,9 @@ Horizon CoordinatorCore::MakeHorizon() const {
   for (const auto& [id, write] : open_writes_) {
     if (id < horizon.next) horizon.open.push_back(id);
   }
+  for (const auto& [lost, id] : lost_ids_) {
+    if (id < horizon.next) horizon.open.push_back(id);
+  }
   std::sort(horizon.open.begin(), horizon.open.end());
   if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = ProgressNow();
   return horizon;

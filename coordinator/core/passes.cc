@@ -60,9 +60,10 @@ std::vector<PassProgress> CoordinatorCore::ProgressNow() const {
   return passes;
 }
 
-// The store has been told of so many changes.
-void CoordinatorCore::ForgetEndedPasses(int64_t stored_changes) {
-  while (!ended_passes_.empty() && ended_passes_.front().first <= stored_changes) ended_passes_.pop_front();
+// What the servers need not say of passes and ordinals any more, for the store does.
+void CoordinatorCore::NoteStored(const StoredMark& mark) {
+  while (!ended_passes_.empty() && ended_passes_.front().first <= mark.pass_changes) ended_passes_.pop_front();
+  while (!lost_ids_.empty() && lost_ids_.front().first <= mark.lost_ordinals) lost_ids_.pop_front();
 }
 
 // The passes that are not over, with what says which data each is of.

@@ -581,7 +581,7 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
   if (!result.ok()) SettleNumber(*step, /*finished=*/false);
-  if (!result.ok() && !step->replayed) lost_ordinals_ += step->ordinal.has_value();
+  if (!result.ok() && !step->replayed && step->ordinal) lost_ids_.emplace_back(++lost_ordinals_, step->id);
   // At the end of one dataset what the step was to read of the others is read by another step; a life that goes on from a cut made before the error of a loop
   // is raised takes its pass up.
   const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
