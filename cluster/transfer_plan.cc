@@ -238,6 +238,17 @@ int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
   return bytes;
 }
 
+absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
+  for (const CommitPart& part : parts) {
+    if (!part.optimizer) continue;
+    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("variable \"", layout.Find(part.shard.variable)->spec.name, "\": ", status.message(),
+                                                      " at every step (its schedule times SetLearningRateScale)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes) {
   const int64_t bytes = PayloadBytes(parts);
   if (max_bytes == 0 || bytes <= max_bytes) return absl::OkStatus();

@@ -90,6 +90,8 @@ class CommitPlanner {
 
 // Of the tensors of a commit, as they travel: values and rows.
 int64_t PayloadBytes(absl::Span<const CommitPart> parts);
+// The error of an optimizer whose learning rate cannot be, now that it is known: the schedule's at this step, times the scale.
+absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts);
 // InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes. `max_bytes` 0: it takes any.
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes);
 

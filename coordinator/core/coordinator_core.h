@@ -315,6 +315,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool HasRoom(const Worker& worker) const { return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead; }
   Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
   bool EndedEverywhere(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool IsExhausted(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool MayRead(const Worker& worker, ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool NobodyElseReads(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) DIVVY_REQUIRES(mu_);
   bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
   StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
   int NumWorkers() const DIVVY_REQUIRES(mu_);
@@ -329,7 +333,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
   void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
-  void NoteEnds(Worker& worker, const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
+  bool NoteEnds(Worker& worker, Step& step, const Report& report) DIVVY_REQUIRES(mu_);
   void KeepHistory(const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
   void PutOff(Step& step) DIVVY_REQUIRES(mu_);
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
@@ -389,6 +393,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // ---- direct_writes.cc ----
   using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
   bool MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
+  void WriteLater(std::vector<StagedWrite> writes, StatusCallback done);
+  void AdmitWrites() DIVVY_REQUIRES(mu_);
   void QueueWrite(CommitPlan plan, StatusCallback done) DIVVY_REQUIRES(mu_);
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void StartWrites() DIVVY_REQUIRES(mu_);

@@ -192,6 +192,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   int layouts = 0, layouts_at_dispatch = 0;  // that it has been told, and had when the newest dispatch came
   std::vector<EntryId> cancelled;
   std::vector<MakeResource> made;
+  bool opens = true;  // at once, and without a word on what it has found
   int replicas = 1;
   ProgramDescription program;
   bool silent = false;  // says nothing, not even Pong
@@ -214,7 +215,10 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (!stream->Receive(frame, resend, message).ok() || !message) return;
     layouts += std::holds_alternative<LayoutUpdate>(*message);
     if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch), layouts_at_dispatch = layouts;
-    if (auto* make = std::get_if<MakeResource>(&*message)) made.push_back(*make);
+    if (auto* make = std::get_if<MakeResource>(&*message)) {
+      made.push_back(*make);
+      if (opens) Say(ResourceReady{make->iterator, absl::OkStatus(), std::nullopt});
+    }
     if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
     if (std::holds_alternative<Ping>(*message)) Say(Pong());
     if (auto* hold = std::get_if<Hold>(&*message)) {
@@ -524,6 +528,45 @@ TEST_F(CoordinatorCoreTest, AGradientWhoseSlotsAreRefusedIsRefusedWithTheWordsOf
   EXPECT_TRUE(ps_[0]->commits.empty());
 }
 
+TEST_F(CoordinatorCoreTest, AGradientOfTheProgramWhoseLearningRateCannotBeIsTheProgramsError) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  core_->SetLearningRateScale(1e300);
+  StagedWrite write = WriteOf("x", {1, 2, 3, 4});
+  write.op = WriteOp::kGradient;
+  write.optimizer = Sgd{0.1};
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(100));
+  ASSERT_TRUE(written->over);
+  EXPECT_EQ(written->status.code(), absl::StatusCode::kInvalidArgument) << written->status;
+  EXPECT_TRUE(ps_[0]->commits.empty());
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+}
+
+TEST_F(CoordinatorCoreTest, AWriteDoesNotWaitForAWorkerThatMayNeverComeBack) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  Schedule("step");
+  workers_[0]->silent = true;
+  workers_[0]->refuses = absl::UnavailableError("it is gone");
+  world_.RunFor(absl::Seconds(20));
+  const auto written = Watch([&](StatusCallback done) { core_->Write({WriteOf("x", {1, 2, 3, 4})}, std::move(done)); });
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_TRUE(written->over && written->status.ok()) << written->status;
+}
+
+TEST_F(CoordinatorCoreTest, StepsCommitBetweenTheWritesOfSeveralThreads) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  Schedule("step");
+  std::function<void()> write_on = [&] { core_->Write({WriteOf("x", {1, 2, 3, 4})}, [&](const absl::Status&) { world_.Post([&] { write_on(); }); }); };
+  for (int threads = 0; threads < 2; ++threads) world_.Post([&] { write_on(); });
+  world_.RunFor(absl::Seconds(2));
+  const auto releases = std::count(log_.begin(), log_.end(), "worker 0 Release");
+  EXPECT_GT(releases, 3);
+  write_on = [] {};
+}
+
 TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndEndsWithTheLast) {
   Start(1, 1);
   workers_[0]->silent = true;
@@ -670,27 +713,70 @@ TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Milliseconds(50));
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
+  workers_[1]->opens = false;
   RegisterRequest request;
   request.job = JobName::kWorker;
   request.index = 1;
   request.incarnation = Incarnation(201);
   request.address = "worker1";
   core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
-  world_.RunFor(absl::Milliseconds(1));
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
-  world_.RunFor(absl::Milliseconds(4));
+  world_.RunFor(absl::Milliseconds(500));
+  EXPECT_TRUE(workers_[1]->dispatched.empty()) << "it has not said whether it has a part";
   workers_[1]->Say(ResourceReady{ResourceId(iterator), absl::InvalidArgumentError("the data of 1 workers have no part for worker 1"), std::nullopt});
   world_.RunFor(absl::Milliseconds(500));
   for (int i = 0; i < 5; ++i) End(StepOutcome::kOk, {});
   EXPECT_FALSE(ran->over) << ran->status;
-  const size_t before = workers_[1]->dispatched.size();
   while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
-  for (; !workers_[1]->dispatched.empty(); workers_[1]->dispatched.pop_front()) {
-    workers_[1]->Finish(workers_[1]->dispatched.front(), StepOutcome::kEndOfData, EndOfData("no part"));
-  }
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
-  EXPECT_LE(before, 3u) << "what it had been given before it said so";
+  EXPECT_TRUE(workers_[1]->dispatched.empty());
+}
+
+TEST_F(EndsTest, ALoopEndsWithTheFirstOfItsDatasets) {
+  Start(1, 1);
+  const ResourceId shorter = core_->MakeIterator("shorter", Nest(), true);
+  workers_[0]->Say(ResourceReady{shorter, absl::OkStatus(), 3});
+  world_.RunFor(absl::Milliseconds(20));
+  const auto ran = Run({{"step", Nest(Nest::List{Nest(PerWorkerHandle{shorter.value()})}), false}, "longer", Nest(), /*leased=*/true, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  std::vector<InputLease> read;
+  while (!workers_[0]->dispatched.empty()) {
+    for (const InputLease& lease : workers_[0]->dispatched[0].inputs) {
+      if (lease.iterator == shorter) read.push_back(lease);
+    }
+    End(StepOutcome::kOk, {});
+  }
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+  EXPECT_THAT(read, ElementsAre(InputLease{shorter, 0, 1}, InputLease{shorter, 1, 1}, InputLease{shorter, 2, 1}));
+}
+
+TEST_F(EndsTest, DataThatEndsForEveryWorkerBeforeItsSizeSaysIsOver) {
+  Start(1, 1);
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  const ResourceId data(workers_[0]->made.back().iterator);
+  workers_[0]->Say(ResourceReady{data, absl::OkStatus(), 1000});
+  world_.RunFor(absl::Milliseconds(20));
+  End(StepOutcome::kOk, {});
+  for (int i = 0; i < 20 && !workers_[0]->dispatched.empty(); ++i) End(StepOutcome::kEndOfData, {{data, workers_[0]->dispatched[0].inputs[0].first}});
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+}
+
+TEST_F(EndsTest, AnEndThatTheStepItselfSaysIsTheEndWhateverTheSize) {
+  Start(1, 2);
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  const ResourceId data(workers_[0]->made.back().iterator);
+  for (const auto& worker : workers_) worker->Say(ResourceReady{data, absl::OkStatus(), 1000});
+  world_.RunFor(absl::Milliseconds(20));
+  for (int i = 0; i < 20; ++i) {
+    for (const auto& worker : workers_) {
+      while (!worker->dispatched.empty()) worker->FinishNext(StepOutcome::kEndOfData, EndOfData("enough"));
+    }
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
 }
 
 TEST_F(EndsTest, LeasedDataThatOneWorkerCannotOpenIsReadByTheOthers) {
@@ -1192,9 +1278,9 @@ TEST_F(CoordinatorCoreTest, AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSend
 
 // ---- what one worker says ----------------------------------------------------------------------------------------------------------------------------
 
-absl::Status StaleEpoch(uint64_t epoch) {
+absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   ErrorDetail detail;
-  detail.reason = Reason::kStaleEpoch;
+  detail.reason = reason;
   detail.epoch = Epoch(epoch);
   return MakeError(detail, absl::StrCat("epoch ", epoch, " has begun"));
 }
@@ -1221,8 +1307,10 @@ TEST_F(CoordinatorCoreTest, AWorkerThatServesAnotherJobOrCoordinatorCostsItselfA
 
 TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseOfTheOnlyWorkerIsWaitedOutAndNotStored) {
   Boot(1, 1, {});
-  workers_[0]->refuses = StaleEpoch(~uint64_t{1});
-  world_.RunFor(absl::Minutes(30));
+  for (const Reason reason : {Reason::kStaleEpoch, Reason::kSecondCoordinator}) {
+    workers_[0]->refuses = StaleEpoch(~uint64_t{1}, reason);
+    world_.RunFor(absl::Minutes(30));
+  }
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(1));
   workers_[0]->refuses = absl::OkStatus();  // another process in its place
@@ -1299,6 +1387,15 @@ TEST_F(DataSizeTest, AWorkerWithAShorterCopyReadsNothingWheneverItIsHeard) {
     EXPECT_EQ(positions[odd], 0);
     EXPECT_EQ(positions[0] + positions[1] + positions[2], 58);
   }
+}
+
+TEST_F(DataSizeTest, AnOddWorkerIsNotGivenStepsWhileTheOthersAreAway) {
+  const ResourceId data = OpenData({58, 58, 56});
+  for (int i : {0, 1}) workers_[i]->silent = true, workers_[i]->refuses = absl::UnavailableError("away");
+  world_.RunFor(absl::Seconds(20));
+  const std::vector<int64_t> positions = Positions(data);
+  EXPECT_EQ(positions[2], 0);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(DataSizeTest, OneAgainstOneIsAnErrorThatNamesBoth) {

@@ -114,7 +114,9 @@ struct Worker {
   absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
   bool cancelled_late = false;                   // it was told to stop at its deadline
   Pong pong;
-  std::set<ResourceId> ended;  // iterators that have no element for its steps: its own data has ended, or could not be opened here
+  std::set<ResourceId> opened;    // iterators of which it has said whether it could open them
+  std::set<ResourceId> ended;     // iterators over data of its own that has ended
+  std::set<ResourceId> excluded;  // iterators that it does not read: it came too late, could not open the data, or its data is not that of the others
   Backoff backoff{0};
 };
 
@@ -151,6 +153,7 @@ struct Iterator {
   DataAgreement agreement = {};                     // leased ones: whether all workers read the same
   std::optional<int64_t> elements = {};             // of the data, as most workers have it
   std::set<int> left_out = {};                      // the workers whose data is another
+  std::map<int, int64_t> early_ends = {};           // worker -> where its data ended, before that of most workers does
   bool difference_told = false;                     // to the program, where nobody is in the majority
   int64_t users = 0;                                // steps that are queued or open and name it
   bool dropped = false;                             // goes when the last of them is closed
@@ -256,6 +259,7 @@ struct WriteHold {
   absl::Duration since;
   std::set<int> waiting;  // workers that have not answered yet
   bool held = false;      // all have: writes are applied now
+  size_t admits = 0;      // so many more: those that come meanwhile wait for the next hold, or no step would ever commit
 };
 
 struct DirectWrite {

@@ -23,20 +23,18 @@ bool DataAgreement::Fits(const DataSeen& a, const DataSeen& b) {
 }
 
 void DataAgreement::Note(int worker, const DataSeen& seen) {
-  const std::set<int> odd_before = odd();
+  const auto has = [worker](const Group& group) { return std::count(group.workers.begin(), group.workers.end(), worker) > 0; };
+  const bool is_alone = groups_.size() == 1 && groups_.front().workers == std::vector<int>{worker};
   const auto same = std::find_if(groups_.begin(), groups_.end(), [&seen](const Group& group) { return Fits(group.seen, seen); });
-  if (same != groups_.end() && std::count(same->workers.begin(), same->workers.end(), worker) > 0) return;
-  if (odd_before.count(worker) > 0) {
-    for (Group& group : groups_) group.workers.erase(std::remove(group.workers.begin(), group.workers.end(), worker), group.workers.end());
+  Group& group = same != groups_.end() ? *same : groups_.emplace_back(Group{seen, {}});
+  if (!group.seen.first) group.seen.first = seen.first;
+  if (!group.seen.elements) group.seen.elements = seen.elements;
+  if (has(group)) return;
+  if (!is_alone) {
+    for (Group& each : groups_) each.workers.erase(std::remove(each.workers.begin(), each.workers.end(), worker), each.workers.end());
   }
-  if (same == groups_.end()) {
-    groups_.push_back({seen, {worker}});
-  } else {
-    if (!same->seen.first) same->seen.first = seen.first;
-    if (!same->seen.elements) same->seen.elements = seen.elements;
-    same->workers.push_back(worker);
-  }
-  groups_.erase(std::remove_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.workers.empty(); }), groups_.end());
+  group.workers.push_back(worker);
+  groups_.erase(std::remove_if(groups_.begin(), groups_.end(), [](const Group& each) { return each.workers.empty(); }), groups_.end());
 }
 
 bool DataAgreement::Knows(int worker) const {

@@ -29,7 +29,7 @@ bool Differ(const ElementDigest& a, const ElementDigest& b);
 //   for (const int worker : agreement.odd()) LeaveOut(worker);
 class DataAgreement {
  public:
-  // A worker that opens the data again counts twice if it finds something else than before, unless it was odd: then its data has been put right.
+  // A worker that opens the data again counts by what it finds now. One that nobody can be compared with is compared with itself: it then stands on two sides.
   void Note(int worker, const DataSeen& seen);
   bool Knows(int worker) const;
 

@@ -62,6 +62,22 @@ TEST(DataAgreementTest, TheErrorNamesTheSourceTheWorkersAndWhatToDo) {
   EXPECT_TRUE(absl::StrContains(status.message(), "shuffle with input.seed, and shard nothing")) << status;
 }
 
+TEST(DataAgreementTest, OneOfTheMostThatComesBackWithOtherDataIsOdd) {
+  DataAgreement agreement;
+  for (int worker = 0; worker < 3; ++worker) agreement.Note(worker, Size(58));
+  agreement.Note(1, Size(56));
+  EXPECT_THAT(agreement.odd(), ElementsAre(1));
+  agreement.Note(1, {ElementDigest{1, 0, 0}, 58});
+  EXPECT_THAT(agreement.odd(), IsEmpty());
+}
+
+TEST(DataAgreementTest, WhatIsHeardLaterOfTheSameDataIsAdded) {
+  DataAgreement agreement;
+  agreement.Note(0, {});
+  agreement.Note(0, Size(58));
+  EXPECT_EQ(agreement.elements(), 58);
+}
+
 TEST(DataAgreementTest, AWorkerThatOpensItAnewIsComparedWithItself) {
   DataAgreement agreement;
   agreement.Note(4, Beginning(1));

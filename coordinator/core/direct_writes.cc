@@ -43,7 +43,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
 bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
   if (abandoned_) return false;
   if (ResizeWaits()) {
-    resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->Write(writes, done); });
+    resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->WriteLater(writes, done); });
     return false;
   }
   absl::Status refused = job_error_;
@@ -63,6 +63,7 @@ void CoordinatorCore::QueueWrite(CommitPlan plan, StatusCallback done) {
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
   for (auto& [ps, parts] : plan) {
+    refused.Update(CheckOptimizers(*layout_, parts));
     refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
     write->participants.push_back(ps);
     write->commits[ps].parts = std::move(parts);
@@ -78,21 +79,31 @@ bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
   if (missing.empty()) return false;
   const auto& [variable, optimizer] = missing.front();
   CreateSlots(variable, optimizer,
-              [self = shared_from_this(), writes, done](const absl::Status& created) { created.ok() ? self->Write(writes, done) : done(created); });
+              [self = shared_from_this(), writes, done](const absl::Status& created) { created.ok() ? self->WriteLater(writes, done) : done(created); });
   return true;
+}
+
+// For who is called by the outbox, which must not wait for a plan.
+void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback done) {
+  executor_.PostBlocking("write", [self = shared_from_this(), writes = std::move(writes), done = std::move(done)] { self->Write(writes, done); });
 }
 
 void CoordinatorCore::StartWrites() {
   const IdFor what = expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny;
   while (!waiting_writes_.empty() && MayGiveId(what) && !Holding()) {
-    if (!MayWriteNow()) return HoldForWrites();
+    if (!MayWriteNow()) HoldForWrites();
+    if (!MayWriteNow()) return;
+    if (write_hold_ && write_hold_->held) --write_hold_->admits;
     std::shared_ptr<DirectWrite> write = std::move(waiting_writes_.front());
     waiting_writes_.pop_front();
     StartWrite(std::move(write));
   }
 }
 
-bool CoordinatorCore::MayWriteNow() const { return open_steps_.empty() || (write_hold_ && write_hold_->held) || !RuleHolds(Rule::kWritesHoldCommits); }
+bool CoordinatorCore::MayWriteNow() const {
+  if (write_hold_ && write_hold_->held) return write_hold_->admits > 0;
+  return open_steps_.empty() || !RuleHolds(Rule::kWritesHoldCommits);
+}
 
 void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {
   write->id = GiveId();
@@ -165,6 +176,12 @@ void CoordinatorCore::HoldForWrites() {
     write_hold_->waiting.insert(index);
     Send(worker, Hold{write_hold_->number});
   }
+  if (write_hold_->waiting.empty()) AdmitWrites();  // nobody is there who could commit
+}
+
+void CoordinatorCore::AdmitWrites() {
+  write_hold_->held = true;
+  write_hold_->admits = waiting_writes_.size();
 }
 
 // A worker that joins meanwhile is held like the others.
@@ -177,7 +194,7 @@ void CoordinatorCore::HoldIfWritesWait(Worker& worker) {
 void CoordinatorCore::NoteHeldForWrites(int worker) {
   write_hold_->waiting.erase(worker);
   if (write_hold_->held || !write_hold_->waiting.empty()) return;
-  write_hold_->held = true;
+  AdmitWrites();
   Pump();
   EndWriteHold();  // those who waited may be gone
 }

@@ -546,8 +546,12 @@ void CoordinatorCore::Abandon() {
   std::vector<ResultCallback<CheckpointId>> saves;
   std::map<VariableId, StatusCallback> unnumbered;
   std::vector<std::shared_ptr<Step>> in_flight;
+  std::map<std::string, std::vector<StatusCallback>> slots_wanted;
+  std::optional<Resizing> resizing;
   MutexLock lock(mu_);
   abandoned_ = true;
+  slots_wanted.swap(slots_wanted_);
+  resizing.swap(resizing_);
   for (auto& [index, worker] : workers_) {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }

@@ -128,12 +128,15 @@ void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
 void CoordinatorCore::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
   const std::string& source = iterator.make.source;
   iterator.make.seed = unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
-  if (unfinished) iterator.book = LeaseBook(*unfinished), iterator.trains = true;
+  iterator.book = unfinished ? LeaseBook(*unfinished) : LeaseBook();
+  iterator.trains = unfinished.has_value();
+  iterator.elements.reset();
 }
 
 // Which of the passes that were under way a program may go on with. A loop goes on with its own also when all is read: it counts as an epoch.
 void CoordinatorCore::TakeUpPasses(const std::vector<DataPass>& passes) {
   unfinished_passes_.clear();
+  for (auto& [name, series] : series_) series.finished = NumberSet();  // of a checkpoint that is not gone on from after all
   for (const DataPass& pass : passes) {
     if (pass.is_series) {
       series_[pass.source] = Series{pass.iterator, NumberSet(pass), {}};

@@ -180,7 +180,9 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
   }
   if (found->second.trains) ended_passes_.emplace_back(++pass_changes_, ProgressOf(iterator, found->second));
   iterators_.erase(found);
-  for (auto& [index, worker] : workers_) worker.ended.erase(iterator);
+  for (auto& [index, worker] : workers_) {
+    for (std::set<ResourceId>* const known : {&worker.opened, &worker.ended, &worker.excluded}) known->erase(iterator);
+  }
   SendToAll(DropResource{iterator});
 }
 
@@ -210,7 +212,7 @@ void CoordinatorCore::BeginPass(RunState& run) {
 bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
   bool ended = false;
   for (const auto& [index, worker] : workers_) {
-    if (worker.state == Worker::State::kDialing || worker.leaving) continue;
+    if (worker.state == Worker::State::kDialing || worker.leaving || worker.excluded.count(iterator) > 0) continue;
     if (worker.ended.count(iterator) == 0) return false;
     ended = true;
   }
@@ -255,14 +257,19 @@ void CoordinatorCore::EndPass(const RunState& run) {
   ++pass_changes_;
 }
 
+bool CoordinatorCore::IsExhausted(ResourceId id) const {
+  const auto found = iterators_.find(id);
+  return found != iterators_.end() && found->second.make.leased ? found->second.book.exhausted() : EndedEverywhere(id);
+}
+
 // Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
 bool CoordinatorCore::RunMakesMore(RunState& run) {
   if (run.stopped) return false;
   const std::optional<int64_t> last = run.request.last_step;
   if (last && finished_steps_ + run.outstanding >= *last) return false;
-  const Iterator& iterator = iterators_.at(run.iterator);
-  const bool exhausted = run.request.leased ? iterator.book.exhausted() : EndedEverywhere(run.iterator);
-  if (!exhausted) return true;
+  std::vector<ResourceId> read{run.iterator};
+  CollectIterators(run.request.step.args, read);
+  if (std::none_of(read.begin(), read.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return IsExhausted(id); })) return true;
   if (!last || run.outstanding > 0) return false;
   if (run.finished_in_pass == 0) {
     StoreError(absl::InvalidArgumentError(absl::StrCat("data source \"", run.request.source, "\" has no element: step ", *last, " cannot be reached")));
@@ -281,7 +288,7 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
     Nest::List args{Nest(PerWorkerHandle{run->iterator.value()})};
     if (const Nest::List* rest = step->request.args.list()) args.insert(args.end(), rest->begin(), rest->end());
     step->request.args = Nest(std::move(args));
-    step->iterators = {run->iterator};
+    CollectIterators(step->request.args, step->iterators);  // the program's own, too
     step->run = run;
     return step;
   }
@@ -352,14 +359,31 @@ EntryId CoordinatorCore::GiveId() {
   return EntryId(next_id_++);
 }
 
-// The ready worker with the most room for `step`: null if there is none. One whose data has ended is left out as long as another has some: then the step finds
-// out for itself, for it may have something to do at the end.
+// Whether the worker may be given a step that reads by this iterator. What it has said on opening it is heard first. One whose data has ended is passed over as
+// long as another has some: then the step finds out for itself, for it may have something to do at the end.
+bool CoordinatorCore::MayRead(const Worker& worker, ResourceId id) const {
+  if (iterators_.count(id) == 0) return true;
+  if (worker.opened.count(id) == 0) return false;
+  if (worker.excluded.count(id) > 0) return iterators_.at(id).left_out.count(worker.index) == 0 && NobodyElseReads(id);
+  return worker.ended.count(id) == 0 || EndedEverywhere(id);
+}
+
+// Whether all workers are excluded but for those that have been away for long: then a step meets the error there, and tells the program.
+bool CoordinatorCore::NobodyElseReads(ResourceId id) const {
+  return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) DIVVY_REQUIRES(mu_) {
+    const Worker& worker = entry.second;
+    if (worker.state != Worker::State::kDialing) return worker.excluded.count(id) > 0;
+    return clock_.Elapsed() - worker.last_heard >= kForgottenAfter;
+  });
+}
+
+// The ready worker with the most room for `step`: null if there is none.
 CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
-    const auto has_none = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return worker.ended.count(id) > 0 && !EndedEverywhere(id); };
-    if (std::any_of(step.iterators.begin(), step.iterators.end(), has_none)) continue;
+    const auto may_read = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return MayRead(worker, id); };
+    if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
     if (best == nullptr || worker.in_flight.size() < best->in_flight.size()) best = &worker;
   }
   return best;
@@ -472,7 +496,7 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
-  NoteEnds(worker, *step, report);
+  if (NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData) report.outcome = StepOutcome::kSystem;  // another worker has the data
   if (report.outcome == StepOutcome::kCancelled && !step->refusal.ok()) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
@@ -487,9 +511,10 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
 }
 
 // The iterators that had nothing for the step, each by itself. Where the function says of none that it has ended, and of the step that it is over, that
-// concerns all of them.
-void CoordinatorCore::NoteEnds(Worker& worker, const Step& step, const Report& report) {
+// concerns all of them. True: the data goes on, and ends early at this worker alone.
+bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report) {
   const bool of_all = report.outcome == StepOutcome::kEndOfData && (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
+  bool early = false;
   for (const ResourceId id : step.iterators) {
     const auto lease = std::find_if(step.leases.begin(), step.leases.end(), [id](const InputLease& each) { return each.iterator == id; });
     const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
@@ -502,13 +527,34 @@ void CoordinatorCore::NoteEnds(Worker& worker, const Step& step, const Report& r
     if (iterator == iterators_.end() || step.replayed) continue;
     const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
     if (position < lease->first || position > lease->first + lease->count) continue;
-    if (iterator->second.elements && position < *iterator->second.elements && RuleHolds(Rule::kOneWorkerEndsNoJob)) {
-      LeaveOut(worker, iterator->second);
-      if (report.outcome == StepOutcome::kOk) iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+    if (!of_all && NoteEarlyEnd(worker, iterator->second, position)) {
+      early = true;
+      if (report.outcome != StepOutcome::kOk) continue;
+      iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+      lease->count = position - lease->first;  // so it is in the log
       continue;
     }
     iterator->second.book.SetEnd(position, /*exact=*/position > lease->first);
   }
+  return early;
+}
+
+// A worker whose data ends before that of most workers is left out. Where the data of all that are here does, its size was wrong. False: this is the end.
+bool CoordinatorCore::NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) {
+  if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
+  iterator.early_ends[worker.index] = position;
+  const auto ends_early = [&](const auto& entry) { return entry.second.state == Worker::State::kDialing || iterator.early_ends.count(entry.first) > 0; };
+  if (!std::all_of(workers_.begin(), workers_.end(), ends_early)) {
+    LeaveOut(worker, iterator);
+    return true;
+  }
+  for (const auto& [index, end] : iterator.early_ends) {
+    if (iterator.left_out.erase(index) > 0) workers_[index].excluded.erase(iterator.make.iterator);
+    position = std::max(position, end);
+  }
+  iterator.elements = position;
+  iterator.book.SetEnd(position, /*exact=*/true);
+  return false;
 }
 
 // What Inspect tells of a finished step.

@@ -138,8 +138,8 @@ void CoordinatorCore::AttachWorkerLater(Worker& worker) {
 // Whether a worker says that it serves another job, or another coordinator.
 bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
-  if (reason == Reason::kWrongJob || reason == Reason::kSecondCoordinator) return true;
-  return reason == Reason::kStaleEpoch && IsPlausible(DetailOf(refusal).epoch, row_.epoch);
+  if (reason == Reason::kWrongJob) return true;
+  return (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) && IsPlausible(DetailOf(refusal).epoch, row_.epoch);
 }
 
 // The words of one worker are its own: it is waited for, and they stand on the live line. They concern the job where no worker serves it, and either all that
@@ -199,7 +199,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.stream = std::make_unique<WorkerStream>(session);
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
-  worker.ended.clear();
+  for (std::set<ResourceId>* const known : {&worker.opened, &worker.ended, &worker.excluded}) known->clear();
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
@@ -290,6 +290,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
 }
 
 void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) {
+  worker.opened.insert(iterator.make.iterator);
   if (!ready.error.ok()) return NoteUnopened(worker, iterator, ready.error);
   if (!iterator.make.leased) return;
   if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) {
@@ -306,7 +307,7 @@ void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
   const ResourceId id = iterator.make.iterator;
   const std::set<int> odd = iterator.agreement.odd();
   const auto has_opened = [&](const auto& entry) {
-    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.ended.count(id) > 0;
+    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.excluded.count(id) > 0;
   };
   if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.begin(), workers_.end(), has_opened)) {
     iterator.difference_told = true;
@@ -315,18 +316,18 @@ void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
   for (auto& [index, worker] : workers_) {
     if (odd.count(index) > 0) {
       LeaveOut(worker, iterator);
-    } else if (iterator.left_out.erase(index) > 0) {
-      worker.ended.erase(id);
+    } else if (iterator.early_ends.count(index) == 0 && iterator.left_out.erase(index) > 0) {
+      worker.excluded.erase(id);
     }
   }
 }
 
 void CoordinatorCore::LeaveOut(Worker& worker, Iterator& iterator) {
-  worker.ended.insert(iterator.make.iterator);
+  worker.excluded.insert(iterator.make.iterator);
   if (!iterator.left_out.insert(worker.index).second) return;
   outbox_.Add([text = absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
-                                   "\" than most workers, and reads none of this pass. Give every worker the same files, shuffle with input.seed, and shard ",
-                                   "nothing")] { DIVVY_LOG(WARNING) << text; });
+                                   "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
+                                   "shard nothing")] { DIVVY_LOG(WARNING) << text; });
 }
 
 // A worker that came after the data had been cut has no part of it until the next pass. One that cannot open leased data leaves it to the others; where nobody
@@ -335,7 +336,7 @@ void CoordinatorCore::NoteUnopened(Worker& worker, const Iterator& iterator, con
   const MakeResource& make = iterator.make;
   const bool is_late = !make.leased && worker.index >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
   if (!is_late && !make.leased) return;
-  worker.ended.insert(make.iterator);
+  worker.excluded.insert(make.iterator);
   const std::string who = absl::StrCat("worker ", worker.index);
   if (is_late) {
     outbox_.Add([text = absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,

@@ -19,26 +19,9 @@ constexpr size_t kLanes = 4;
 
 using Parts = std::map<int, std::vector<CommitPart>>;
 
-absl::string_view NameOf(const Layout& layout, VariableId id) {
-  const VariableLayout* const variable = layout.Find(id);
-  return variable == nullptr ? absl::string_view() : absl::string_view(variable->spec.name);
-}
-
 // Deleting a variable waits until nothing is in flight, so all are there as a rule.
 absl::Status CheckWrites(const CommitWork& work) {
   for (const StagedWrite& write : work.writes) RETURN_IF_ERROR(CheckWrite(*work.layout, write));
-  return absl::OkStatus();
-}
-
-// The learning rate is known now: the schedule's at this step, times the scale.
-absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
-  for (const CommitPart& part : parts) {
-    if (!part.optimizer) continue;
-    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("variable \"", NameOf(layout, part.shard.variable), "\": ", status.message(),
-                                                      " at every step (its schedule times SetLearningRateScale)"));
-    }
-  }
   return absl::OkStatus();
 }
 
