@@ -195,6 +195,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // coordinator_records.h
   using Claim = coordinator_records::Claim;
+  using Reading = coordinator_records::Reading;
   using Ps = coordinator_records::Ps;
   using Worker = coordinator_records::Worker;
   using Step = coordinator_records::Step;

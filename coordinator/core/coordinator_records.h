@@ -86,6 +86,13 @@ struct Ps {
 
 using WorkerStream = ResumableStream<ToWorker, FromWorker>;
 struct Step;
+// How a worker stands to an iterator.
+struct Reading {
+  bool opened = false;    // it has said whether it could open the data
+  bool ended = false;     // the data is its own, and has ended
+  bool excluded = false;  // it reads none: it came too late, could not open the data, or its data is not that of the others
+};
+
 struct Worker {
   enum class State : uint8_t { kDialing, kJoining, kReady };
   int index = 0;
@@ -114,10 +121,13 @@ struct Worker {
   absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
   bool cancelled_late = false;                   // it was told to stop at its deadline
   Pong pong;
-  std::set<ResourceId> opened;    // iterators of which it has said whether it could open them
-  std::set<ResourceId> ended;     // iterators over data of its own that has ended
-  std::set<ResourceId> excluded;  // iterators that it does not read: it came too late, could not open the data, or its data is not that of the others
+  std::map<ResourceId, Reading> reads;  // of this session
   Backoff backoff{0};
+
+  Reading ReadingOf(ResourceId iterator) const {
+    const auto found = reads.find(iterator);
+    return found == reads.end() ? Reading() : found->second;
+  }
 };
 
 struct RunState;

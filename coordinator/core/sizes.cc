@@ -8,16 +8,16 @@ namespace divvy {
 
 std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
   MutexLock lock(mu_);
-  int64_t ended = 0, unacknowledged = 0, dispatched = 0;
+  int64_t reads = 0, unacknowledged = 0, dispatched = 0;
   for (const auto& [index, worker] : workers_) {
-    ended += static_cast<int64_t>(worker.ended.size());
+    reads += static_cast<int64_t>(worker.reads.size());
     unacknowledged += worker.stream == nullptr ? 0 : static_cast<int64_t>(worker.stream->unacknowledged());
     dispatched += static_cast<int64_t>(worker.in_flight.size());
   }
   const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
   return {
       {"dispatched steps", dispatched},
-      {"ended iterators of workers", ended},
+      {"iterators of workers", reads},
       {"fences", size(fences_)},
       {"ids of syncs", size(ids_at_sync_)},
       {"iterators", size(iterators_)},

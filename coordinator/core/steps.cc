@@ -180,9 +180,7 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
   }
   if (found->second.trains) ended_passes_.emplace_back(++pass_changes_, ProgressOf(iterator, found->second));
   iterators_.erase(found);
-  for (auto& [index, worker] : workers_) {
-    for (std::set<ResourceId>* const known : {&worker.opened, &worker.ended, &worker.excluded}) known->erase(iterator);
-  }
+  for (auto& [index, worker] : workers_) worker.reads.erase(iterator);
   SendToAll(DropResource{iterator});
 }
 
@@ -212,8 +210,8 @@ void CoordinatorCore::BeginPass(RunState& run) {
 bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
   bool ended = false;
   for (const auto& [index, worker] : workers_) {
-    if (worker.state == Worker::State::kDialing || worker.leaving || worker.excluded.count(iterator) > 0) continue;
-    if (worker.ended.count(iterator) == 0) return false;
+    if (worker.state == Worker::State::kDialing || worker.leaving || worker.ReadingOf(iterator).excluded) continue;
+    if (!worker.ReadingOf(iterator).ended) return false;
     ended = true;
   }
   return ended;
@@ -363,16 +361,17 @@ EntryId CoordinatorCore::GiveId() {
 // long as another has some: then the step finds out for itself, for it may have something to do at the end.
 bool CoordinatorCore::MayRead(const Worker& worker, ResourceId id) const {
   if (iterators_.count(id) == 0) return true;
-  if (worker.opened.count(id) == 0) return false;
-  if (worker.excluded.count(id) > 0) return iterators_.at(id).left_out.count(worker.index) == 0 && NobodyElseReads(id);
-  return worker.ended.count(id) == 0 || EndedEverywhere(id);
+  const Reading reading = worker.ReadingOf(id);
+  if (!reading.opened) return false;
+  if (reading.excluded) return iterators_.at(id).left_out.count(worker.index) == 0 && NobodyElseReads(id);
+  return !reading.ended || EndedEverywhere(id);
 }
 
 // Whether all workers are excluded but for those that have been away for long: then a step meets the error there, and tells the program.
 bool CoordinatorCore::NobodyElseReads(ResourceId id) const {
   return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) DIVVY_REQUIRES(mu_) {
     const Worker& worker = entry.second;
-    if (worker.state != Worker::State::kDialing) return worker.excluded.count(id) > 0;
+    if (worker.state != Worker::State::kDialing) return worker.ReadingOf(id).excluded;
     return clock_.Elapsed() - worker.last_heard >= kForgottenAfter;
   });
 }
@@ -439,8 +438,7 @@ bool CoordinatorCore::DispatchOne() {
     UseIterators(*step, 1);
   }
   if (first && !TakeLeases(*step, *worker)) {
-    ReturnLeases(*step);
-    Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
+    Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));  // gives back what it was to read of the others
     return true;
   }
   if (first) {
@@ -520,7 +518,7 @@ bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report)
     const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
     if (ended == report.ended.end() && !of_all) continue;
     if (lease == step.leases.end()) {
-      worker.ended.insert(id);
+      worker.reads[id].ended = true;
       continue;
     }
     const auto iterator = iterators_.find(id);
@@ -549,7 +547,7 @@ bool CoordinatorCore::NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t p
     return true;
   }
   for (const auto& [index, end] : iterator.early_ends) {
-    if (iterator.left_out.erase(index) > 0) workers_[index].excluded.erase(iterator.make.iterator);
+    if (iterator.left_out.erase(index) > 0) workers_[index].reads[iterator.make.iterator].excluded = false;
     position = std::max(position, end);
   }
   iterator.elements = position;

@@ -199,7 +199,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.stream = std::make_unique<WorkerStream>(session);
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
-  for (std::set<ResourceId>* const known : {&worker.opened, &worker.ended, &worker.excluded}) known->clear();
+  worker.reads.clear();
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
@@ -290,7 +290,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
 }
 
 void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) {
-  worker.opened.insert(iterator.make.iterator);
+  worker.reads[iterator.make.iterator].opened = true;
   if (!ready.error.ok()) return NoteUnopened(worker, iterator, ready.error);
   if (!iterator.make.leased) return;
   if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) {
@@ -307,7 +307,7 @@ void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
   const ResourceId id = iterator.make.iterator;
   const std::set<int> odd = iterator.agreement.odd();
   const auto has_opened = [&](const auto& entry) {
-    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.excluded.count(id) > 0;
+    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.ReadingOf(id).excluded;
   };
   if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.begin(), workers_.end(), has_opened)) {
     iterator.difference_told = true;
@@ -317,13 +317,13 @@ void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
     if (odd.count(index) > 0) {
       LeaveOut(worker, iterator);
     } else if (iterator.early_ends.count(index) == 0 && iterator.left_out.erase(index) > 0) {
-      worker.excluded.erase(id);
+      worker.reads[id].excluded = false;
     }
   }
 }
 
 void CoordinatorCore::LeaveOut(Worker& worker, Iterator& iterator) {
-  worker.excluded.insert(iterator.make.iterator);
+  worker.reads[iterator.make.iterator].excluded = true;
   if (!iterator.left_out.insert(worker.index).second) return;
   outbox_.Add([text = absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
                                    "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
@@ -336,7 +336,7 @@ void CoordinatorCore::NoteUnopened(Worker& worker, const Iterator& iterator, con
   const MakeResource& make = iterator.make;
   const bool is_late = !make.leased && worker.index >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
   if (!is_late && !make.leased) return;
-  worker.excluded.insert(make.iterator);
+  worker.reads[make.iterator].excluded = true;
   const std::string who = absl::StrCat("worker ", worker.index);
   if (is_late) {
     outbox_.Add([text = absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,

@@ -87,7 +87,7 @@ class Chaos {
 
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
-    return cluster_->Start(task, {TlsFlags(absl::StrCat(RoleName(task.type) == "coordinator" ? "chief" : RoleName(task.type), "-", task.index)), {}, ""});
+    return cluster_->Start(task, {TlsFlags(absl::StrCat(task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index)), {}, ""});
   }
 
   // ---- divvyctl

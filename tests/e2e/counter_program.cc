@@ -35,6 +35,9 @@ VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFla
 constexpr int64_t kExactInFloat = int64_t{1} << 24;
 VariableSpec Descent(int i) { return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}}; }
 
+// All elements of a counter.
+Tensor Filled(int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value)); }
+
 VariableSpec Visits() { return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(), {}, DType::kInt64}; }
 
 [[noreturn]] void HangForEver() {
@@ -52,10 +55,9 @@ absl::Status Descend(ReplicaContext& replica) {
 
 absl::Status AddOne(WorkerContext& worker) {
   if (worker.worker_index() == absl::GetFlag(FLAGS_hanging_worker)) HangForEver();
-  const std::vector<int64_t> ones(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), 1);
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
     ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(Counter(i).name));
-    RETURN_IF_ERROR(counter.AssignAdd(Tensor::Vector<int64_t>(ones)));
+    RETURN_IF_ERROR(counter.AssignAdd(Filled(1)));
   }
   if (absl::GetFlag(FLAGS_descents) > 0) RETURN_IF_ERROR(worker.strategy().Run(Descend).status());
   return absl::OkStatus();
@@ -118,7 +120,6 @@ class Changes {
 
  private:
   static constexpr size_t kMostBrought = 20;
-  static Tensor Filled(int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value)); }
 
   std::optional<Variable> mark_;
   std::optional<int64_t> assigned_;  // in this life of the program

@@ -295,7 +295,6 @@ std::string Head(const ComposeOptions& options) {
       "  tmpfs: [\"/tmp\"]\n"
       "  cap_drop: [\"ALL\"]\n"
       "  security_opt: [\"no-new-privileges:true\"]\n"
-      "  ulimits: {nofile: {soft: 65536, hard: 65536}}\n"
       "  stop_grace_period: 30s\n"
       "  restart: on-failure:50\n"
       "\n"

@@ -104,7 +104,6 @@ x-task: &task
   tmpfs: ["/tmp"]
   cap_drop: ["ALL"]
   security_opt: ["no-new-privileges:true"]
-  ulimits: {nofile: {soft: 65536, hard: 65536}}
   stop_grace_period: 30s
   restart: on-failure:50
 
