@@ -29,6 +29,7 @@ enum class Rule {
   kSyncBeforeComplete,       // a job is called complete only when every server has answered after its last step
   kForgetWhatItWrites,       // a worker that keeps rows forgets those that its step writes, before they are sent
   kWritesHoldCommits,        // while the program's own write is applied, no open step commits: it comes before them all, or after
+  kStepsWaitForWrites,       // no step is dispatched while a write is applied that began when no step was open
   kReplayKeepsOrder,         // an entry is run again only after all that had finished before it began
   kResizeFromAWholeCut,      // servers change their number only with a checkpoint that holds all there is
   kEndIsOfOneDataset,        // the end of one dataset says nothing of the others that the step reads
@@ -37,7 +38,7 @@ enum class Rule {
   kHorizonHasPasses,         // servers are told how far passes have got with the steps that they may forget
   kOneWorkerEndsNoJob,       // what one worker says of epoch, job or length of the data is its own error
 };
-inline constexpr int kNumRules = 21;
+inline constexpr int kNumRules = 22;
 
 #ifdef DIVVY_BREAKABLE
 

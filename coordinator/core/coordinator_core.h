@@ -400,6 +400,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void StartWrites() DIVVY_REQUIRES(mu_);
   bool MayWriteNow() const DIVVY_REQUIRES(mu_);
+  bool WaitsForWrites() DIVVY_REQUIRES(mu_);
+  void StartWritesBehindSteps() DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
   void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
@@ -638,6 +640,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
   std::optional<WriteHold> write_hold_ DIVVY_GUARDED_BY(mu_);
+  bool steps_wait_ DIVVY_GUARDED_BY(mu_) = false;  // for writes that began while no step was open; the next writes let them go first
   uint64_t write_holds_ DIVVY_GUARDED_BY(mu_) = 0;  // that have been begun
   absl::Duration write_hold_given_up_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   bool committing_ DIVVY_GUARDED_BY(mu_) = false;  // the catalog is at work, though the checkpoint may have been dropped

@@ -2225,6 +2225,43 @@ TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
   EXPECT_THAT(Dispatched(), ElementsAre("add"));
 }
 
+// Its retry may come long after the step has committed elsewhere.
+TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWriteBehindTheStep) {
+  Start();
+  ASSERT_TRUE(Create({"counter", {2}})->status.ok());
+  const auto write = [this] { return Watch([&](StatusCallback done) { core_->Write({WriteOf("counter", {100, 100})}, std::move(done)); }); };
+  ps_[0]->refuses["Commit"] = absl::UnavailableError("the connection broke");
+  const auto first = write();
+  world_.RunFor(absl::Milliseconds(20));
+  Schedule("add");
+  const auto second = write();
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_THAT(Dispatched(), ElementsAre());
+  ps_[0]->refuses.clear();
+  ps_[0]->commits.clear(), log_.clear();
+  world_.RunFor(absl::Seconds(2));
+  ASSERT_TRUE(first->over && first->status.ok());
+  EXPECT_TRUE(second->over && second->status.ok());
+  EXPECT_THAT(Dispatched(), ElementsAre("add"));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Hold"), 1) << "the second came when the step was open";
+}
+
+TEST_F(ReplayTest, AWriteBehindAStepThatNobodyCanRunBegins) {
+  Start();
+  ASSERT_TRUE(Create({"counter", {2}})->status.ok());
+  const auto write = [this] { return Watch([&](StatusCallback done) { core_->Write({WriteOf("counter", {100, 100})}, std::move(done)); }); };
+  ps_[0]->refuses["Commit"] = absl::UnavailableError("the connection broke");
+  write();
+  world_.RunFor(absl::Milliseconds(20));
+  Schedule("add");
+  const auto second = write();
+  workers_[0]->Say(Draining());
+  ps_[0]->refuses.clear();
+  world_.RunFor(absl::Seconds(3));
+  EXPECT_TRUE(second->over && second->status.ok());
+  EXPECT_THAT(Dispatched(), ElementsAre());
+}
+
 TEST_F(ReplayTest, AWriteWaitsForTheCommitThatIsUnderWayAndIsGivenUpAndTriedAgainWithItsWorker) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());

@@ -8,7 +8,9 @@
 //   3. all are applied: the steps that are open have come after them, and are numbered so. Commits go on
 //
 // A worker that is lost in 1 gives the hold up, for its step may be half applied; so do 5 s. It is tried again when the step has been carried through.
-// Where no step is open nobody is held.
+//
+// Where no step is open nobody is held. Steps that are scheduled meanwhile are dispatched when the write is applied, or one could commit before it on one
+// server and after it on another. Writes that are called for after such a step begin behind it, so that neither steps nor writes wait for ever.
 #include <algorithm>
 #include <utility>
 
@@ -90,7 +92,7 @@ void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback
 
 void CoordinatorCore::StartWrites() {
   const IdFor what = expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny;
-  while (!waiting_writes_.empty() && MayGiveId(what) && !Holding()) {
+  while (!waiting_writes_.empty() && MayGiveId(what) && !Holding() && !steps_wait_) {
     if (!MayWriteNow()) HoldForWrites();
     if (!MayWriteNow()) return;
     if (write_hold_ && write_hold_->held) --write_hold_->admits;
@@ -103,6 +105,19 @@ void CoordinatorCore::StartWrites() {
 bool CoordinatorCore::MayWriteNow() const {
   if (write_hold_ && write_hold_->held) return write_hold_->admits > 0;
   return open_steps_.empty() || !RuleHolds(Rule::kWritesHoldCommits);
+}
+
+// Whether a step that is not open yet has to wait for the writes that began while none was.
+bool CoordinatorCore::WaitsForWrites() {
+  steps_wait_ = !open_writes_.empty() && !write_hold_ && RuleHolds(Rule::kStepsWaitForWrites);
+  return steps_wait_;
+}
+
+// The steps that waited are open by now.
+void CoordinatorCore::StartWritesBehindSteps() {
+  if (!steps_wait_ || !open_writes_.empty()) return;
+  steps_wait_ = false;
+  StartWrites();
 }
 
 void CoordinatorCore::StartWrite(std::shared_ptr<DirectWrite> write) {

@@ -309,6 +309,7 @@ void CoordinatorCore::Pump() {
   StartWrites();
   do AdmitSchedules();  // each dispatch may make room in the queue
   while (DispatchOne());
+  StartWritesBehindSteps();
   CompleteRuns();
   CompleteWaiters();
   MaybeRaise();  // a run without data has stored an error meanwhile
@@ -431,7 +432,7 @@ bool CoordinatorCore::DispatchOne() {
   const bool first = step->id == EntryId();
   Worker* worker = PickWorker(*step);
   if (worker != nullptr && first) NoteTraining(*step);
-  if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits()))) return false;
+  if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits() || WaitsForWrites()))) return false;
   if (from_queue) queue_.erase(next);
   if (step->run != nullptr && first) {
     ++step->run->outstanding;

@@ -235,6 +235,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
   std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
+  void AssignAtRest();
   void BeginPass();
   void RunPass();
   void OnPassOver(const absl::Status& status);

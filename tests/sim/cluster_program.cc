@@ -280,6 +280,7 @@ void Cluster::ScheduleSome() {
     requests.push_back({"work", Nest(Nest::List{Nest(tag)}), IsReadOnly(tag)});
   }
   beside_.Start();
+  if (config_.assign_in_steps && config_.beside && random_.Chance(0.3)) AssignAtRest();
   ScheduleAll(std::move(requests), [this] {
     JoinThen([this] {
       calls_ = false;
@@ -289,6 +290,12 @@ void Cluster::ScheduleSome() {
       });
     });
   });
+}
+
+// No step is open as it begins, and one server gets its part when the steps that are scheduled next have had time to commit.
+void Cluster::AssignAtRest() {
+  if (!faults_stopped_) CutForAWhile(chief_address(), PsAddressOf(static_cast<int>(random_.Below(num_ps_))), absl::Milliseconds(20));
+  beside_.AssignCells();
 }
 
 void Cluster::ScheduleAll(std::vector<StepRequest> requests, std::function<void()> accepted) {

@@ -233,6 +233,9 @@ TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);
 }
 TEST(MutationTest, AWriteOfTheProgramThatStepsCommitBesideIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithAssigns, "X9: cell"), 0u); }
+TEST(MutationTest, AStepThatIsDispatchedBesideAWriteFromBeforeItIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kStepsWaitForWrites, WithAssigns, "X9: cell"), 0u);
+}
 TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u); }
 TEST(MutationTest, LossesOfServersThatLoadWhichNobodyCountsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "), 0u);
