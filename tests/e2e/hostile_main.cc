@@ -1,0 +1,52 @@
+// tools/hostile: what strangers and members that lie send to a job, and a table of what came of it.
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "tests/e2e/hostile.h"
+#include "tools/launch/working_directory.h"
+
+ABSL_FLAG(double, scale, 60, "1: some thousand tries, in half a minute; 60: more than 100,000");
+ABSL_FLAG(uint64_t, seed, 0, "of all that is random; 0: takes one and prints it");
+ABSL_FLAG(std::string, only, "", "kinds whose names hold this");
+ABSL_FLAG(std::string, program, "", "counter_program");
+
+namespace divvy {
+namespace {
+
+void Say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+int Main() {
+  const absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
+  if (!directory.ok()) return Say(directory.status().ToString()), 1;
+  HostileOptions options;
+  options.program = absl::GetFlag(FLAGS_program);
+  options.directory = directory->path();
+  options.seed = absl::GetFlag(FLAGS_seed) != 0 ? absl::GetFlag(FLAGS_seed) : EntropySeed();
+  options.scale = absl::GetFlag(FLAGS_scale);
+  options.only = absl::GetFlag(FLAGS_only);
+  options.on_kind = [](const HostileKind& kind) { Say(absl::StrCat("hostile: ", kind.name, ": ", kind.tries, " tries")); };
+  Say(absl::StrCat("hostile: seed ", options.seed));
+  const absl::StatusOr<HostileResult> result = RunHostile(options);
+  if (!result.ok()) return Say(absl::StrCat("hostile: ", result.status().message(), "\nFAILED: its directory is left: ", directory->path())), 1;
+  Say(result->Table());
+  for (const std::string& fault : result->Faults()) Say("hostile: " + fault);
+  directory->Remove();
+  if (!result->Faults().empty()) return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed)), 1;
+  Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter = ", result->steps, " = the steps that were scheduled"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace divvy
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::Main();
+}

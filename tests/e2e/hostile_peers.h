@@ -1,0 +1,81 @@
+// Who is hostile: certificates of every wrong kind, and a worker that lies.
+#ifndef DIVVY_TESTS_E2E_HOSTILE_PEERS_H_
+#define DIVVY_TESTS_E2E_HOSTILE_PEERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "grpcpp/server.h"
+#include "proto/divvy.grpc.pb.h"
+#include "rpc/certificates.h"
+#include "rpc/credentials.h"
+#include "tests/e2e/tls_client.h"
+
+namespace divvy {
+
+// A certificate that no task may believe, and why.
+struct OddCertificate {
+  std::string name;                        // "of another CA"
+  std::optional<ClientCertificate> files;  // none: it shows none
+};
+
+// The certificates of a job, made by what `divvyctl certs` is made of, and odd ones beside them. Immutable.
+class HostileCertificates {
+ public:
+  static absl::StatusOr<HostileCertificates> Make(const std::string& directory, int num_ps, int num_workers);
+
+  TlsFiles Of(absl::string_view task) const;  // "worker-1", "admin-0"
+  ClientCertificate ClientOf(absl::string_view task) const;
+  std::vector<std::string> FlagsOf(absl::string_view task) const;
+  const std::vector<OddCertificate>& odd() const { return odd_; }
+
+ private:
+  explicit HostileCertificates(std::string directory) : directory_(std::move(directory)) {}
+  absl::Status MakeOdd();
+  absl::Status Add(const std::string& name, const absl::StatusOr<CertifiedKey>& made);
+
+  std::string directory_;
+  std::vector<OddCertificate> odd_;
+};
+
+// A worker's service that answers anything: a random status with a random detail, a random reply, and on the stream of steps random frames. Thread-safe.
+class LyingWorker final : public v1::Worker::Service {
+ public:
+  // Listens on a free port of 127.0.0.1 with the worker's certificate.
+  static absl::StatusOr<std::unique_ptr<LyingWorker>> Start(const TlsFiles& files, uint64_t seed);
+  ~LyingWorker() override;
+
+  std::string address() const { return address_; }
+  // Blocks until it has been attached once more since the call before; false: not within the timeout.
+  bool AwaitAttach(absl::Duration timeout);
+  // Of the latest Attach: its own right to commit, and where the parameter servers are.
+  std::optional<v1::WorkerAttachRequest> attached();
+  int64_t lies();
+
+  grpc::Status Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) override;
+  grpc::Status Steps(grpc::ServerContext*, grpc::ServerReaderWriter<v1::FromWorkerFrame, v1::ToWorkerFrame>* stream) override;
+  grpc::Status Shutdown(grpc::ServerContext*, const v1::ShutdownRequest*, v1::ShutdownReply*) override;
+
+ private:
+  explicit LyingWorker(uint64_t seed) : random_(seed) {}
+  uint64_t Draw();
+
+  Mutex mu_;
+  CondVar came_;
+  Random random_ DIVVY_GUARDED_BY(mu_);
+  std::optional<v1::WorkerAttachRequest> attached_ DIVVY_GUARDED_BY(mu_);
+  int64_t lies_ DIVVY_GUARDED_BY(mu_) = 0, attaches_ DIVVY_GUARDED_BY(mu_) = 0, seen_ DIVVY_GUARDED_BY(mu_) = 0;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;  // last: goes first
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TESTS_E2E_HOSTILE_PEERS_H_

@@ -1,0 +1,51 @@
+// Calls of gRPC with any bytes for messages.
+#ifndef DIVVY_TESTS_E2E_RAW_CALLS_H_
+#define DIVVY_TESTS_E2E_RAW_CALLS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/status.h"
+
+namespace divvy {
+
+// One channel. Every call has a deadline, so nothing blocks for longer. Not thread-safe.
+class RawCalls {
+ public:
+  RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration deadline = absl::Seconds(20));
+
+  struct Options {
+    int at_once = 64;
+    bool gzip = false;         // messages are compressed
+    std::string large_header;  // of every call; may be empty
+  };
+  // A call of `method` for each message; `ended` is told how each ended, and what was answered.
+  using Ended = std::function<void(size_t message, const grpc::Status& status, const std::string& reply)>;
+  void CallEach(const std::string& method, const std::vector<std::string>& messages, const Options& options, const Ended& ended);
+  void CallEach(const std::string& method, const std::vector<std::string>& messages, const Ended& ended) { CallEach(method, messages, Options(), ended); }
+
+  struct StreamEnd {
+    std::vector<std::string> replies;
+    grpc::Status status;
+  };
+  // A stream: all messages, then the end of what we say; reads until the server ends it. DEADLINE_EXCEEDED: it did not. `hold`: does not end it.
+  StreamEnd Stream(const std::string& method, const std::vector<std::string>& messages, bool gzip = false);
+  StreamEnd HeldStream(const std::string& method, const std::vector<std::string>& messages, absl::Duration hold);
+
+ private:
+  StreamEnd Run(const std::string& method, const std::vector<std::string>& messages, absl::Duration deadline, bool ends, bool gzip);
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  const absl::Duration deadline_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TESTS_E2E_RAW_CALLS_H_
