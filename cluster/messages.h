@@ -189,6 +189,7 @@ struct SyncRequest {
   Horizon horizon;
   std::vector<SessionId> sessions;  // all that may commit; sorted
   std::vector<EntryId> query;       // "did you apply these?"
+  std::vector<int> workers;         // of each session, in their order, whose it is; empty: not known
 };
 struct SyncReply {
   uint64_t seq = 0;                      // of the request: all with lower numbers are acknowledged, too

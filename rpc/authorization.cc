@@ -126,6 +126,12 @@ std::string TaskOfPeer(const grpc::AuthContext& peer) {
   return role ? role->text() : "";
 }
 
+std::optional<int> WorkerOfPeer(const grpc::AuthContext& peer) {
+  const std::optional<PeerRole> role = RoleOfPeer(peer);
+  int index = 0;
+  return role && role->role == "worker" && absl::SimpleAtoi(role->index, &index) ? std::make_optional(index) : std::nullopt;
+}
+
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session) {
   if (session != kCoordinatorSession) return absl::OkStatus();
   return Authorize(peer, absl::StrCat(method, kInSession0));

@@ -42,6 +42,9 @@ absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
 // The task that the peer's certificate names, "worker 1"; empty: it has none, on loopback. Thread-safe.
 std::string TaskOfPeer(const grpc::AuthContext& peer);
 
+// Its index, where the certificate is a worker's. Thread-safe.
+std::optional<int> WorkerOfPeer(const grpc::AuthContext& peer);
+
 // What a fence claims, beside that: session 0 is never fenced, so the chief alone may speak in it. OK for every other session; whose it is, the fence says.
 // Errors as above. Thread-safe.
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session);

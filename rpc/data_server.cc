@@ -149,7 +149,7 @@ class Receiver : public MessageReceiver {
   absl::Status MayCome(const v1::Fence& from) const {
     RETURN_IF_ERROR(AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), SessionId(from.session())));
     ASSIGN_OR_RETURN(const Fence fence, wire::FromProto(from));
-    return environment_->handler.Admit(KindOf(Request()), fence);
+    return environment_->handler.Admit(KindOf(Request()), fence, WorkerOfPeer(*call_.context().auth_context()));
   }
   std::string OwnerOfMemory(SessionId session) const {
     const std::string task = TaskOfPeer(*call_.context().auth_context());

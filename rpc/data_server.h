@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class DataHandler {
   virtual ~DataHandler() = default;
   virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
   virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
-  // Whether a request with this fence may come at all. Asked before anything is reserved for it; an error is the answer.
-  virtual absl::Status Admit(DataMethod method, const Fence& fence) = 0;
+  // Whether a request with this fence may come at all. Asked before anything is reserved for it; an error is the answer. `worker`: the index in the caller's
+  // certificate, where it is a worker's.
+  virtual absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) = 0;
   // What the reply will take, to be reserved before Pull is called. 0: nothing, or it will be refused.
   virtual int64_t ReplyBytes(const PullRequest& request) = 0;
   // Memory for a payload, granted first come, first served; an error: it never will be. Returns what Release is given: once, granted or not; what waits then is

@@ -97,7 +97,7 @@ class FakeHandler : public DataHandler {
     commits.Add({std::move(request), std::move(done)});
   }
   int64_t ReplyBytes(const PullRequest&) override { return reply_bytes; }
-  absl::Status Admit(DataMethod, const Fence& fence) override {
+  absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
     return fence.session == kFence.session ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
   }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {

@@ -369,7 +369,11 @@ class WillingHandler : public DataHandler {
   void Pull(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
   void Commit(CommitRequest, ResultCallback<CommitReply> done) override { done(CommitReply{true, 1, {}}); }
   int64_t ReplyBytes(const PullRequest&) override { return 0; }
-  absl::Status Admit(DataMethod, const Fence&) override { return absl::OkStatus(); }
+  // As a parameter server whose session 9 is of worker 1.
+  absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override {
+    const bool is_others = method == DataMethod::kCommit && fence.session == SessionId(9) && worker && *worker != 1;
+    return is_others ? MakeError(Reason::kNotAuthorized, "session 9 is of worker 1") : absl::OkStatus();
+  }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     {
       MutexLock lock(mu_);
@@ -428,6 +432,13 @@ TEST_F(DataTlsTest, MemoryIsHeldInTheNameOfTheCertificate) {
   for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
   for (const absl::Status& status : Speak("worker", SessionId(8))) EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(handler_.owners(), testing::ElementsAre("worker 0"));
+}
+
+TEST_F(DataTlsTest, TheHandlerIsToldWhichWorkersCertificateTheCallerHas) {
+  const std::vector<absl::Status> others = Speak("worker", SessionId(9));  // worker 0's certificate
+  EXPECT_TRUE(others[0].ok()) << others[0];
+  EXPECT_EQ(ReasonOf(others[1]), Reason::kNotAuthorized) << others[1];
+  for (const absl::Status& status : Speak("chief", SessionId(9))) EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(DataTlsTest, TheSessionThatIsNeverFencedIsTheChiefsAlone) {

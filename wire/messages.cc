@@ -451,6 +451,7 @@ v1::SyncRequest ToProto(const SyncRequest& request) {
   *out.mutable_horizon() = ToProto(request.horizon);
   SetIds(request.sessions, out.mutable_sessions());
   SetIds(request.query, out.mutable_query());
+  out.mutable_workers()->Assign(request.workers.begin(), request.workers.end());
   return out;
 }
 
@@ -462,6 +463,9 @@ absl::StatusOr<SyncRequest> FromProto(const v1::SyncRequest& request) {
   out.sessions = IdsOf<SessionId>(request.sessions());
   RETURN_IF_ERROR(CheckRising("sessions", out.sessions));
   out.query = IdsOf<EntryId>(request.query());
+  out.workers.assign(request.workers().begin(), request.workers().end());
+  if (!out.workers.empty() && out.workers.size() != out.sessions.size()) return Invalid("workers", "there is one for each session, or none");
+  for (const int worker : out.workers) RETURN_IF_ERROR(CheckIndex("workers", worker));
   return out;
 }
 

@@ -67,6 +67,7 @@ class FakePs : public ParameterClient {
       if (applied.count(id) > 0) reply.applied.push_back({id, applied[id], EntryKind::kStep});
     }
     sessions = request.sessions;
+    owners = request.workers;
     horizon = request.horizon;
     Answer("", std::move(done), reply);
   }
@@ -93,6 +94,7 @@ class FakePs : public ParameterClient {
   std::map<std::string, absl::Status> refuses;  // by call
   std::map<EntryId, int> applied;               // id -> participants
   std::vector<SessionId> sessions;
+  std::vector<int> owners;  // of these
   Horizon horizon;
   PsAttachReply holds;  // what it says when it is attached
   LoadRequest loaded;
@@ -380,6 +382,14 @@ TEST_F(CoordinatorCoreTest, AScheduleIsAcceptedWhileSomebodyJoins) {
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(join->over && join->status.ok());
+}
+
+TEST_F(CoordinatorCoreTest, ServersAreToldWhoseEachSessionIs) {
+  Start(1, 3);
+  world_.RunFor(absl::Seconds(2));
+  ASSERT_EQ(ps_[0]->sessions.size(), 3u);
+  ASSERT_EQ(ps_[0]->owners.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ps_[0]->sessions[i], workers_[static_cast<size_t>(ps_[0]->owners[i])]->session);
 }
 
 TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) {

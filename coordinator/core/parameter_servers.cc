@@ -1,5 +1,6 @@
 // The watch on parameter servers: who they are, how they are attached, loaded and told what is true, and what their silence means.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -261,10 +262,14 @@ void CoordinatorCore::SendSync(Ps& ps) {
   request.seq = ++sync_seq_;
   request.horizon = MakeHorizon();
   ids_at_sync_[request.seq] = ids_synced_ = request.horizon.next.value();
+  std::map<SessionId, int> sessions;
   for (const auto& [index, worker] : workers_) {
-    if (worker.state != Worker::State::kDialing) request.sessions.push_back(worker.session);
+    if (worker.state != Worker::State::kDialing) sessions.emplace(worker.session, index);
   }
-  std::sort(request.sessions.begin(), request.sessions.end());
+  for (const auto& [session, worker] : sessions) {
+    request.sessions.push_back(session);
+    request.workers.push_back(worker);
+  }
   for (const FenceWait& fence : fences_) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }

@@ -36,9 +36,14 @@ absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId ent
   return Refusal(Reason::kSessionFenced, absl::StrCat("session ", fence.session.value(), " may not commit (any more)"), entry);
 }
 
-absl::Status ParameterServerCore::CheckCommit(const Fence& fence) const {
+absl::Status ParameterServerCore::CheckCommit(const Fence& fence, std::optional<int> worker) const {
   MutexLock lock(mu_);
-  return CheckCommitter(fence, EntryId());
+  RETURN_IF_ERROR(CheckCommitter(fence, EntryId()));
+  const auto session = sessions_.find(fence.session);
+  const bool is_others = worker && session != sessions_.end() && session->second != kAnyWorker && session->second != *worker;
+  if (!is_others) return absl::OkStatus();
+  return Refusal(Reason::kNotAuthorized, absl::StrCat("worker ", *worker, " may not commit in session ", fence.session.value(), ", which is of worker ",
+                                                      session->second, ": check which certificate the task was given"));
 }
 
 absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) const {

@@ -216,7 +216,8 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
   if (request.seq > sync_seq_) {
     sync_seq_ = request.seq;
     horizon_ = request.horizon;
-    sessions_ = {request.sessions.begin(), request.sessions.end()};
+    sessions_.clear();
+    for (size_t i = 0; i < request.sessions.size(); ++i) sessions_[request.sessions[i]] = i < request.workers.size() ? request.workers[i] : kAnyWorker;
   }
   HitFailpoint(Failpoint::kSyncBeforeWait);
   held_.push_back(HeldSync{std::move(request), std::move(done)});
@@ -309,7 +310,7 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.layout_version = layout_version_;
   snapshot.layout_hash = layout_hash_;
   snapshot.horizon = horizon_;
-  snapshot.sessions.assign(sessions_.begin(), sessions_.end());
+  for (const auto& [session, worker] : sessions_) snapshot.sessions.push_back(session);
   snapshot.remembered = applied_.Applied();
   snapshot.history = history_;
   snapshot.applied_seq = applied_seq_;

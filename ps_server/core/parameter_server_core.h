@@ -156,7 +156,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
 
   // What Pull, and Commit, would say of a request before they look at anything but its fence: for who reserves memory for it before all of it is there.
   absl::Status CheckPull(const Fence& fence) const;
-  absl::Status CheckCommit(const Fence& fence) const;
+  // `worker`: the index in the certificate of who commits, where it is a worker's; NOT_AUTHORIZED if the session is of another worker.
+  absl::Status CheckCommit(const Fence& fence, std::optional<int> worker) const;
 
   // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
@@ -274,7 +275,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   uint64_t layout_version_ DIVVY_GUARDED_BY(mu_) = 0, layout_hash_ DIVVY_GUARDED_BY(mu_) = 0;
   uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;  // highest seen in this epoch
   Horizon horizon_ DIVVY_GUARDED_BY(mu_);
-  std::set<SessionId> sessions_ DIVVY_GUARDED_BY(mu_);
+  static constexpr int kAnyWorker = -1;
+  std::map<SessionId, int> sessions_ DIVVY_GUARDED_BY(mu_);  // those that may commit, and whose they are
   AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
   uint64_t applied_seq_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<EntryId, int> history_ DIVVY_GUARDED_BY(mu_);

@@ -94,7 +94,7 @@ class Server {
     return Send<LoadReply>(&ParameterServerCore::Load, std::move(request));
   }
   AnswersOf<SyncReply> SendSync(uint64_t seq, std::vector<SessionId> sessions, Horizon horizon = {}, std::vector<EntryId> query = {}) {
-    return Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query)});
+    return Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query), {}});
   }
   AnswersOf<LayoutReply> SendCreate(std::vector<ShardSpec> shards, uint64_t version = 1) {
     return Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
@@ -194,7 +194,7 @@ TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
     const Reason reason = wrong.reason;
     EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load, LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence, 9, {}, {}, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence, 9, {}, {}, {}, {}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence, 9, 9, 0, {}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence, 9, 9, {Key(1)}}))->reason(), reason);
     EXPECT_EQ(ps.Done(ps.Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence, {{Key(1), {}}}}))->reason(), reason);
@@ -808,10 +808,23 @@ TEST(FenceTest, WhoMayNotCommitLearnsItBeforeThePayloadIsSent) {
   Server ps;
   ps.BeginWithRows(4);
   ps.Done(ps.SendSync(1, {SessionId(3)}));
-  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3)).ok());
-  EXPECT_EQ(ReasonOf(ps.core->CheckCommit(ps.fence(4))), Reason::kSessionFenced);
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), std::nullopt).ok());
+  EXPECT_EQ(ReasonOf(ps.core->CheckCommit(ps.fence(4), std::nullopt)), Reason::kSessionFenced);
   EXPECT_TRUE(ps.core->CheckPull(ps.fence(4)).ok());
   EXPECT_EQ(ReasonOf(ps.core->CheckPull(Fence())), Reason::kWrongJob);
+}
+
+TEST(FenceTest, AWorkersCertificateCommitsInItsOwnSessionAlone) {
+  Server ps;
+  ps.BeginWithRows(4);
+  ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{ps.fence(), 1, {}, {SessionId(3), SessionId(5)}, {}, {7, 0}}));
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 7).ok());
+  const absl::Status others = ps.core->CheckCommit(ps.fence(3), 0);
+  EXPECT_EQ(ReasonOf(others), Reason::kNotAuthorized);
+  EXPECT_NE(others.message().find("worker 0 may not commit in session 3, which is of worker 7"), std::string::npos) << others;
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), std::nullopt).ok());  // the chief's, or without TLS
+  ps.Done(ps.SendSync(2, {SessionId(3)}));                            // by a coordinator that does not say whose it is
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 0).ok());
 }
 
 TEST(PullTest, SaysTornWhenACommitLandedMeanwhile) {
@@ -1446,7 +1459,7 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
                          Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
         for (int copy = 0; copy < 2; ++copy) begin(), core->Commit(request, done);
         begin(), core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
-        begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}}, done);
+        begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}, {}}, done);
         if (i % 8 == 0) core->Inspect();
       }
       end(true);

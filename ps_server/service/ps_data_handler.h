@@ -20,7 +20,7 @@ class PsDataHandler : public DataHandler {
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override;
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
-  absl::Status Admit(DataMethod method, const Fence& fence) override;
+  absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override;
   int64_t ReplyBytes(const PullRequest& request) override;
   MemoryBudget::Ticket Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     return BudgetOf(claim.of).Reserve({claim.bytes, claim.overhead, std::move(claim.owner)}, std::move(granted));

@@ -1,6 +1,7 @@
 #include "wire/testing/generator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -345,6 +346,7 @@ void Generator::Fill(SyncRequest& out) {
   Fill(out.horizon);
   out.sessions = RisingIds<SessionId>(uint64_t{1} << 32);
   for (uint64_t i = Below(4); i > 0; --i) out.query.push_back(MakeId<EntryId>());
+  if (Chance()) std::generate_n(std::back_inserter(out.workers), out.sessions.size(), [this] { return Index(); });
 }
 
 void Generator::Fill(SyncReply& out) {
