@@ -386,6 +386,18 @@ TEST(AddressTest, EqualAddressesAreEqualTexts) {
   EXPECT_FALSE(NormalizeAddress(std::string(254, 'a') + ":1").ok());
 }
 
+TEST(AddressTest, AUnixSocketIsNamedByAWholePathThatTheSystemTakes) {
+  EXPECT_EQ(NormalizeAddress("unix:/run/Me/ps-0").value_or("refused"), "unix:/run/Me/ps-0");
+  EXPECT_EQ(SocketPathOf("unix:/run/Me/ps-0"), "/run/Me/ps-0");
+  EXPECT_EQ(SocketPathOf("h:1"), std::nullopt);
+  const auto refused = [](const std::string& address) { return MessageOf(NormalizeAddress(address).status()); };
+  EXPECT_EQ(refused("unix:ps-0"), "the path of a Unix socket begins with /: \"unix:/run/you/ps-0\"");
+  EXPECT_EQ(refused("unix:/" + std::string(107, 'x')), "its path has 108 bytes; a Unix socket's has at most 107");
+  EXPECT_EQ(refused("unix:/a,b"), "its path has the character \",\"");
+  EXPECT_EQ(refused("unix:/a\nb"), "its path has the character \"\\n\"");
+  EXPECT_TRUE(NormalizeAddress("unix:/" + std::string(106, 'x')).ok());
+}
+
 TEST(ClusterHashTest, IsOfTheTrainingClusterWhoeverLooksAtIt) {
   const std::string chief = absl::StrReplaceAll(kDense, {{"\"worker\",\"index\":1", "\"chief\",\"index\":0"}});
   const std::string evaluated = absl::StrReplaceAll(kDense, {{"{\"chief\"", "{\"evaluator\":[\"e:1\"],\"chief\""}});

@@ -74,9 +74,23 @@ absl::StatusOr<std::string> BracketedAddress(absl::string_view address) {
   return absl::StrCat(host, ":", port);
 }
 
+absl::StatusOr<std::string> SocketAddress(const std::string& path) {
+  const auto odd = std::find_if_not(path.begin(), path.end(), [](char c) { return absl::ascii_isgraph(c) && c != ','; });
+  if (!absl::StartsWith(path, "/")) return Refused("the path of a Unix socket begins with /: \"unix:/run/you/ps-0\"");
+  if (path.size() > kMaxSocketPath) return Refused("its path has ", path.size(), " bytes; a Unix socket's has at most ", kMaxSocketPath);
+  if (odd != path.end()) return Refused("its path has the character \"", absl::CHexEscape(absl::string_view(&*odd, 1)), "\"");
+  return absl::StrCat("unix:", path);
+}
+
 }  // namespace
 
+std::optional<std::string> SocketPathOf(absl::string_view address) {
+  if (!absl::ConsumePrefix(&address, "unix:")) return std::nullopt;
+  return std::string(address);
+}
+
 absl::StatusOr<std::string> NormalizeAddress(absl::string_view address) {
+  if (const auto path = SocketPathOf(address)) return SocketAddress(*path);
   absl::ConsumePrefix(&address, "grpc://");
   if (const size_t scheme = address.find("://"); scheme != address.npos) return Refused("the only scheme is grpc://, and it may be left out");
   if (absl::StartsWith(address, "[")) return BracketedAddress(address);

@@ -1,7 +1,7 @@
 #include "rpc/channel.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/task_address.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "rpc/transport.h"
@@ -24,7 +24,7 @@ void KeepAlive(grpc::ChannelArguments& arguments) {
 }
 
 // An address is what some task has registered: it names a host or a socket, and none of gRPC's other schemes ("xds:", "ipv4:", "dns://SERVER/").
-std::string TargetOf(const std::string& address) { return absl::StartsWith(address, "unix:") ? address : absl::StrCat("dns:///", address); }
+std::string TargetOf(const std::string& address) { return SocketPathOf(address) ? address : absl::StrCat("dns:///", address); }
 
 }  // namespace
 

@@ -1,8 +1,11 @@
 // Control calls, Steps streams and the server they come to, over loopback without TLS (security_test.cc has TLS).
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -226,7 +229,7 @@ class ControlTest : public testing::Test {
   }
   std::shared_ptr<FakeCoordinator> coordinator() const { return fake_coordinator_; }
   std::shared_ptr<FakeWorker> worker() const { return fake_worker_; }
-  std::string address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
+  std::string address() const { return socket_.empty() ? absl::StrCat("127.0.0.1:", server_->port()) : socket_; }
   std::shared_ptr<grpc::Channel> Channel() const { return MakeChannel(address(), grpc::InsecureChannelCredentials()); }
   CallEnvironment Environment() { return {executor_, open_, address()}; }
 
@@ -252,6 +255,7 @@ class ControlTest : public testing::Test {
   CoordinatorService coordinator_;
   WorkerService worker_;
   std::unique_ptr<Server> server_;
+  std::string socket_;  // "": the server listens on a port
   std::vector<std::unique_ptr<Answer>> answers_;
   Events events_;  // of the client's end of Steps
 };
@@ -414,6 +418,64 @@ TEST_F(ControlTest, APortCanBeTakenAgainAtOnce) {
   EXPECT_TRUE(Register().Get().ok());
 }
 
+class SocketTest : public ControlTest {
+ protected:
+  SocketTest() {
+    EXPECT_NE(mkdtemp(directory_), nullptr);
+    socket_ = absl::StrCat("unix:", path());
+  }
+  ~SocketTest() override {
+    unlink(path().c_str());
+    rmdir(directory_);
+  }
+  std::string path() const { return absl::StrCat(directory_, "/ps-0"); }
+  ServerOptions OnSocket() const {
+    ServerOptions options;
+    options.address = socket_;
+    return options;
+  }
+  absl::Status ServeAgain() {
+    CoordinatorService second(coordinator_core_);
+    return Server::Start(OnSocket(), {&second}, nullptr).status();
+  }
+
+  char directory_[32] = "/tmp/divvy_socket_XXXXXX";  // TEST_TMPDIR may be too long
+};
+
+TEST_F(SocketTest, AServerOnAUnixSocketIsForItsUserAloneAndItsSuccessorTakesItsPlace) {
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  for (int life = 0; life < 2; ++life) {  // the first one leaves its socket behind
+    server_ = nullptr;
+    Serve(OnSocket());
+    struct stat info;
+    ASSERT_EQ(stat(path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    EXPECT_TRUE(Register().Get().ok());
+  }
+}
+
+TEST_F(SocketTest, ASocketAtWhichAnotherServerListensIsLeftToIt) {
+  Serve(OnSocket());
+  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr(absl::StrCat("cannot listen on the Unix socket ", path(), ": another process listens there")));
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  EXPECT_TRUE(Register().Get().ok());
+}
+
+TEST_F(SocketTest, AFileThatIsNoSocketIsLeftAlone) {
+  const Descriptor file(::open(path().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file);
+  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("a file that is no socket stands there"));
+  struct stat info;
+  EXPECT_TRUE(stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode));
+}
+
+TEST_F(SocketTest, ADirectoryThatIsNotThereIsNamed) {
+  socket_ = "unix:/no/such/directory/ps-0";
+  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("cannot listen on the Unix socket /no/such/directory/ps-0: No such file or directory"));
+  socket_ = absl::StrCat("unix:/", std::string(120, 'x'));
+  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("its path has 121 bytes; a Unix socket's has at most 107"));
+}
+
 TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   ServerOptions options;
   options.address = "nowhere";
@@ -423,7 +485,7 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   const std::string text(options.Validate().message());
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
-  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x"}) EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
+  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x", "unix:here"}) EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
   for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"}) EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
   EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 8388608: the memory of 4 of the largest messages"));
   options.max_message_bytes = int64_t{1} << 40;

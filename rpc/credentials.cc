@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "cluster/task_address.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -214,7 +215,7 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::opti
 }
 
 bool IsLoopback(absl::string_view address) {
-  if (absl::StartsWith(address, "unix:")) return true;
+  if (SocketPathOf(address)) return true;
   const absl::string_view host = address.substr(0, address.rfind(':'));
   return host == "localhost" || host == "[::1]" || IsLoopbackV4(host);
 }

@@ -5,6 +5,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cluster/task_address.h"
 #include "rpc/failure_text.h"
 
 namespace divvy {
@@ -63,12 +67,53 @@ Addresses Resolve(const std::string& host, int family, int& error) {
   return Addresses(error == 0 ? found : nullptr, &freeaddrinfo);
 }
 
+Descriptor ConnectTo(const sockaddr_un& address) {
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return fd && connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? std::move(fd) : Descriptor();
+}
+
+// What a process that was killed has left. Not a file of another kind, nor a socket at which somebody listens.
+bool RemoveDeadSocket(const sockaddr_un& address) {
+  struct stat info;
+  if (lstat(address.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) return errno = EADDRINUSE, false;
+  const bool dead = !ConnectTo(address) && errno == ECONNREFUSED && unlink(address.sun_path) == 0;
+  if (!dead) errno = EADDRINUSE;
+  return dead;
+}
+
+std::string WhyNotOnPath(int error) {
+  if (error == EADDRINUSE) return "another process listens there, or a file that is no socket stands there: remove it, or choose another path";
+  if (error == ENAMETOOLONG) return absl::StrCat("its path has more than ", kMaxSocketPath, " bytes");
+  return strerror(error);
+}
+
+// None: errno says why.
+Descriptor ListenOnPath(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return errno = ENAMETOOLONG, Descriptor();
+  std::memcpy(address.sun_path, path.data(), path.size());
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return Descriptor();
+  const auto bound = [&] { return bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0; };
+  if (!bound() && (errno != EADDRINUSE || !(RemoveDeadSocket(address) && bound()))) return Descriptor();
+  return chmod(address.sun_path, 0600) == 0 && listen(fd.get(), kBacklog) == 0 ? std::move(fd) : Descriptor();
+}
+
 // This machine may lack the address, or its whole family: another address of the same name will do.
 bool IsNotOfThisMachine(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
 }  // namespace
 
+absl::StatusOr<ListeningSockets> ListeningSockets::OnPath(const std::string& path) {
+  ListeningSockets opened;
+  opened.sockets_.push_back(ListenOnPath(path));
+  if (!opened.sockets_[0]) return absl::FailedPreconditionError(absl::StrCat("cannot listen on the Unix socket ", path, ": ", WhyNotOnPath(errno)));
+  return opened;
+}
+
 absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& address) {
+  if (const auto path = SocketPathOf(address)) return OnPath(*path);
   const size_t colon = address.rfind(':');
   absl::string_view host = absl::string_view(address).substr(0, colon);
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");

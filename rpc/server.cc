@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "cluster/task_address.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
 #include "rpc/failure_text.h"
@@ -73,12 +74,16 @@ void CheckAddress(absl::string_view what, const std::string& address, std::vecto
 }  // namespace
 
 absl::Status CheckListenAddress(absl::string_view what, absl::string_view address) {
+  if (SocketPathOf(address)) {
+    const absl::StatusOr<std::string> socket = NormalizeAddress(address);
+    return socket.ok() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\": ", socket.status().message()));
+  }
   const size_t colon = address.rfind(':');
   const absl::string_view port = colon == address.npos ? "" : address.substr(colon + 1);
   int number = -1;  // a port that is too large would be taken for another one
   const bool is_number = !port.empty() && std::all_of(port.begin(), port.end(), absl::ascii_isdigit) && absl::SimpleAtoi(port, &number) && number <= 65'535;
-  if (is_number || absl::StartsWith(address, "unix:")) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\", wanted host:port with a port of 0 (any that is free) to 65535"));
+  if (is_number) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\", wanted host:port with a port of 0 (any that is free) to 65535, or unix:/PATH"));
 }
 
 absl::Status ServerOptions::Validate() const {
@@ -102,25 +107,20 @@ absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, c
   Listening listening;
   grpc::ServerBuilder builder;
   Configure(options, builder);
-  std::optional<ListeningSockets> sockets;
-  std::shared_ptr<Connections> connections;
-  if (absl::StartsWith(options.address, "unix:")) {
-    builder.AddListeningPort(options.address, MakeServerCredentials(options.tls), &listening.port);
-  } else {
-    ASSIGN_OR_RETURN(sockets, ListeningSockets::Open(options.address));
-    connections = builder.experimental().AddExternalConnectionAcceptor(Builder::ExternalConnectionType::FROM_FD, MakeServerCredentials(options.tls));
-    listening.port = sockets->port();
-  }
+  ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
+  listening.port = sockets.port();
+  std::shared_ptr<Connections> connections =
+      builder.experimental().AddExternalConnectionAcceptor(Builder::ExternalConnectionType::FROM_FD, MakeServerCredentials(options.tls));
   for (grpc::Service* service : services) builder.RegisterService(service);
   if (hook != nullptr) hook->Register(builder);
   GrpcErrors errors;
   listening.server = builder.BuildAndStart();
-  if (listening.server == nullptr || listening.port == 0) {
+  if (listening.server == nullptr) {
     if (hook != nullptr) hook->Shutdown();
     return CannotListen(options.address, errors);
   }
   if (hook != nullptr) hook->Start();
-  if (sockets) listening.acceptor = std::make_unique<Acceptor>(*std::move(sockets), options.max_connections, HandTo(connections));
+  listening.acceptor = std::make_unique<Acceptor>(std::move(sockets), options.max_connections, HandTo(std::move(connections)));
   return listening;
 }
 
@@ -154,7 +154,7 @@ void Server::Shutdown(absl::Duration grace) {
     if (std::exchange(shut_down_, true)) return;
   }
   SetServing(false);
-  if (main_.acceptor != nullptr) main_.acceptor->Stop();
+  main_.acceptor->Stop();
   main_.server->Shutdown(GrpcDeadline(grace));
   if (hook_ != nullptr) hook_->Shutdown();
 }

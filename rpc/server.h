@@ -22,11 +22,11 @@
 
 namespace divvy {
 
-// InvalidArgument, naming `what`: no "host:port" to listen on, with a port of 0 (any that is free) to 65535; "unix:PATH" is one. Pure.
+// InvalidArgument, naming `what`: no "host:port" to listen on, with a port of 0 (any that is free) to 65535, nor "unix:/PATH". Pure.
 absl::Status CheckListenAddress(absl::string_view what, absl::string_view address);
 
 struct ServerOptions {
-  std::string address;          // "host:port"; port 0: a free one
+  std::string address;          // "host:port"; port 0: a free one. Or "unix:/PATH"
   std::optional<TlsFiles> tls;  // none: plaintext, on loopback only
   std::string health_address;   // for probes that have no certificate (probe_server.h); empty: none. Any interface
   // What gRPC may hold of messages under way: the only bound there is, since it counts a message's size too late. At least four times max_message_bytes.
@@ -34,7 +34,7 @@ struct ServerOptions {
   int64_t max_message_bytes = kMaxControlMessageBytes;  // those of the data streams are smaller
   int max_metadata_bytes = 8 << 10;                     // of a call's headers
   int max_concurrent_streams = 128;                     // calls at a time on one connection
-  int max_connections = 4096;                           // at a time; further ones are closed at once. Not of a "unix:PATH"
+  int max_connections = 4096;                           // at a time; further ones are closed at once
 
   // FailedPrecondition with every problem at once, naming flags; reads the certificates.
   absl::Status Validate() const;
@@ -61,7 +61,7 @@ class Server {
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);
   ~Server();  // Shutdown(no time)
 
-  int port() const { return main_.port; }
+  int port() const { return main_.port; }                                        // 0: it listens on a Unix socket
   int health_port() const { return health_ == nullptr ? 0 : health_->port(); }  // 0: no health address
   // What probes are told, and the health service says of the whole task ("") and of every service named so far; not serving at first.
   void SetServing(bool serving);
@@ -73,7 +73,7 @@ class Server {
  private:
   struct Listening {
     std::unique_ptr<grpc::Server> server;
-    std::unique_ptr<Acceptor> acceptor;  // none of a "unix:PATH"; goes before the server
+    std::unique_ptr<Acceptor> acceptor;  // goes before the server
     int port = 0;
   };
   static absl::StatusOr<Listening> Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook);

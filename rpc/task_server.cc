@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status_macros.h"
+#include "cluster/task_address.h"
 
 namespace divvy {
 namespace {
@@ -103,7 +104,13 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions&
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
   task->server_->SetServing(ServiceOf(options.job), false);  // from now on it follows the whole task
   const std::string own = OwnAddress(options.cluster);
-  task->address_ = own.empty() ? absl::StrCat(HostOf(server.address), ":", task->server_->port()) : own;
+  const std::string bound = SocketPathOf(server.address) ? server.address : absl::StrCat(HostOf(server.address), ":", task->server_->port());
+  task->address_ = own.empty() ? bound : own;
+  if (!options.tls && !SocketPathOf(server.address)) {
+    DIVVY_LOG(INFO) << "listens on " << server.address
+                    << " without TLS: every user of this machine can reach it. With certificates (divvyctl certs), or as unix:/PATH, "
+                    << "it is for the job alone";
+  }
   return task;
 }
 

@@ -8,13 +8,13 @@
 #include "base/file_system.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/testing/loopback_port.h"
 #include "divvy.h"
 #include "formats/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/main.h"
 #include "ps_server/service/ps_task.h"
-#include "tools/launch/loopback_port.h"
 #include "worker/service/worker_task.h"
 
 namespace divvy {

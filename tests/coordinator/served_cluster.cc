@@ -4,12 +4,12 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/testing/loopback_port.h"
 #include "cluster/cluster_config.h"
 #include "coordinator/service/chief_task.h"
 #include "ps_server/service/ps_task.h"
 #include "tests/coordinator/live_cluster.h"
 #include "tests/e2e/fault_proxy.h"
-#include "tools/launch/loopback_port.h"
 #include "tools/launch/task_list.h"
 #include "worker/service/worker_task.h"
 

@@ -10,10 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/descriptor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "base/descriptor.h"
 
 namespace divvy {
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,7 +17,6 @@
 #include "tests/e2e/fault_proxy.h"
 #include "tests/e2e/loopback_client.h"
 #include "tests/e2e/process_cluster.h"
-#include "base/descriptor.h"
 
 namespace divvy {
 namespace {

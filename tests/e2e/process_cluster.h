@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/testing/loopback_port.h"
 #include "tests/e2e/fault_proxy.h"
-#include "tools/launch/loopback_port.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/testing/watched_processes.h"
 

@@ -2,10 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,7 @@
 #include "base/terminal.h"
 #include "base/trusted_file.h"
 #include "cluster/cluster_config.h"
+#include "cluster/task_address.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "rpc/credentials.h"
 #include "rpc/task_end.h"
@@ -37,7 +40,9 @@
 ABSL_FLAG(std::optional<int>, ps, std::nullopt, "parameter servers; `resize` must be told, the others take 2");
 ABSL_FLAG(int, workers, 2, "workers");
 ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
-ABSL_FLAG(std::string, addr, "", "status: host:port,...; health, checkpoint save, drain, resize: host:port. Default: the tasks of TF_CONFIG");
+ABSL_FLAG(std::string, addr, "",
+          "status: host:port,...; health, checkpoint save, drain, resize: host:port. Of a launch: the unix:DIRECTORY that its first lines name. Default: the "
+          "tasks of TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
 // checkpoint
 ABSL_FLAG(bool, no_slots, false, "checkpoint export: the variables alone, without the slots of their optimizers");
@@ -87,9 +92,30 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
   return MakeChannelCredentials(files, "");
 }
 
+// What is in the directory of sockets that `divvyctl launch` made for a cluster: "unix:DIRECTORY". None: the address is of another kind.
+std::vector<std::string> SocketsAt(const std::string& address) {
+  const std::optional<std::string> path = SocketPathOf(address);
+  if (!path) return {};
+  std::vector<std::string> sockets;
+  for (const std::string& name : FileSystem::Real().ListDirectory(*path).value_or(std::vector<std::string>())) {
+    sockets.push_back(absl::StrCat("unix:", *path, "/", name));
+  }
+  std::sort(sockets.begin(), sockets.end());
+  return sockets;
+}
+
+// --addr where it is to name one task: of a launch that is its chief.
+std::string TaskFromFlags() {
+  const std::string given = absl::GetFlag(FLAGS_addr);
+  return SocketsAt(given).empty() ? given : absl::StrCat(given, "/chief");
+}
+
 // Whom to ask: those of --addr, or every task that TF_CONFIG names.
 absl::Status FillInTasks(StatusOptions& options) {
   if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) options.addresses = absl::StrSplit(given, ',');
+  if (options.addresses.size() == 1) {
+    if (std::vector<std::string> sockets = SocketsAt(options.addresses[0]); !sockets.empty()) options.addresses = std::move(sockets);
+  }
   const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
   const absl::StatusOr<ClusterConfig> cluster = sources.ok() ? ResolveClusterConfig(*sources) : sources.status();
   if (!cluster.ok()) return options.addresses.empty() ? cluster.status() : absl::OkStatus();
@@ -106,7 +132,7 @@ absl::Status FillInTasks(StatusOptions& options) {
 // Of --addr, or of the coordinator that TF_CONFIG names.
 absl::StatusOr<OperatorOptions> OperatorOptionsFromFlags() {
   OperatorOptions options;
-  options.address = absl::GetFlag(FLAGS_addr);
+  options.address = TaskFromFlags();
   if (options.address.empty()) {
     ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
     ASSIGN_OR_RETURN(const ClusterConfig cluster, ResolveClusterConfig(sources));
@@ -290,7 +316,7 @@ int ResizeCommand(const std::vector<std::string>& args) {
 
 int HealthCommand(const std::vector<std::string>& args) {
   HealthOptions options;
-  options.address = absl::GetFlag(FLAGS_addr);
+  options.address = TaskFromFlags();
   auto credentials = Credentials();
   if (!args.empty() || options.address.empty() || !credentials.ok()) {
     WriteStandardError(absl::StrCat("health: ", credentials.ok() ? "give --addr=HOST:PORT" : credentials.status().message(), "\n"));

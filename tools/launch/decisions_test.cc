@@ -403,14 +403,15 @@ TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
 TEST(TaskListTest, AnEvaluatorIsInNoClusterAndIsToldOfIt) {
   EXPECT_EQ(TfConfigText(ClusterTasks(1, 1, 1), {"h:1", "h:2", "h:3", ""}, 3),
             R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"evaluator","index":0}})");
-  EXPECT_EQ(TaskList::OnLoopback(1, 1, 1)->Summary(), "chief, 1 ps, 1 worker, evaluator");
+  EXPECT_EQ(TaskList("/dir", 1, 1, 1).Summary(), "chief, 1 ps, 1 worker, evaluator");
 }
 
-TEST(TaskListTest, EveryTaskHasAPortOfItsOwn) {
-  const TaskList tasks = *TaskList::OnLoopback(2, 1);
+TEST(TaskListTest, EveryTaskHasASocketOfItsOwn) {
+  const TaskList tasks("/dir", 2, 1);
   EXPECT_EQ(tasks.Summary(), "chief, 2 ps, 1 worker");
   EXPECT_THAT(tasks.names(), ElementsAre("chief", "ps 0", "ps 1", "worker 0"));
-  EXPECT_THAT(tasks.TfConfig(2), HasSubstr(R"("task":{"type":"ps","index":1})"));
+  EXPECT_EQ(tasks.TfConfig(2), R"({"cluster":{"chief":["unix:/dir/chief"],"ps":["unix:/dir/ps-0","unix:/dir/ps-1"],"worker":["unix:/dir/worker-0"]},)"
+                               R"("task":{"type":"ps","index":1}})");
 }
 
 TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {

@@ -73,8 +73,9 @@ class Launcher {
   const WorkingDirectory& directory() const { return directory_; }
 
   int Run() {
-    log_.Say(absl::StrCat(tasks_.Summary(), " on 127.0.0.1 (loopback: no TLS, every user of this machine can reach it)", options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
-    log_.Say(absl::StrCat("what they do: divvyctl status --addr=", tasks_.Addresses()));
+    log_.Say(absl::StrCat(tasks_.Summary(), " on sockets of this machine that only you can reach",
+                          options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
+    log_.Say(absl::StrCat("what they do: divvyctl status --addr=unix:", directory_.sockets()));
     Do(supervisor_.Begin(Now()));
     while (!supervisor_.over()) Turn();
     if (options_.usage) SayUsage();
@@ -145,6 +146,7 @@ class Launcher {
   // Work that remains can be gone on with, whatever it was that ended it.
   void Leave() {
     if (supervisor_.exit_code() == EXIT_SUCCESS || !directory_.HasCheckpoint()) return directory_.Remove();
+    directory_.RemoveSockets();
     log_.Say(absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
   }
 
@@ -210,11 +212,10 @@ absl::Status LaunchOptions::Validate() const {
 
 int Launch(const LaunchOptions& options) {
   if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(exit_codes::kUsage, valid);
-  absl::StatusOr<TaskList> tasks = TaskList::OnLoopback(options.ps, options.workers, options.evaluator ? 1 : 0);
-  if (!tasks.ok()) return Fail(exit_codes::kResources, tasks.status());
   absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
   if (!directory.ok()) return Fail(exit_codes::kResources, directory.status());
-  Launcher launcher(options, *std::move(tasks), *std::move(directory), options.seed != 0 ? options.seed : EntropySeed());
+  TaskList tasks(directory->sockets(), options.ps, options.workers, options.evaluator ? 1 : 0);
+  Launcher launcher(options, std::move(tasks), *std::move(directory), options.seed != 0 ? options.seed : EntropySeed());
   if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) {
     launcher.directory().Remove();
     return Fail(exit_codes::kResources, opened);

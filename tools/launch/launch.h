@@ -27,14 +27,14 @@ struct LaunchOptions {
   absl::Status Validate() const;
 };
 
-// Runs one process for each task with TF_CONFIG set, at free ports of 127.0.0.1, until the job is over. Blocks. What they print comes on standard error, whole
-// lines with the task's name before them, coloured on a terminal; there the chief draws for itself. Starts again what dies (restart_policy.h): so that a
-// coordinator or ps that does can go on with the job, tasks that were told of no --state_dir and --checkpoint_dir have them in a directory of this launch,
-// which goes when the job is over: no checkpoint is made at its end there, unless for an evaluator, which is waited for. SIGINT, SIGTERM and SIGHUP drain, a
-// second one kills. No task outlives the thread that called this, however it dies.
+// Runs one process for each task with TF_CONFIG set, on Unix sockets in a directory that no other user may enter, until the job is over. Blocks. What they
+// print comes on standard error, whole lines with the task's name before them, coloured on a terminal; there the chief draws for itself. Starts again what dies
+// (restart_policy.h): so that a coordinator or ps that does can go on with the job, tasks that were told of no --state_dir and --checkpoint_dir have them in a
+// directory of this launch, which goes when the job is over: no checkpoint is made at its end there, unless for an evaluator, which is waited for. SIGINT,
+// SIGTERM and SIGHUP drain, a second one kills. No task outlives the thread that called this, however it dies.
 //
 // Returns the exit code for this process: the chief's; that of the task whose permanent failure ended the launch; 64 if the options are not valid, 66 if the
-// program cannot be started, 74 if no port, directory or log file can be had. REQUIRES: called once, on the main thread, while there is no other (it holds back
+// program cannot be started, 74 if no directory or log file can be had. REQUIRES: called once, on the main thread, while there is no other (it holds back
 // signals).
 int Launch(const LaunchOptions& options);
 

@@ -1,5 +1,4 @@
 // The launcher with real processes: fake_task plays the program.
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -21,7 +20,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/launch/child_process.h"
-#include "tools/launch/loopback_port.h"
 #include "tools/launch/poll_until.h"
 #include "tools/launch/testing/watched_processes.h"
 
@@ -168,37 +166,6 @@ TEST(WatchedProcessesTest, ATextThatCanNoLongerComeIsNotWaitedFor) {
   EXPECT_EQ(processes.WaitForText("task", "good bye", kPatience).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// ---- LoopbackPort
-
-// Listens as a server does that sets SO_REUSEADDR.
-bool CanListen(int port) {
-  const Descriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  return bind(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && listen(server.get(), 1) == 0;
-}
-
-TEST(LoopbackPortTest, AServerCanListenOnAReservedPortAgainAndAgain) {
-  const LoopbackPort port = *LoopbackPort::Reserve();
-  EXPECT_EQ(port.address(), absl::StrCat("127.0.0.1:", port.number()));
-  EXPECT_TRUE(CanListen(port.number()));
-  EXPECT_TRUE(CanListen(port.number()));
-}
-
-TEST(LoopbackPortTest, NoTwoAreTheSame) {
-  std::vector<LoopbackPort> ports;
-  std::set<int> numbers;
-  for (int i = 0; i < 200; ++i) {
-    ports.push_back(*LoopbackPort::Reserve());
-    numbers.insert(ports.back().number());
-  }
-  EXPECT_EQ(numbers.size(), 200u);
-}
-
 // ---- Launch
 
 class LaunchTest : public ::testing::Test {
@@ -230,7 +197,7 @@ class LaunchTest : public ::testing::Test {
 TEST_F(LaunchTest, EveryTaskOfTheSameProgramIsToldWhoItIs) {
   Launch({"--ps=2", "--workers=2"}, {"show"});
   EXPECT_EQ(Exit(), 0);
-  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on 127.0.0.1 (loopback: no TLS, every user of this machine can reach it)\n"));
+  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on sockets of this machine that only you can reach\n"));
   for (const auto& [name, task] : std::vector<std::pair<std::string, std::string>>{
            {"chief    | ", R"("type":"chief","index":0)"}, {"ps 1     | ", R"("type":"ps","index":1)"}, {"worker 1 | ", R"("type":"worker","index":1)"}}) {
     EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(name, ".*", task)));
@@ -345,6 +312,19 @@ TEST_F(LaunchTest, TheTasksHaveADirectoryOfTheLaunchWhereNothingElseIsSaid) {
   EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);  // no checkpoint is in it
 }
 
+TEST_F(LaunchTest, SocketsWhosePathWouldBeTooLongAreElsewhereAndGoWithTheLaunch) {
+  const std::string temporary = TemporaryPath(std::string(100, 'x'));
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(temporary).ok());
+  ASSERT_EQ(setenv("TMPDIR", temporary.c_str(), 1), 0);
+  Launch({}, {"show"});
+  const std::string line = WaitFor("divvyctl status --addr=unix:");
+  const std::string sockets = line.substr(line.find("unix:") + 5);
+  EXPECT_THAT(sockets, HasSubstr("/tmp/divvy-launch-"));
+  EXPECT_EQ(Exit(), 0);
+  EXPECT_FALSE(FileSystem::Real().Stat(sockets).ok());
+  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);
+}
+
 TEST_F(LaunchTest, TheLastCheckpointOfADirectoryThatGoesIsMadeForAnEvaluatorAlone) {
   Launch({}, {"chief0:env=DIVVY_TEMPORARY"});
   EXPECT_EQ(Exit(), 0);
@@ -352,7 +332,7 @@ TEST_F(LaunchTest, TheLastCheckpointOfADirectoryThatGoesIsMadeForAnEvaluatorAlon
   Launch({"--evaluator"}, {"evaluator0:show", "chief0:unset=DIVVY_TEMPORARY"});
   EXPECT_EQ(Exit(), 0);
   EXPECT_THAT(Output(), HasSubstr("chief     | DIVVY_TEMPORARY is not set\n"));
-  EXPECT_THAT(Output(), HasSubstr("launch    | chief, 1 ps, 1 worker, evaluator on 127.0.0.1"));
+  EXPECT_THAT(Output(), HasSubstr("launch    | chief, 1 ps, 1 worker, evaluator on sockets"));
   EXPECT_THAT(Output(), ContainsRegex("evaluator \\| .*\"type\":\"evaluator\",\"index\":0"));
 }
 

@@ -1,11 +1,9 @@
 #include "tools/launch/task_list.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/status_macros.h"
 
 namespace divvy {
 namespace {
@@ -29,6 +27,12 @@ std::string JobEntry(TaskType type, absl::Span<const TaskId> tasks, absl::Span<c
   return absl::StrCat("\"", JobOf(type), "\":[", absl::StrJoin(quoted, ","), "]");
 }
 
+std::string SocketOf(const std::string& directory, const TaskId& id) {
+  if (id.type == TaskType::kEvaluator) return "";
+  const std::string index = id.type == TaskType::kChief ? "" : absl::StrCat("-", id.index);
+  return absl::StrCat("unix:", directory, "/", JobOf(id.type), index);
+}
+
 }  // namespace
 
 std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self) {
@@ -45,30 +49,14 @@ std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators
   return tasks;
 }
 
-absl::StatusOr<TaskList> TaskList::OnLoopback(int num_ps, int num_workers, int num_evaluators) {
-  std::vector<TaskId> ids = ClusterTasks(num_ps, num_workers, num_evaluators);
-  std::vector<LoopbackPort> ports;
-  std::vector<std::string> addresses;
-  for (const TaskId& id : ids) {
-    if (id.type == TaskType::kEvaluator) {
-      addresses.push_back("");
-      continue;
-    }
-    ASSIGN_OR_RETURN(LoopbackPort port, LoopbackPort::Reserve());
-    addresses.push_back(port.address());
-    ports.push_back(std::move(port));
-  }
-  return TaskList(std::move(ids), std::move(ports), std::move(addresses));
+TaskList::TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators) : ids_(ClusterTasks(num_ps, num_workers, num_evaluators)) {
+  for (const TaskId& id : ids_) addresses_.push_back(SocketOf(directory, id));
 }
 
 std::vector<std::string> TaskList::names() const {
   std::vector<std::string> names;
   for (const TaskId& id : ids_) names.push_back(ToString(id));
   return names;
-}
-
-std::string TaskList::Addresses() const {
-  return absl::StrJoin(ports_, ",", [](std::string* text, const LoopbackPort& port) { absl::StrAppend(text, port.address()); });
 }
 
 std::string TaskList::Summary() const {

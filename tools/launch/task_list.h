@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "tools/launch/loopback_port.h"
 #include "tools/launch/supervisor.h"
 
 namespace divvy {
@@ -18,26 +16,20 @@ std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::s
 // The chief, then the ps, then the workers, then the evaluator if there is one. REQUIRES: no number is negative.
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators = 0);
 
-// The tasks of a cluster, those that listen with a port each, kept for as long as this lives. Move-only.
+// The tasks of a cluster; those that listen have a Unix socket each: "unix:DIRECTORY/ps-0", and the chief's is "unix:DIRECTORY/chief".
 class TaskList {
  public:
-  // Errors are those of LoopbackPort.
-  static absl::StatusOr<TaskList> OnLoopback(int num_ps, int num_workers, int num_evaluators = 0);
+  TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators = 0);
 
   size_t size() const { return ids_.size(); }
   const std::vector<TaskId>& ids() const { return ids_; }
   std::vector<std::string> names() const;
   std::string TfConfig(int task) const { return TfConfigText(ids_, addresses_, task); }
-  std::string Addresses() const;  // of those that listen, with commas between
-  std::string Summary() const;    // "chief, 2 ps, 4 workers, evaluator"
+  std::string Summary() const;  // "chief, 2 ps, 4 workers, evaluator"
 
  private:
-  TaskList(std::vector<TaskId> ids, std::vector<LoopbackPort> ports, std::vector<std::string> addresses)
-      : ids_(std::move(ids)), ports_(std::move(ports)), addresses_(std::move(addresses)) {}
-
   std::vector<TaskId> ids_;
-  std::vector<LoopbackPort> ports_;
-  std::vector<std::string> addresses_;
+  std::vector<std::string> addresses_;  // "" of an evaluator
 };
 
 }  // namespace divvy

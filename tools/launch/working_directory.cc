@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/remove_tree.h"
 #include "base/status_macros.h"
+#include "cluster/task_address.h"
 
 namespace divvy {
 namespace {
@@ -20,16 +21,29 @@ std::string TemporaryDirectory() {
   return given == nullptr || *given == 0 ? "/tmp" : given;
 }
 
+constexpr size_t kLongestSocketName = sizeof("/worker-65534") - 1;
+
+std::string NewNameBelow(const std::string& directory) { return absl::StrCat(directory, "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)); }
+
+absl::Status MakeForUserAlone(const std::string& path) {
+  RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(path));
+  if (chmod(path.c_str(), 0700) == 0) return absl::OkStatus();
+  const absl::Status error =
+      absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", path, " to others: set TMPDIR to a directory of a file system with permissions"));
+  RemoveTree(path);
+  return error;
+}
+
 }  // namespace
 
 absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
-  WorkingDirectory directory(absl::StrCat(TemporaryDirectory(), "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)));
-  RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(directory.path_));
-  if (chmod(directory.path_.c_str(), 0700) != 0) {
-    const absl::Status error =
-        absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", directory.path_, " to others: set TMPDIR to a directory of a file system with permissions"));
+  WorkingDirectory directory(NewNameBelow(TemporaryDirectory()));
+  RETURN_IF_ERROR(MakeForUserAlone(directory.path_));
+  directory.sockets_ = directory.path_ + "/sockets";
+  if (directory.sockets_.size() + kLongestSocketName > kMaxSocketPath) directory.sockets_ = NewNameBelow("/tmp");
+  if (const absl::Status made = MakeForUserAlone(directory.sockets_); !made.ok()) {
     directory.Remove();
-    return error;
+    return made;
   }
   return directory;
 }
@@ -47,6 +61,12 @@ bool WorkingDirectory::HasCheckpoint() const { return FileSystem::Real().Stat(ch
 
 std::string WorkingDirectory::Flags() const { return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints()); }
 
-void WorkingDirectory::Remove() const { RemoveTree(path_); }  // what is left is in nobody's way
+// What is left is in nobody's way.
+void WorkingDirectory::Remove() const {
+  RemoveSockets();
+  RemoveTree(path_);
+}
+
+void WorkingDirectory::RemoveSockets() const { RemoveTree(sockets_); }
 
 }  // namespace divvy

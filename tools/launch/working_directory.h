@@ -22,17 +22,21 @@ class WorkingDirectory {
   std::string state() const { return path_ + "/state"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   const std::string& path() const { return path_; }
+  // Where the tasks' Unix sockets are: in it, or in a second such directory of /tmp where it has too long a path for one.
+  const std::string& sockets() const { return sockets_; }
   // Whether a checkpoint was made here.
   bool HasCheckpoint() const;
   // The flags by which another launch goes on from here.
   std::string Flags() const;
   // Removes it with all that is in it, as far as that can be.
   void Remove() const;
+  // Removes the sockets alone.
+  void RemoveSockets() const;
 
  private:
   explicit WorkingDirectory(std::string path) : path_(std::move(path)) {}
 
-  std::string path_;
+  std::string path_, sockets_;
 };
 
 }  // namespace divvy

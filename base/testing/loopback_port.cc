@@ -1,4 +1,4 @@
-#include "tools/launch/loopback_port.h"
+#include "base/testing/loopback_port.h"
 
 #include <errno.h>
 #include <netinet/in.h>

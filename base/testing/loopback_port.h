@@ -1,6 +1,6 @@
 // A TCP port of the loopback interface that is ours.
-#ifndef DIVVY_TOOLS_LAUNCH_LOOPBACK_PORT_H_
-#define DIVVY_TOOLS_LAUNCH_LOOPBACK_PORT_H_
+#ifndef DIVVY_BASE_TESTING_LOOPBACK_PORT_H_
+#define DIVVY_BASE_TESTING_LOOPBACK_PORT_H_
 
 #include <string>
 
@@ -28,4 +28,4 @@ class LoopbackPort {
 
 }  // namespace divvy
 
-#endif  // DIVVY_TOOLS_LAUNCH_LOOPBACK_PORT_H_
+#endif  // DIVVY_BASE_TESTING_LOOPBACK_PORT_H_
