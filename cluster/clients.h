@@ -102,6 +102,9 @@ class Dialer {
   virtual ~Dialer() = default;
   virtual std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) = 0;
   virtual std::shared_ptr<WorkerClient> Worker(const std::string& address) = 0;
+  // The same, of the task with this index: where tasks have certificates, nobody else is believed there.
+  virtual std::shared_ptr<ParameterClient> ParameterServerAt(const std::string& address, int /*index*/) { return ParameterServer(address); }
+  virtual std::shared_ptr<WorkerClient> WorkerAt(const std::string& address, int /*index*/) { return Worker(address); }
 };
 
 }  // namespace divvy

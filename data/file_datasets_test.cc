@@ -261,6 +261,17 @@ TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
   }
 }
 
+// ---- bombs
+
+TEST_F(FileDatasetsTest, ABombOfARecordIsRefusedBeforeItIsParsed) {
+  std::string file;
+  AppendTfRecord(std::string((size_t{256} << 20) + 1, 'x'), file);
+  Write("large.tfrecord", file);
+  const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> { return absl::InternalError("parsed"); };
+  EXPECT_THAT(FirstError(Dataset::TfRecord("large.tfrecord", parse)).message(),
+              HasSubstr("record 1: offset 0: has 268435457 bytes, and an element may have 268435456: write several"));
+}
+
 // ---- Criteo's logs
 
 TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {

@@ -106,7 +106,12 @@ absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::st
 absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock, const std::string& name, const IsPlain& is_plain) {
   ASSIGN_OR_RETURN(std::string bytes, ReadWhole(files, clock, name));
   if (is_plain != nullptr && is_plain(bytes)) return bytes;
-  absl::StatusOr<std::string> content = Inflate(std::move(bytes), MostBytes());
+  const int64_t packed = static_cast<int64_t>(bytes.size()), most = MostBytes(), believable = MostUnpacked(packed, most);
+  absl::StatusOr<std::string> content = Inflate(std::move(bytes), believable);
+  if (absl::IsResourceExhausted(content.status()) && believable < most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name, ": ", packed, " bytes become more than ", believable, ", which no data do: if they are meant, unpack the file first (gunzip)"));
+  }
   if (!content.ok()) return WithContext(content.status(), name);
   return content;
 }

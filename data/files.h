@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::st
 
 // The content of a file, which a slow disk tells of in the log, decompressed unless `is_plain` says of its bytes that they are no compressed ones. Blocks.
 // Errors begin with the name: the file system's, and those of Inflate (formats/inflate.h); ResourceExhausted past 16
-// GiB, or half of the memory that this process may have, before or after decompression.
+// GiB, or half of the memory that this process may have, before or after decompression, and for MostUnpacked.
 using IsPlain = std::function<bool(absl::string_view bytes)>;
 absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock, const std::string& name, const IsPlain& is_plain = nullptr);
 

@@ -10,6 +10,8 @@
 namespace divvy::data_internal {
 namespace {
 
+constexpr size_t kMaxRecordBytes = size_t{256} << 20;  // parsed, a record takes a multiple of it
+
 class TfRecordReader : public RecordReader {
  public:
   explicit TfRecordReader(ParseRecord parse) : parse_(std::move(parse)) {}
@@ -33,6 +35,10 @@ class TfRecordReader : public RecordReader {
     ++at.line;
     if (!record.ok()) return WithContext(record.status(), absl::StrCat("record ", start.line));
     if (!record->has_value()) return std::nullopt;
+    if ((*record)->size() > kMaxRecordBytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("record ", start.line, ": offset ", start.offset, ": has ", (*record)->size(),
+                                                       " bytes, and an element may have ", kMaxRecordBytes, ": write several"));
+    }
     absl::StatusOr<Nest> element = internal::Guarded<absl::StatusOr<Nest>>("the function that parses", [&] { return parse_(**record); });
     if (element.ok()) element = NestCodec<Nest>::Decode(*element);
     if (element.ok()) return *std::move(element);

@@ -20,6 +20,7 @@ class RecordReader {
     Behind behind = Behind::kField;
     size_t count = 0;
     for (; behind == Behind::kField; ++count) {
+      if (count == kMaxCsvFields) return Error(absl::StrCat("a record of more than ", kMaxCsvFields, " fields"));
       if (record_.fields.size() == count) record_.fields.emplace_back();
       record_.fields[count].clear();
       const bool quoted = at_.offset < text_.size() && text_[at_.offset] == '"';

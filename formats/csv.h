@@ -16,6 +16,9 @@
 
 namespace divvy {
 
+// A field takes tens of bytes of memory, and one of a file.
+constexpr size_t kMaxCsvFields = size_t{1} << 20;
+
 struct CsvRecord {
   int64_t line = 0;                 // where it begins
   std::vector<std::string> fields;  // at least one
@@ -23,8 +26,8 @@ struct CsvRecord {
 
 // Reads the record at `at` into `record`, whose memory is used again, and moves `at` behind it. False: nothing is left. Pure.
 // DataLoss, with the line: a quote inside a field without quotes, anything but a separator or an end behind a closing quote, or a quote
-// that is never closed. `at` is then behind the line where the record began, so a caller may go on. REQUIRES: `separator` is no quote and
-// no line end.
+// that is never closed, more than kMaxCsvFields fields. `at` is then behind the line where the record began, so a caller may go on.
+// REQUIRES: `separator` is no quote and no line end.
 absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator = ',');
 
 }  // namespace divvy

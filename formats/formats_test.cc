@@ -90,6 +90,15 @@ std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error 
   }
 }
 
+TEST(MostUnpackedTest, IsTwoHundredTimesAsManyOrAGigabyte) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  EXPECT_EQ(MostUnpacked(1000, 16 * kGib), kGib);
+  EXPECT_EQ(MostUnpacked(10'000'000, 16 * kGib), 2'000'000'000);
+  EXPECT_EQ(MostUnpacked(kGib, 16 * kGib), 16 * kGib);
+  EXPECT_EQ(MostUnpacked(std::numeric_limits<int64_t>::max(), 16 * kGib), 16 * kGib);
+  EXPECT_EQ(MostUnpacked(1000, kGib / 2), kGib / 2);
+}
+
 TEST(CsvTest, FieldsAndRecordsArePartedByCommasAndLineEnds) {
   EXPECT_THAT(AllRecords("a,b\r\nc,,\n\n\r\nd"), ElementsAre("1:a|b|", "2:c|||", "5:d|"));
   EXPECT_THAT(AllRecords(""), IsEmpty());
@@ -117,6 +126,17 @@ TEST(CsvTest, EachWrongQuoteIsAnErrorWithItsLine) {
   EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
   AllRecords("x\n\"a\nb\nc", &error);
   EXPECT_THAT(error.message(), HasSubstr("line 2: a field in quotes that is never closed"));
+}
+
+TEST(CsvTest, ARecordHasAMillionFieldsAtMost) {
+  const std::string text = std::string(kMaxCsvFields, ',') + "\n1,2\n";
+  TextPosition at;
+  CsvRecord record;
+  const auto read = ReadCsvRecord(text, at, record);
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(read.status().message(), "line 1: a record of more than 1048576 fields");
+  EXPECT_TRUE(*ReadCsvRecord(text, at, record));
+  EXPECT_EQ(record.fields.size(), 2u);
 }
 
 TEST(CsvTest, ACallerCanGoOnBehindABadLine) {

@@ -106,4 +106,9 @@ absl::StatusOr<std::string> Inflate(std::string bytes, int64_t max_bytes) {
   return bytes;
 }
 
+int64_t MostUnpacked(int64_t packed, int64_t most) {
+  constexpr int64_t kAnyway = int64_t{1} << 30, kTimes = 200;
+  return std::min(most, std::max(kAnyway, packed > most / kTimes ? most : kTimes * packed));
+}
+
 }  // namespace divvy

@@ -21,6 +21,9 @@ Compression DetectCompression(absl::string_view bytes);
 // ResourceExhausted: the result would be larger than `max_bytes`, or zlib has no memory to work in.
 absl::StatusOr<std::string> Inflate(std::string bytes, int64_t max_bytes);
 
+// What `packed` bytes may have decompressed, where `most` may be had at all: above 1 GiB no more than 200 times as many. Data are not so; a bomb is. Pure.
+int64_t MostUnpacked(int64_t packed, int64_t most);
+
 }  // namespace divvy
 
 #endif  // DIVVY_FORMATS_INFLATE_H_

@@ -12,8 +12,8 @@
 #include "absl/time/time.h"
 #include "base/descriptor.h"
 #include "base/executor.h"
+#include "base/log_limit.h"
 #include "rpc/listening_sockets.h"
-#include "rpc/log_limit.h"
 
 namespace divvy {
 

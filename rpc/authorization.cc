@@ -10,9 +10,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "cluster/error.h"
 #include "grpc/grpc_security_constants.h"
-#include "rpc/log_limit.h"
 
 namespace divvy {
 namespace {

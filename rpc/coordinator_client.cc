@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/mutex.h"
 #include "cluster/error.h"
 #include "proto/divvy.grpc.pb.h"
-#include "rpc/log_limit.h"
 
 namespace divvy {
 namespace {

@@ -12,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "cluster/task_address.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
-#include "rpc/log_limit.h"
 #include "rpc/openssl.h"
 
 namespace divvy {
@@ -136,20 +136,22 @@ class PeerVerifier : public tls::ExternalCertificateVerifier {
 
 class ServerVerifier : public PeerVerifier {
  public:
-  ServerVerifier(std::string domain, std::string role) : domain_(std::move(domain)), role_(std::move(role)) {}
+  ServerVerifier(std::string domain, std::string role, std::optional<int> index) : domain_(std::move(domain)), role_(std::move(role)), index_(index) {}
 
  private:
   std::string FaultOf(const std::optional<PeerId>& server) const override {
-    const bool right = server && (role_.empty() || server->task.role == role_);
-    if (!right) {
-      return absl::StrCat("the server's certificate ", role_.empty() ? "has no role" : absl::StrCat("is not that of a ", role_),
-                          ": check which certificate the task there was given (divvyctl certs makes some)");
-    }
+    if (!server) return IsNot("has no role");
+    if (!role_.empty() && server->task.role != role_) return IsNot(absl::StrCat("is not that of a ", role_));
+    if (index_ && server->task.index != absl::StrCat(*index_)) return IsNot(absl::StrCat("is that of ", server->task.text(), ", not of ", role_, " ", *index_));
     // Without a job of its own a task has nothing to compare, and is told by the server that it may call nothing.
     return domain_.empty() || server->domain == domain_ ? "" : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
   }
+  static std::string IsNot(absl::string_view fault) {
+    return absl::StrCat("the server's certificate ", fault, ": check which certificate the task there was given (divvyctl certs makes some)");
+  }
 
   const std::string domain_, role_;
+  const std::optional<int> index_;
 };
 
 // What a caller may do, authorization.h says at each call. Here it is refused before gRPC reads a byte of it: one of another job, and one without a role, which
@@ -204,13 +206,23 @@ std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::option
 }
 
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::optional<TlsFiles>& files, absl::string_view role) {
-  if (!files) return grpc::InsecureChannelCredentials();
+  return ChannelIdentity(files).For(role);
+}
+
+ChannelIdentity::ChannelIdentity(const std::optional<TlsFiles>& files) {
+  if (!files) return;
+  provider_ = Provider(*files);
+  domain_ = OwnDomain(*files);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> ChannelIdentity::For(absl::string_view role, std::optional<int> index) const {
+  if (provider_ == nullptr) return grpc::InsecureChannelCredentials();
   tls::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(Provider(*files));
+  options.set_certificate_provider(provider_);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_check_call_host(false);
-  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<ServerVerifier>(OwnDomain(*files), std::string(role)));
+  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<ServerVerifier>(domain_, std::string(role), index));
   return tls::TlsCredentials(options);
 }
 

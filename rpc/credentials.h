@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
+#include "grpcpp/security/tls_certificate_provider.h"
 #include "rpc/authorization.h"
 
 namespace divvy {
@@ -35,6 +36,18 @@ std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::option
 // The server must present the certificate of `role`, of the same job as `cert`; its host name is not looked at, since tasks are known by role and move between
 // hosts. "": of any role.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::optional<TlsFiles>& files, absl::string_view role);
+
+// The same for many channels, which share the thread that reads the files again. Thread-safe.
+class ChannelIdentity {
+ public:
+  explicit ChannelIdentity(const std::optional<TlsFiles>& files);
+  // `index`: the server must be that task of the role; none: any.
+  std::shared_ptr<grpc::ChannelCredentials> For(absl::string_view role, std::optional<int> index = std::nullopt) const;
+
+ private:
+  std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider_;  // null: plaintext
+  std::string domain_;
+};
 
 // Whether "host:port" (or "unix:PATH") leads nowhere but to this machine: localhost, 127.0.0.0/8, ::1 or a Unix socket. Names are not resolved.
 bool IsLoopback(absl::string_view address);

@@ -7,27 +7,41 @@
 
 namespace divvy {
 
-RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls)
-    : executor_(executor),
-      open_(std::make_shared<OpenCalls>()),
-      ps_(MakeChannelCredentials(tls, "ps")),
-      worker_(MakeChannelCredentials(tls, "worker")),
-      chief_(MakeChannelCredentials(tls, "chief")) {}
+RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls) : executor_(executor), open_(std::make_shared<OpenCalls>()), identity_(tls) {}
 
 RpcDialer::~RpcDialer() { Close(); }
 
 void RpcDialer::Close() { open_->CancelAndWait(); }
 
+namespace {
+
+constexpr char kPs[] = "ps", kWorker[] = "worker", kChief[] = "chief";
+
+// A stream has a connection of its own.
+std::shared_ptr<ParameterClient> ParameterClientOf(const CallEnvironment& call, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return MakeParameterClient(call, MakeChannel(call.address, credentials), MakeChannel(call.address, credentials));
+}
+
+}  // namespace
+
 std::shared_ptr<ParameterClient> RpcDialer::ParameterServer(const std::string& address) {
-  return MakeParameterClient({executor_, open_, address}, MakeChannel(address, ps_), MakeChannel(address, ps_));
+  return ParameterClientOf({executor_, open_, address}, identity_.For(kPs));
+}
+
+std::shared_ptr<ParameterClient> RpcDialer::ParameterServerAt(const std::string& address, int index) {
+  return ParameterClientOf({executor_, open_, address}, identity_.For(kPs, index));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::Worker(const std::string& address) {
-  return MakeWorkerClient({executor_, open_, address}, MakeChannel(address, worker_));
+  return MakeWorkerClient({executor_, open_, address}, MakeChannel(address, identity_.For(kWorker)));
+}
+
+std::shared_ptr<WorkerClient> RpcDialer::WorkerAt(const std::string& address, int index) {
+  return MakeWorkerClient({executor_, open_, address}, MakeChannel(address, identity_.For(kWorker, index)));
 }
 
 std::shared_ptr<CoordinatorClient> RpcDialer::Coordinator(const std::string& address) {
-  return MakeCoordinatorClient({executor_, open_, address}, MakeChannel(address, chief_));
+  return MakeCoordinatorClient({executor_, open_, address}, MakeChannel(address, identity_.For(kChief)));
 }
 
 }  // namespace divvy

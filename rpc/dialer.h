@@ -15,7 +15,8 @@
 namespace divvy {
 
 // Makes clients whose answers come as tasks of one Executor. Every unary call has its deadline (unary_call.h); streams break when nothing comes that is owed
-// (silence_watch.h, data_client.h). Nobody is believed who has not the certificate of the role that is dialled.
+// (silence_watch.h, data_client.h). Nobody is believed who has not the certificate of the role that is dialled, and of its index
+// where that is given.
 //
 // Thread-safe; opens nothing: a wrong address shows in the first call. Its clients may outlive it, and answer Cancelled then.
 class RpcDialer : public Dialer {
@@ -28,12 +29,14 @@ class RpcDialer : public Dialer {
 
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;
   std::shared_ptr<WorkerClient> Worker(const std::string& address) override;
+  std::shared_ptr<ParameterClient> ParameterServerAt(const std::string& address, int index) override;
+  std::shared_ptr<WorkerClient> WorkerAt(const std::string& address, int index) override;
   std::shared_ptr<CoordinatorClient> Coordinator(const std::string& address);
 
  private:
   Executor& executor_;
   const std::shared_ptr<OpenCalls> open_;
-  const std::shared_ptr<grpc::ChannelCredentials> ps_, worker_, chief_;
+  const ChannelIdentity identity_;
 };
 
 }  // namespace divvy

@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "rpc/failure_text.h"
-#include "rpc/log_limit.h"
 #include "wire/text.h"
 
 namespace divvy {

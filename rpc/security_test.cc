@@ -26,6 +26,7 @@
 #include "rpc/credentials.h"
 #include "rpc/data_client.h"
 #include "rpc/data_server.h"
+#include "rpc/dialer.h"
 #include "rpc/server.h"
 #include "rpc/task_server.h"
 #include "rpc/unary_handler.h"
@@ -537,6 +538,26 @@ TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotBelieved) {
   Pki other("believer");
   const absl::Status status = Register(other.Role("worker"));
   EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(), ": its certificate is not signed by --tls_ca, or has expired"));
+}
+
+TEST_F(TlsTest, ATaskThatIsDialledByItsIndexMustHaveThatIndex) {
+  Serve(pki_.Role("chief"));
+  const ChannelIdentity worker(pki_.Role("worker"));
+  EXPECT_TRUE(Register(worker.For("chief", 0)).ok());
+  EXPECT_EQ(Register(worker.For("chief", 1)).message(),
+            absl::StrCat("cannot reach ", address(),
+                         ": the server's certificate is that of chief 0, not of chief 1: check which certificate the task there was given (divvyctl certs "
+                         "makes some)"));
+}
+
+TEST_F(DataTlsTest, AParameterServerSpeaksForItselfAlone) {
+  RpcDialer dialer(executor_, pki_.Role("worker"));
+  const Fence fence{JobId(1), Epoch(1), Incarnation(1), SessionId(7), Incarnation(1)};
+  const auto pull = [&](const std::shared_ptr<ParameterClient>& client) {
+    return Answered<PullReply>([&](auto done) { client->Pull({fence, {}}, std::move(done)); });
+  };
+  EXPECT_TRUE(pull(dialer.ParameterServerAt(address(), 0)).ok());
+  EXPECT_THAT(pull(dialer.ParameterServerAt(address(), 1)).message(), HasSubstr("the server's certificate is that of ps 0, not of ps 1"));
 }
 
 TEST_F(TlsTest, AServerOfAnotherRoleIsNotBelieved) {

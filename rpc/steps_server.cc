@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/mutex.h"
-#include "rpc/log_limit.h"
 #include "rpc/status.h"
 #include "wire/steps.h"
 

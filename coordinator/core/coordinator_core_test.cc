@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/testing/sim_executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -1139,6 +1140,12 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   RegisterRequest contradicts = From(JobName::kWorker, 0, 200, "worker0");
   contradicts.cluster = {{"ps", {{1, "elsewhere"}}}};
   EXPECT_EQ(ReasonOf(Register(contradicts)), Reason::kClusterMismatch);
+  int lines = 0;
+  const LogSink before = SetLogSink([&lines](const LogEntry&) { ++lines; });
+  for (int i = 0; i < 1000; ++i) (void)Register(From(JobName::kPs, 3, 9, "ps3"));
+  world_.RunFor(absl::Milliseconds(1));
+  SetLogSink(before);
+  EXPECT_EQ(lines, 1);  // in a minute
   RegisterRequest newer = From(JobName::kWorker, 0, 200, "worker0");
   newer.protocol = {3, 4};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
@@ -1357,6 +1364,23 @@ TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseInTheStoreIsRefusedWithItsFix) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--state_dir"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--job_name"));
+}
+
+// A worker may say any number.
+TEST_F(CoordinatorCoreTest, TheLengthOfAPassIsAWholeNumberWhateverAWorkerSaysOfTheData) {
+  Boot(1, 1, {});
+  workers_[0]->opens = false;
+  workers_[0]->replicas = 2;
+  world_.RunFor(absl::Milliseconds(500));
+  RunRequest request;
+  request.step.function = "step";
+  request.source = "data";
+  Run(request);
+  world_.RunFor(absl::Milliseconds(50));
+  ASSERT_EQ(workers_[0]->made.size(), 1u);
+  workers_[0]->Say(ResourceReady{workers_[0]->made[0].iterator, absl::OkStatus(), std::numeric_limits<int64_t>::max()});
+  world_.RunFor(absl::Milliseconds(50));
+  EXPECT_EQ(core_->Snapshot().progress->total, std::numeric_limits<int64_t>::max() / 2 + 1);
 }
 
 class DataSizeTest : public CoordinatorCoreTest {

@@ -7,6 +7,7 @@
 #include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/prelude.h"
@@ -283,13 +284,23 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 // ---- who registers ----
 
+namespace {
+
+void LogRefusal(const absl::Status& refused) {
+  static LogLimit* const limit = new LogLimit;
+  const std::string text = absl::StrCat("refused: ", refused.message());
+  if (limit->Admit(text)) DIVVY_LOG(WARNING) << text;
+}
+
+}  // namespace
+
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
   if (!over_) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
       // It ends, and who looks at the coordinator alone would never know why it has not come.
-      if (ReasonOf(refused) == Reason::kClusterMismatch) outbox_.Add([refused] { DIVVY_LOG(WARNING) << "refused: " << refused.message(); });
+      if (ReasonOf(refused) == Reason::kClusterMismatch) outbox_.Add([refused] { LogRefusal(refused); });
       reply = std::move(refused);
     }
   }
@@ -634,7 +645,8 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
     const auto iterator = iterators_.find(run.iterator);
     if (!progress.total && iterator != iterators_.end() && iterator->second.book.expected() && !workers_.empty()) {
       const int64_t per_step = workers_.begin()->second.replicas;
-      progress.total = (*iterator->second.book.expected() + per_step - 1) / per_step;
+      const int64_t elements = *iterator->second.book.expected();  // any number: a worker has said it
+      progress.total = elements / per_step + (elements % per_step != 0 ? 1 : 0);
     }
     snapshot.progress = progress;
   }

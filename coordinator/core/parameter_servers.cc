@@ -26,7 +26,7 @@ absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
 
 void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
   ps.address = address;
-  ps.client = dialer_.ParameterServer(address);
+  ps.client = dialer_.ParameterServerAt(address, ps.index);
   ps.incarnation = Incarnation();
   ps.backoff.Reset();
 }

@@ -96,7 +96,7 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
     if (worker.client != nullptr && worker.state != Worker::State::kDialing) LoseWorker(worker, "it moved");
     worker.index = index;
     worker.address = address;
-    worker.client = dialer_.Worker(address);
+    worker.client = dialer_.WorkerAt(address, index);
     worker.attaching = false;
     ++worker.tries;  // what is under way to the other address is void
     worker.last_heard = clock_.Elapsed();

@@ -227,7 +227,7 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   known_.target = Incarnation();
   auto links = std::make_shared<SessionLinks>();
   links->fence = known_;
-  for (const PsAddress& ps : request.view) links->ps[ps.index] = {dialer_.ParameterServer(ps.address), ps.incarnation, ps.max_commit_bytes};
+  for (const PsAddress& ps : request.view) links->ps[ps.index] = {dialer_.ParameterServerAt(ps.address, ps.index), ps.incarnation, ps.max_commit_bytes};
   session_ = std::make_shared<Session>(request.fence.session);
   session_->links = std::move(links);
   session_->layout = std::move(request.layout);

@@ -1,6 +1,6 @@
 // Keeps a peer that asks again and again from filling the log.
-#ifndef DIVVY_RPC_LOG_LIMIT_H_
-#define DIVVY_RPC_LOG_LIMIT_H_
+#ifndef DIVVY_BASE_LOG_LIMIT_H_
+#define DIVVY_BASE_LOG_LIMIT_H_
 
 #include <map>
 #include <string>
@@ -43,4 +43,4 @@ class LogLimit {
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_LOG_LIMIT_H_
+#endif  // DIVVY_BASE_LOG_LIMIT_H_
