@@ -85,20 +85,20 @@ bool ProbeServer::Serve(Caller& caller) const {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (got <= 0) return false;
   caller.request.append(some, static_cast<size_t>(got));
-  if (!absl::StrContains(caller.request, "\r\n\r\n")) return caller.request.size() <= kMostRequest;
-  Answer(caller);
+  const std::optional<std::string> answer = AnswerToProbe(caller.request, serving_);
+  if (!answer) return caller.request.size() <= kMostRequest;
+  // A peer that does not take these few bytes at once gets none.
+  send(caller.connection.get(), answer->data(), answer->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return false;
 }
 
-// A peer that does not take these few bytes at once gets none.
-void ProbeServer::Answer(const Caller& caller) const {
-  const bool is_head = absl::StartsWith(caller.request, "HEAD "), known = is_head || absl::StartsWith(caller.request, "GET ");
-  const bool serving = serving_;
+std::optional<std::string> AnswerToProbe(absl::string_view request, bool serving) {
+  if (!absl::StrContains(request, "\r\n\r\n")) return std::nullopt;
+  const bool is_head = absl::StartsWith(request, "HEAD "), known = is_head || absl::StartsWith(request, "GET ");
   const absl::string_view status = !known ? "405 Method Not Allowed" : serving ? "200 OK" : "503 Service Unavailable";
   const absl::string_view body = !known ? "GET or HEAD\n" : serving ? "serving\n" : "not serving\n";
-  const std::string answer =
-      absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: text/plain\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", is_head ? "" : body);
-  send(caller.connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: text/plain\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n",
+                      is_head ? "" : body);
 }
 
 }  // namespace divvy

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,9 @@
 #include "rpc/listening_sockets.h"
 
 namespace divvy {
+
+// What a probe that has sent `request` so far is answered; none: its request is not whole yet. Pure.
+std::optional<std::string> AnswerToProbe(absl::string_view request, bool serving);
 
 // Answers HTTP/1.1: GET or HEAD of any path is 200 "serving" or 503 "not serving", another method 405; then it closes. It has nothing else to give, so it may
 // be open to everybody: whoever floods it takes a thread's time and 64 connections of 4 KiB, never the task's memory; a probe that sends its request at once is
@@ -38,7 +42,6 @@ class ProbeServer {
   void Run();
   void TakeOne(const Descriptor& socket);
   bool Serve(Caller& caller) const;  // false: the connection is over
-  void Answer(const Caller& caller) const;
 
   const ListeningSockets sockets_;
   const Descriptor stop_;  // readable: it is time

@@ -1,0 +1,42 @@
+// Any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX): a pass over it ends, with elements or an error. The first byte says as
+// which.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/testing/fuzz.h"
+#include "base/testing/in_memory_file_system.h"
+#include "data/dataset.h"
+
+namespace divvy {
+namespace {
+
+Dataset DatasetOf(int kind) {
+  switch (kind) {
+    case 0: return Dataset::Csv("f", {{"x"}, {"y", DType::kInt64}});
+    case 1: return Dataset::Libsvm("f");
+    case 2: return Dataset::CriteoTsv("f");
+    default: return Dataset::Idx("f", "f");
+  }
+}
+
+void Try(absl::string_view bytes) {
+  if (bytes.empty()) return;
+  InMemoryFileSystem files;
+  const auto file = files.OpenForWrite("f", WriteMode::kReplace);
+  fuzz::Require(file.ok() && (*file)->Append(bytes.substr(1)).ok() && (*file)->Close().ok(), "a file of the test");
+  const DataEnvironment environment{&files, nullptr};
+  const auto iterator = DatasetOf(bytes[0] & 3).Iterate(environment);
+  for (size_t elements = 0;; ++elements) {
+    const auto element = iterator->Next();
+    if (!element.ok() || !element->has_value()) return;
+    fuzz::Require(elements <= bytes.size(), "more elements than bytes");
+  }
+}
+
+}  // namespace
+}  // namespace divvy
+
+DIVVY_FUZZ(divvy::Try)

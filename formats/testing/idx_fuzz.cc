@@ -1,0 +1,18 @@
+// Any bytes as an IDX file: what is accepted has as many elements as bytes behind its head.
+#include "absl/strings/string_view.h"
+#include "base/testing/fuzz.h"
+#include "formats/idx.h"
+
+namespace divvy {
+namespace {
+
+void Try(absl::string_view bytes) {
+  const auto array = ParseIdx(bytes);
+  if (!array.ok()) return;
+  fuzz::Require(array->shape().num_elements() <= static_cast<int64_t>(bytes.size()), "more elements than bytes");
+}
+
+}  // namespace
+}  // namespace divvy
+
+DIVVY_FUZZ(divvy::Try)

@@ -1,0 +1,19 @@
+// Any bytes as the index of a model in several safetensors files: the files it names lie beside it.
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "base/testing/fuzz.h"
+#include "formats/safetensors.h"
+
+namespace divvy {
+namespace {
+
+void Try(absl::string_view bytes) {
+  const auto files = ParseSafetensorsIndex(bytes);
+  if (!files.ok()) return;
+  for (const std::string& file : *files) fuzz::Require(!file.empty() && !absl::StrContains(file, '/') && file != "..", "a file elsewhere");
+}
+
+}  // namespace
+}  // namespace divvy
+
+DIVVY_FUZZ(divvy::Try)

@@ -1,0 +1,24 @@
+// Any bytes as the URI of a certificate: one that names a task names it in one way alone. And as what a probe sends: answered whatever it is.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/testing/fuzz.h"
+#include "rpc/authorization.h"
+#include "rpc/probe_server.h"
+
+namespace divvy {
+namespace {
+
+void Try(absl::string_view bytes) {
+  if (const auto id = ParseRoleUri(bytes)) {
+    fuzz::Require(absl::StrCat("spiffe://", id->domain, "/", id->task.role, "/", id->task.index) == bytes, "a second way to write a task");
+  }
+  if (const auto answer = AnswerToProbe(bytes, true)) {
+    fuzz::Require(absl::StrContains(bytes, "\r\n\r\n") && absl::StartsWith(*answer, "HTTP/1.1 "), "an answer that is none");
+  }
+}
+
+}  // namespace
+}  // namespace divvy
+
+DIVVY_FUZZ(divvy::Try)
