@@ -9,7 +9,7 @@
 #include "tests/e2e/hostile.h"
 #include "tools/launch/working_directory.h"
 
-ABSL_FLAG(double, scale, 60, "1: some thousand tries, in half a minute; 60: more than 100,000");
+ABSL_FLAG(double, scale, 13, "1: some thousand tries, in a minute; 13: more than 100,000, in a quarter of an hour");
 ABSL_FLAG(uint64_t, seed, 0, "of all that is random; 0: takes one and prints it");
 ABSL_FLAG(std::string, only, "", "kinds whose names hold this");
 ABSL_FLAG(std::string, program, "", "counter_program");
