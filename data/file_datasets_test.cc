@@ -421,6 +421,8 @@ TEST_F(FileDatasetsTest, BrokenIdxFilesAreNamed) {
   Write("one", Bytes({0, 0, 8, 1, 0, 0, 0, 1, 5}));
   Write("cut", Bytes({0, 0, 8, 1, 0, 0, 0, 9, 5}));
   Write("number", Bytes({0, 0, 8, 0, 5}));
+  Write("nothing", Bytes({0, 0, 8, 2, 255, 255, 255, 255, 0, 0, 0, 0}));
+  EXPECT_THAT(FirstError(Dataset::Idx("nothing", "nothing")).message(), HasSubstr("nothing: has 4294967295 rows with nothing in them"));
   EXPECT_THAT(FirstError(Dataset::Idx("two", "one")).message(), HasSubstr("two has 2 images, but one has 1 labels"));
   EXPECT_THAT(FirstError(Dataset::Idx("cut", "one")).message(), HasSubstr("cut: offset 8"));
   EXPECT_THAT(FirstError(Dataset::Idx("one", "number")).message(), HasSubstr("number: holds one number"));

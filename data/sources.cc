@@ -79,6 +79,8 @@ absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::st
   absl::StatusOr<Tensor> array = ParseIdx(bytes);
   if (!array.ok()) return WithContext(array.status(), name);
   if (array->shape().rank() == 0) return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
+  if (const int64_t rows = array->shape().dim(0); rows > 0 && array->shape().num_elements() == 0)  // a head of 16 bytes could promise 4 billion elements
+    return absl::DataLossError(absl::StrCat(name, ": has ", rows, " rows with nothing in them"));
   return array;
 }
 
