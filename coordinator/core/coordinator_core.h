@@ -227,8 +227,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
-  absl::Status CheckRegister(const RegisterRequest& request) const DIVVY_REQUIRES(mu_);
-  absl::Status CheckReplicas(int index, const std::string& address, int replicas) const DIVVY_REQUIRES(mu_);
+  absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  absl::Status CheckReplicas(int index, const std::string& address, int replicas) DIVVY_REQUIRES(mu_);
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
@@ -415,6 +415,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void CheckWriteHold(absl::Duration now) DIVVY_REQUIRES(mu_);
 
   // ---- direct_reads.cc ----
+  void PlanRead(DirectRead& read) DIVVY_REQUIRES(mu_);
   void SendReads() DIVVY_REQUIRES(mu_);
   void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
   void OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply);
@@ -541,6 +542,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
   std::map<int, Worker> workers_ DIVVY_GUARDED_BY(mu_);
+  std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
   uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
   std::vector<FenceWait> fences_ DIVVY_GUARDED_BY(mu_);
@@ -640,7 +642,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
   bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
   std::optional<WriteHold> write_hold_ DIVVY_GUARDED_BY(mu_);
-  bool steps_wait_ DIVVY_GUARDED_BY(mu_) = false;  // for writes that began while no step was open; the next writes let them go first
+  bool steps_wait_ DIVVY_GUARDED_BY(mu_) = false;   // for writes that began while no step was open; the next writes let them go first
   uint64_t write_holds_ DIVVY_GUARDED_BY(mu_) = 0;  // that have been begun
   absl::Duration write_hold_given_up_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   bool committing_ DIVVY_GUARDED_BY(mu_) = false;  // the catalog is at work, though the checkpoint may have been dropped

@@ -53,6 +53,11 @@ class FakePs : public ParameterClient {
   }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
     loaded = std::move(request);
+    if (loaded.from == LoadRequest::From::kCheckpoint && damaged == loaded.checkpoint) {
+      const absl::Status refused = MakeError(Reason::kCheckpointCorrupt, "it is damaged");
+      executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
+      return;
+    }
     Answer("Load", std::move(done), LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
@@ -99,6 +104,7 @@ class FakePs : public ParameterClient {
   Horizon horizon;
   PsAttachReply holds;  // what it says when it is attached
   LoadRequest loaded;
+  std::optional<CheckpointId> damaged;  // which it cannot load
   std::vector<ShardSpec> created;
   std::vector<EntryId> commits;
 
@@ -442,10 +448,40 @@ TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempt
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
     workers_[0]->FinishNext(StepOutcome::kSystem, absl::AbortedError("input lost"));
-    world_.RunFor(absl::Milliseconds(150));  // the first time it is run again at once, then after 100 ms
+    world_.RunFor(absl::Milliseconds(50));
+    EXPECT_EQ(workers_[0]->dispatched.size(), i == 0 ? 1u : 0u) << "the first time it is run again at once, then after 100 ms";
+    world_.RunFor(absl::Milliseconds(100));
   }
   EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("3 attempts"));
+}
+
+// Each pass of a program that makes its data anew.
+TEST_F(CoordinatorCoreTest, WhatIsKnownOfPassesThatAreOverDoesNotGrow) {
+  Start(1, 1);
+  for (int pass = 0; pass < 300; ++pass) {
+    RunRequest request;
+    request.step.function = "step";
+    request.source = "data";
+    request.source_args = Nest(Tensor::Scalar<int64_t>(pass));
+    const auto over = Run(request);
+    world_.RunFor(absl::Milliseconds(20));
+    while (!workers_[0]->dispatched.empty()) {
+      const ResourceId iterator = workers_[0]->made.back().iterator;
+      Report report;
+      report.step = workers_[0]->dispatched[0].step;
+      report.attempt = workers_[0]->dispatched[0].attempt;
+      report.ended = {{iterator, 0}};
+      workers_[0]->Say(std::move(report));
+      workers_[0]->dispatched.erase(workers_[0]->dispatched.begin());
+      world_.RunFor(absl::Milliseconds(20));
+    }
+    ASSERT_TRUE(over->over) << pass;
+  }
+  const std::map<std::string, int64_t> sizes = core_->Sizes();
+  EXPECT_LE(sizes.at("iterators of workers"), 1);
+  EXPECT_LE(sizes.at("known sizes of data"), 256);
+  EXPECT_EQ(sizes.at("passes that have ended"), 0);
 }
 
 TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLost) {
@@ -1076,6 +1112,28 @@ TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   EXPECT_EQ(core_->Snapshot().workers_up, 2);
 }
 
+// A worker that lied of it, and came first, had all others refused for good.
+TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
+  Boot(1, 3, {});
+  workers_[0]->replicas = 9'000;
+  for (int later : {1, 2}) workers_[later]->refuses = absl::UnavailableError("not there yet");
+  RegisterRequest first = From(JobName::kWorker, 0, 200, "worker0");
+  first.replicas = 9'000;
+  EXPECT_TRUE(Register(first).ok());
+  world_.RunFor(absl::Milliseconds(100));
+  RegisterRequest second = From(JobName::kWorker, 1, 201, "worker1"), third = From(JobName::kWorker, 2, 202, "worker2");
+  second.replicas = third.replicas = 1;
+  const absl::Status tie = Register(second);
+  EXPECT_EQ(ReasonOf(tie), Reason::kNotReady) << tie;
+  EXPECT_THAT(std::string(tie.message()), HasSubstr("worker 1 (worker1) has 1 replica, and worker 0 (worker0) has 9000 replicas"));
+  for (int later : {1, 2}) workers_[later]->refuses = absl::OkStatus();
+  EXPECT_TRUE(Register(third).ok());
+  EXPECT_TRUE(Register(second).ok());
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(core_->Snapshot().workers_up, 2);
+  EXPECT_EQ(ExitCodeOf(ReasonOf(Register(first))), 78);
+}
+
 TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIsRefusedThoughItComesFirst) {
   CoordinatorOptions options;
   options.replicas_per_worker = 2;
@@ -1608,6 +1666,45 @@ class CheckpointTest : public CoordinatorCoreTest {
   }
   FakeCatalog catalog_;
 };
+
+// What the newest says of them was taken up, and then a server found it to be damaged.
+TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
+  const auto schedule_once = [this](int64_t number) {
+    StepRequest request{"step", Nest(), false};
+    request.once = StepNumber{"chunks", number};
+    auto accepted = std::make_shared<absl::Status>(absl::InternalError("no answer"));
+    core_->Schedule(
+        request, [](absl::StatusOr<Nest>) {}, [accepted](absl::Status answer) { *accepted = std::move(answer); });
+    world_.RunFor(absl::Milliseconds(20));
+    return *accepted;
+  };
+  Start(1, 1);
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  for (const int64_t number : {0, 1}) {
+    ASSERT_TRUE(schedule_once(number).ok());
+    workers_[0]->FinishNext();
+    Save();
+    world_.RunFor(absl::Seconds(1));
+  }
+  ASSERT_EQ(catalog_.states.size(), 2u);
+  core_->Abandon();
+  workers_[0]->dispatched.clear();
+  ps_[0]->damaged = catalog_.states[1].checkpoint;
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(2);
+  options.checkpoints = &catalog_;
+  options.ps_addresses = {"ps0"};
+  options.worker_addresses[0] = "worker0";
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  world_.RunFor(absl::Milliseconds(500));
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  absl::StatusOr<int64_t> restored = absl::InternalError("no answer");
+  core_->RestoreLatest([&restored](absl::StatusOr<int64_t> steps) { restored = std::move(steps); });
+  world_.RunFor(absl::Seconds(1));
+  ASSERT_EQ(restored, absl::StatusOr<int64_t>(1));
+  EXPECT_EQ(schedule_once(0).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(schedule_once(1).ok()) << "it had not finished by then";
+}
 
 class RegisterForCheckpointsTest : public RegisterTest {
  protected:
@@ -2220,6 +2317,20 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
 }
 
+TEST_F(ReplayTest, AReadIsOfOneState) {
+  CoordinatorOptions options;
+  options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps}; };
+  StartWith(options);
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  ps_[1]->refuses["Pull"] = absl::UnavailableError("the connection broke");
+  core_->Read({{"table", std::nullopt}}, [](const absl::StatusOr<std::vector<Tensor>>&) {});
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 1);
+  LosePs(1);
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 2) << "its first answer is of the state before the loss";
+}
+
 TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
   Start();
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
@@ -2804,6 +2915,17 @@ TEST_F(SeriesTest, WhatCannotBeRememberedIsRefused) {
   EXPECT_EQ(ScheduleOnce(-1)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ScheduleOnce(1, "")->accepted.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ScheduleOnce(1, "chunks", /*read_only=*/true)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SeriesTest, ANumberThatHasFinishedIsKnownToACoordinatorThatAdopts) {
+  ScheduleOnce(0);
+  workers_[0]->FinishNext();
+  world_.RunFor(absl::Seconds(2));  // a Sync tells it
+  StartAgain();
+  EXPECT_TRUE(Create({"table", {2}})->status.ok());
+  ASSERT_EQ(Restore(), absl::StatusOr<int64_t>(1));
+  EXPECT_EQ(ScheduleOnce(0)->accepted.status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(ScheduleOnce(1)->accepted.status.ok());
 }
 
 TEST_F(SeriesTest, TheStoreNamesTheSeriesAndServersAreToldTheNumbers) {

@@ -303,6 +303,7 @@ struct Resizing {
 };
 
 struct DirectRead {
+  std::vector<VariableRead> reads;
   PullPlan plan;
   std::map<int, PullRequest> requests;  // by ps; those not yet answered
   std::map<int, PullReply> replies;

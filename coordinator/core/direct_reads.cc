@@ -17,18 +17,35 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
   ChooseEmpty();
   auto read = std::make_shared<DirectRead>();
-  read->plan = PullPlan(*layout_, reads);
+  read->reads = std::move(reads);
   read->done = std::move(done);
-  for (const auto& [ps, parts] : read->plan.parts()) read->requests[ps].parts = parts;
+  PlanRead(*read);
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
   if (BeforeRunning() || (recovery_ && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
 }
 
+void CoordinatorCore::PlanRead(DirectRead& read) {
+  read.plan = PullPlan(*layout_, read.reads);
+  read.requests.clear();
+  read.replies.clear();
+  for (const auto& [ps, parts] : read.plan.parts()) read.requests[ps].parts = parts;
+}
+
+// All servers have loaded: what some had answered before is of a state that is gone, and the variables may lie elsewhere.
 void CoordinatorCore::SendReads() {
-  for (const auto& read : open_reads_) {
-    for (const auto& [ps, request] : read->requests) SendRead(read, ps);
+  for (auto next = open_reads_.begin(); next != open_reads_.end();) {
+    const std::shared_ptr<DirectRead> read = *next++;
+    absl::Status refused;
+    for (const VariableRead& each : read->reads) refused.Update(CheckRead(*layout_, each));
+    if (!refused.ok()) {
+      open_reads_.erase(read);
+      outbox_.Add([read, refused] { read->done(refused); });
+      continue;
+    }
+    PlanRead(*read);
+    for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
   }
 }
 

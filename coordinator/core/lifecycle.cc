@@ -326,7 +326,7 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   return now - came->second < kEarly;
 }
 
-absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) const {
+absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   PreludeState own;
   own.role = JobName::kChief;
   own.epoch = row_.epoch;
@@ -644,7 +644,8 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
     progress.total = run.request.last_step;
     const auto iterator = iterators_.find(run.iterator);
     if (!progress.total && iterator != iterators_.end() && iterator->second.book.expected() && !workers_.empty()) {
-      const int64_t per_step = workers_.begin()->second.replicas;
+      const auto here = std::find_if(workers_.begin(), workers_.end(), [](const auto& known) { return known.second.state != Worker::State::kDialing; });
+      const int64_t per_step = here == workers_.end() ? 1 : here->second.replicas;
       const int64_t elements = *iterator->second.book.expected();  // any number: a worker has said it
       progress.total = elements / per_step + (elements % per_step != 0 ? 1 : 0);
     }

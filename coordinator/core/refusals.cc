@@ -59,6 +59,10 @@ absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& f
                    " of the coordinator lets only the others in"));
 }
 
+absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas& first) {
+  return MakeError(Reason::kNotReady, absl::StrCat(TextOf(worker), ", and ", TextOf(first), ": all workers of a job have as many, and the next one decides"));
+}
+
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted) {
   return MakeError(Reason::kClusterMismatch,
                    absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ", wanted, ": give the worker ", wanted,

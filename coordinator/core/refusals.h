@@ -22,6 +22,8 @@ struct WorkerReplicas {
 };
 // CLUSTER_MISMATCH: `worker` has another number of replicas than `first`, who is here.
 absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first);
+// NOT_READY: the same, where it cannot be said yet who of them is wrong.
+absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas& first);
 // CLUSTER_MISMATCH: and another than the coordinator was told.
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted);
 

@@ -46,14 +46,29 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   return absl::OkStatus();
 }
 
-// Against what the coordinator was told; else against the workers that are here now, so that all may be replaced by others.
-absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas) const {
+// Against what the coordinator was told; else against the workers that are here now, so that all may be replaced by others. Where more workers say the like
+// than say what those do, those are let go: one that came first and is wrong, or lies, would keep all others out.
+absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas) {
   const WorkerReplicas own{index, address, replicas};
   if (options_.replicas_per_worker > 0)
     return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
-  for (const auto& [other, worker] : workers_) {
-    const bool is_here = other != index && worker.state != Worker::State::kDialing;
-    if (is_here && worker.replicas != replicas) return OtherReplicas(own, {other, worker.address, worker.replicas});
+  replica_claims_[index] = replicas;
+  const auto differs = [index, replicas](const auto& known) {
+    return known.first != index && known.second.state != Worker::State::kDialing && known.second.replicas != replicas;
+  };
+  const auto other = std::find_if(workers_.begin(), workers_.end(), differs);
+  if (other == workers_.end()) return absl::OkStatus();
+  const WorkerReplicas first{other->first, other->second.address, other->second.replicas};
+  const auto votes = [this](int number) DIVVY_REQUIRES(mu_) {
+    return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
+  };
+  const bool all_have_spoken =
+      std::all_of(workers_.begin(), workers_.end(), [this](const auto& known) DIVVY_REQUIRES(mu_) { return replica_claims_.count(known.first) > 0; });
+  const auto lead = votes(replicas) - votes(first.replicas);
+  if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
+  if (lead == 0) return OtherReplicasYet(own, first);
+  for (auto& [there, worker] : workers_) {
+    if (there != index && worker.replicas != replicas) LoseWorker(worker, "it has another number of replicas than most workers");
   }
   return absl::OkStatus();
 }

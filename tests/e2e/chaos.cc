@@ -20,6 +20,7 @@
 #include "base/file_system.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "tests/e2e/hostile_peers.h"
 #include "tests/e2e/process_cluster.h"
 #include "tools/launch/working_directory.h"
 
@@ -66,7 +67,7 @@ class Chaos {
     ProcessClusterOptions cluster;
     cluster.program = options_.program;
     cluster.num_ps = options_.num_ps;
-    cluster.num_workers = options_.num_workers;
+    cluster.num_workers = options_.num_workers + (options_.liar ? 1 : 0);
     cluster.proxied = !options_.only_kills;
     cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64", absl::StrCat("--counters=", 2 * options_.num_ps)};
     if (HasCheckpoints()) {
@@ -77,9 +78,14 @@ class Chaos {
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
     cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
     if (options_.changes) cluster.flags.push_back("--changes");
+    if (options_.liar) cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
     if (options_.tls) RETURN_IF_ERROR(MakeCertificates());
-    for (const TaskId& task : cluster_->tasks()) RETURN_IF_ERROR(Start(task));
+    for (const TaskId& task : cluster_->tasks()) {
+      if (!IsLiar(task)) tasks_.push_back(task);
+    }
+    if (options_.liar) RETURN_IF_ERROR(StartLiar());
+    for (const TaskId& task : tasks_) RETURN_IF_ERROR(Start(task));
     RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counting", kUntilItCounts).status());
     counted_at_ = Now();
     return absl::OkStatus();
@@ -88,6 +94,16 @@ class Chaos {
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
     return cluster_->Start(task, {TlsFlags(absl::StrCat(task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index)), {}, ""});
+  }
+
+  // ---- a worker that lies
+
+  bool IsLiar(TaskId task) const { return options_.liar && task == WorkerTask(options_.num_workers); }
+  absl::Status StartLiar() {
+    const TaskId liar = WorkerTask(options_.num_workers);
+    const std::string own = absl::StrCat(Certificates(), "/worker-", liar.index);
+    ASSIGN_OR_RETURN(liar_, LyingWorker::Start({own + ".pem", own + ".key", Certificates() + "/ca.pem"}, options_.seed, cluster_->bind_address(liar)));
+    return absl::OkStatus();
   }
 
   // ---- divvyctl
@@ -108,8 +124,8 @@ class Chaos {
   }
 
   absl::Status MakeCertificates() {
-    ASSIGN_OR_RETURN(const std::string certs,
-                     Divvyctl({"certs", "--out=" + Certificates(), absl::StrCat("--ps=", options_.num_ps), absl::StrCat("--workers=", options_.num_workers)}));
+    ASSIGN_OR_RETURN(const std::string certs, Divvyctl({"certs", "--out=" + Certificates(), absl::StrCat("--ps=", options_.num_ps),
+                                                        absl::StrCat("--workers=", options_.num_workers + (options_.liar ? 1 : 0))}));
     ASSIGN_OR_RETURN(const ExitStatus status, cluster_->processes().WaitForExit(certs, kUntilItCounts));
     return status.ok() ? absl::OkStatus() : Violation("divvyctl made no certificates");
   }
@@ -149,11 +165,11 @@ class Chaos {
   // Is to be started again, or should not have ended.
   bool IsDown(TaskId task) { return !cluster_->running(task) && !(down_ == task) && !IsTakenAway(task) && !(ending_ && HasSucceeded(task)); }
   bool AnyDown() {
-    return std::any_of(cluster_->tasks().begin(), cluster_->tasks().end(), [this](TaskId task) { return IsDown(task); });
+    return std::any_of(tasks_.begin(), tasks_.end(), [this](TaskId task) { return IsDown(task); });
   }
 
   absl::Status SeeToTheDead() {
-    for (const TaskId& task : cluster_->tasks()) {
+    for (const TaskId& task : tasks_) {
       if (!IsDown(task)) continue;
       ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, absl::ZeroDuration()));
       RETURN_IF_ERROR(Explain(task, status));
@@ -168,7 +184,8 @@ class Chaos {
   absl::Status Explain(TaskId task, ExitStatus status) {
     const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask && struck_at_ >= began_[ToString(task)];
     const bool disk = status.code() == exit_codes::kResources && full_ == task;
-    const bool taken_away = status.ok() && taken_away_ == task;
+    const bool told_to_go = task == PsTask(options_.num_ps - 1) && began_[ToString(task)] < resized_at_;  // and slow to do so
+    const bool taken_away = status.ok() && (taken_away_ == task || told_to_go);
     if (taken_away) return absl::OkStatus();
     if (status.signal != 0 || !(others || disk)) return Violation(absl::StrCat(ToString(task), " ", status.ToString(), ", and nothing explains it"));
     ++result_.ends[absl::StrCat(ToString(task), " ", status.code())];
@@ -229,7 +246,7 @@ class Chaos {
   TaskId Pick() {
     const TaskType type = options_.roles[random_.Below(options_.roles.size())];
     std::vector<TaskId> tasks;
-    std::copy_if(cluster_->tasks().begin(), cluster_->tasks().end(), std::back_inserter(tasks), [type](const TaskId& task) { return task.type == type; });
+    std::copy_if(tasks_.begin(), tasks_.end(), std::back_inserter(tasks), [type](const TaskId& task) { return task.type == type; });
     return tasks[random_.Below(tasks.size())];
   }
 
@@ -252,17 +269,23 @@ class Chaos {
     const TaskId last = PsTask(options_.num_ps - 1);
     taken_away_ = last;
     asked_life_ = began_[ToString(kChiefTask)];
-    RETURN_IF_ERROR(AskForResize(options_.num_ps - 1).status());
+    ASSIGN_OR_RETURN(const std::string shrink, AskForResize(options_.num_ps - 1));
     if (random_.Below(2) == 0) {
       RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
       const TaskId victim = Pick();
       if (!(victim == last)) RETURN_IF_ERROR(Kill(victim));
     }
-    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_; };
+    const auto is_refused = [&] {  // the job was still on its way to all of them
+      if (cluster_->processes().running(shrink)) return false;
+      const absl::StatusOr<ExitStatus> status = cluster_->processes().WaitForExit(shrink, absl::ZeroDuration());
+      return status.ok() && status->code() == exit_codes::kConfiguration;
+    };
+    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || is_refused(); };
     RETURN_IF_ERROR(Wait(is_settled, "a parameter server that was taken away did not end"));
     RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
     ASSIGN_OR_RETURN(const std::string grow, AskForResize(options_.num_ps));
     RETURN_IF_ERROR(RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
+    resized_at_ = Now();
     if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
     taken_away_.reset();
     return WaitForProgress();
@@ -326,7 +349,8 @@ class Chaos {
     }
     for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);  // the chief may have gone before it heard of them
     RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
-    for (const TaskId& task : cluster_->tasks()) RETURN_IF_ERROR(CheckEnd(task));
+    for (const TaskId& task : tasks_) RETURN_IF_ERROR(CheckEnd(task));
+    if (liar_ != nullptr) result_.lies = liar_->lies();
     RETURN_IF_ERROR(ReadCount());
     return FileSystem::Real().Remove(stop_file_);
   }
@@ -354,10 +378,13 @@ class Chaos {
   const std::string stop_file_;
   Random random_;
   std::unique_ptr<ProcessCluster> cluster_;
-  std::map<std::string, absl::Duration> began_;  // the latest life of each task
-  std::optional<TaskId> down_;                   // is not to be started again yet
-  std::optional<TaskId> taken_away_;             // the job was asked to go on without it,
-  absl::Duration asked_life_;                    // in this life of the chief
+  std::unique_ptr<LyingWorker> liar_;                      // null: every worker is honest
+  std::vector<TaskId> tasks_;                              // all but the liar
+  std::map<std::string, absl::Duration> began_;            // the latest life of each task
+  std::optional<TaskId> down_;                             // is not to be started again yet
+  std::optional<TaskId> taken_away_;                       // the job was asked to go on without it,
+  absl::Duration asked_life_;                              // in this life of the chief
+  absl::Duration resized_at_ = -absl::InfiniteDuration();  // when the job had all its servers again
   int commands_ = 0;
   std::optional<TaskId> full_;  // has no room for its files
   absl::Duration struck_at_;    // the end of the latest fault
@@ -387,8 +414,8 @@ std::string ToString(const ChaosResult& result) {
   const std::string ends =
       absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
   return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
-                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted,
-                      " not); ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
+                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted, " not), ", result.lies,
+                      " lies; ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
                       absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
 }
 

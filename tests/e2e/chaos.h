@@ -21,6 +21,7 @@ struct ChaosResult {
   int full_disks = 0;               // a task can write nothing for a while
   int resizes = 0;                  // with one parameter server fewer, and then with all again
   int adoptions = 0;                // by a coordinator, of what the servers held
+  int64_t lies = 0;                 // that one worker told
   int not_adopted = 0;              // it went back to a checkpoint, or to the beginning, instead
   std::map<std::string, int> ends;  // "chief 138" -> how often a task ended so by itself and was started again, for what was done to others or to its disk
   absl::Duration longest_gap;       // without a finished round of steps
@@ -39,6 +40,7 @@ struct ChaosOptions {
   int64_t records = 0;                                // that the steps read, each once in a pass; 0: they read none
   bool changes = false;                               // the program assigns and creates variables while its steps run, and one strike in six resizes the job
   bool tls = false;                                   // every task has a certificate
+  bool liar = false;                                  // one more worker answers anything (LyingWorker, hostile_peers.h); wants tls
   std::string divvyctl;                               // makes the certificates, and asks for a resize
   std::string durability;                             // the job's --durability; empty: its own default
   int faults = 50;                                    // ends after so many; 0: any number
@@ -54,8 +56,8 @@ struct ChaosOptions {
 // checkpoint was made once a disk had room again; or the end did not come. It has the last lines of every task.
 absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options);
 
-// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1 resizes, 2 adoptions (1 not); ended by themselves: chief 138 2
-// times; at most 2.1s without a finished round of steps".
+// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1 resizes, 2 adoptions (1 not), 0 lies; ended by themselves: chief
+// 138 2 times; at most 2.1s without a finished round of steps".
 std::string ToString(const ChaosResult& result);
 
 }  // namespace divvy

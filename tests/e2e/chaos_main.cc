@@ -23,6 +23,7 @@ ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
 ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
 ABSL_FLAG(bool, changes, false, "the program assigns and creates variables while its steps run, and the job is resized");
 ABSL_FLAG(bool, tls, false, "every task has a certificate");
+ABSL_FLAG(bool, liar, false, "one more worker, with a certificate of the job, answers anything; with --tls");
 ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections, no full disks");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, divvyctl, "", "divvyctl");
@@ -45,7 +46,8 @@ ChaosOptions OptionsFromFlags() {
   options.durability = absl::GetFlag(FLAGS_durability);
   options.records = absl::GetFlag(FLAGS_records);
   options.changes = absl::GetFlag(FLAGS_changes);
-  options.tls = absl::GetFlag(FLAGS_tls);
+  options.liar = absl::GetFlag(FLAGS_liar);
+  options.tls = absl::GetFlag(FLAGS_tls) || options.liar;
   options.divvyctl = absl::GetFlag(FLAGS_divvyctl);
   options.only_kills = absl::GetFlag(FLAGS_only_kills);
   options.faults = 0;

@@ -98,11 +98,11 @@ std::vector<std::string> HostileCertificates::FlagsOf(absl::string_view task) co
 
 // ---- a worker that lies ------------------------------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<LyingWorker>> LyingWorker::Start(const TlsFiles& files, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<LyingWorker>> LyingWorker::Start(const TlsFiles& files, uint64_t seed, const std::string& address) {
   std::unique_ptr<LyingWorker> worker(new LyingWorker(seed));
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", MakeServerCredentials(files), &port);
+  builder.AddListeningPort(address, MakeServerCredentials(files), &port);
   builder.RegisterService(worker.get());
   worker->server_ = builder.BuildAndStart();
   if (worker->server_ == nullptr) return absl::InternalError("the lying worker cannot listen");

@@ -48,8 +48,8 @@ class HostileCertificates {
 // A worker's service that answers anything: a random status with a random detail, a random reply, and on the stream of steps random frames. Thread-safe.
 class LyingWorker final : public v1::Worker::Service {
  public:
-  // Listens on a free port of 127.0.0.1 with the worker's certificate.
-  static absl::StatusOr<std::unique_ptr<LyingWorker>> Start(const TlsFiles& files, uint64_t seed);
+  // Listens with the worker's certificate; on port 0: on one that is free.
+  static absl::StatusOr<std::unique_ptr<LyingWorker>> Start(const TlsFiles& files, uint64_t seed, const std::string& address = "127.0.0.1:0");
   ~LyingWorker() override;
 
   std::string address() const { return address_; }

@@ -150,8 +150,8 @@ void PrintRow(const Answer& answer, const StatusOptions& options) {
   absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address, wire::Escaped(status.state()), status.epoch(),
                wire::Escaped(Figures(status)));
   for (const v1::TaskStatus::Wait& wait : status.waits()) {
-    absl::PrintF("%-10s   waits for %s, for %s\n", "", wire::Escaped(wait.text()),
-                 absl::FormatDuration(absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1))));
+    const absl::Duration since = absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1));
+    if (since > absl::ZeroDuration()) absl::PrintF("%-10s   since %s: %s\n", "", absl::FormatDuration(since), wire::Escaped(wait.text()));
   }
 }
 

@@ -106,9 +106,21 @@ TEST(StatusTest, WhatATaskSaysForgesNoRowAndCommandsNoTerminal) {
   status.mutable_worker()->set_live_step(1);
   status.mutable_worker()->set_live_function("\x1b[2J");
   status.add_waits()->set_text("nothing\r\x1b]0;title\x07");
+  status.mutable_waits(0)->set_since_ns(7'000'000'000);
   const std::string shown = Shown(status);
   EXPECT_THAT(shown, HasSubstr("ready\\x0aps 7"));
   EXPECT_EQ(shown.find_first_of("\x1b\r\x07"), shown.npos);
+}
+
+TEST(StatusTest, WhatIsWaitedForIsToldWithItsTimeOnceThereIsSome) {
+  v1::TaskStatus status = WorkerOn(1);
+  for (const int64_t seconds : {7, 0}) {
+    v1::TaskStatus::Wait* const wait = status.add_waits();
+    wait->set_text(absl::StrCat("worker ", seconds, " waits for ps 1"));
+    wait->set_since_ns(seconds * 1'000'000'000);
+  }
+  EXPECT_THAT(Shown(status), HasSubstr("\n             since 7s: worker 7 waits for ps 1\n"));
+  EXPECT_THAT(Shown(status), Not(HasSubstr("worker 0 waits")));
 }
 
 TEST(StatusTest, AWorkersRowSaysThatItComputesOnTheCpu) {
