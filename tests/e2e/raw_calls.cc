@@ -82,19 +82,22 @@ RawCalls::StreamEnd RawCalls::Run(const std::string& method, const std::vector<s
   const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream = stub_.PrepareCall(&context, method, &queue);
   StreamEnd end;
   stream->StartCall(nullptr);
-  bool open = wait();
+  const bool begun = wait();
+  bool takes = begun;
   for (const std::string& message : messages) {
-    if (!open) break;
+    if (!takes) break;
     stream->Write(BufferOf(message), nullptr);
-    open = wait();
+    takes = wait();
   }
-  if (open && ends) {
+  if (takes && ends) {
     stream->WritesDone(nullptr);
     wait();
   }
-  for (grpc::ByteBuffer reply; open;) {
+  // Also of a stream that takes no more: gRPC hands out its status behind the last reply.
+  for (bool more = begun; more;) {
+    grpc::ByteBuffer reply;
     stream->Read(&reply, nullptr);
-    if ((open = wait())) end.replies.push_back(BytesOf(reply));
+    if ((more = wait())) end.replies.push_back(BytesOf(reply));
   }
   stream->Finish(&end.status, nullptr);
   wait();
