@@ -37,8 +37,12 @@ enum class Rule {
   kLateWorkerHasNoPart,      // a worker that joins a pass over data that was cut for fewer workers reads none of it
   kHorizonHasPasses,         // servers are told how far passes have got with the steps that they may forget
   kOneWorkerEndsNoJob,       // what one worker says of epoch, job or length of the data is its own error
+  kEpochsArePlausible,       // an epoch that no coordinator of the job can have begun is nobody's word
+  kPhantomsHaveNoShare,      // a worker that has never served takes no share of the data
+  kSizeIsOfMost,             // what few workers say of the size of the data does not count
+  kStepErrorsAreOfSteps,     // what a worker reports of a step has none of the reasons that end a job
 };
-inline constexpr int kNumRules = 22;
+inline constexpr int kNumRules = 26;
 
 #ifdef DIVVY_BREAKABLE
 

@@ -295,24 +295,33 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
   targets_.push_back(std::move(target));
 }
 
+namespace {
+
+absl::Status BadAnswer(int ps, absl::string_view how) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("ps ", ps, " answered a pull ", how, ": run the same version of Divvy in every task, and start that process again"));
+}
+
+}  // namespace
+
 absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>& replies, Tensor& result) const {
   for (size_t i = 0; i < target.pieces.size(); ++i) {
     const Piece& piece = target.pieces[i];
     const auto reply = replies.find(piece.ps);
-    if (reply == replies.end() || piece.part >= reply->second.parts.size()) return absl::InvalidArgumentError("a pull was answered in part");
+    if (reply == replies.end() || piece.part >= reply->second.parts.size()) return BadAnswer(piece.ps, "in part");
     const Tensor& values = reply->second.parts[piece.part].values;
-    if (values.dtype() != target.dtype) return absl::InvalidArgumentError(absl::StrCat("a pull was answered with ", values.ToString()));
+    if (values.dtype() != target.dtype) return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
     const char* const in = values.data_as<char>();
     char* const out = result.fresh_data<char>();
     if (target.whole) {
       const int64_t first_byte = piece.first_row * target.row_bytes;
       const int64_t end_byte = i + 1 < target.pieces.size() ? target.pieces[i + 1].first_row * target.row_bytes : result.size_bytes();
       // Fewer would leave what the memory held before to be taken for values.
-      if (values.size_bytes() != end_byte - first_byte) return absl::InvalidArgumentError("a pull was answered with another number of rows");
+      if (values.size_bytes() != end_byte - first_byte) return BadAnswer(piece.ps, "with another number of rows");
       if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());
     } else {
       if (values.size_bytes() != static_cast<int64_t>(piece.positions.size()) * target.row_bytes) {
-        return absl::InvalidArgumentError("a pull was answered with another number of rows");
+        return BadAnswer(piece.ps, "with another number of rows");
       }
       for (size_t i = 0; i < piece.positions.size() && target.row_bytes > 0; ++i) {
         std::memcpy(out + piece.positions[i] * target.row_bytes, in + i * target.row_bytes, target.row_bytes);
@@ -333,11 +342,12 @@ absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(const std::map<int, PullR
   for (const Target& target : targets_) {
     if (target.IsOneShard()) {  // no copy
       const auto reply = replies.find(target.pieces[0].ps);
-      if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return absl::InvalidArgumentError("a pull was answered in part");
+      if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part) return BadAnswer(target.pieces[0].ps, "in part");
       const Tensor& answered = reply->second.parts[target.pieces[0].part].values;
-      if (answered.dtype() != target.dtype) return absl::InvalidArgumentError(absl::StrCat("a pull was answered with ", answered.ToString()));
-      ASSIGN_OR_RETURN(Tensor value, answered.Reshape(target.shape));
-      results.push_back(std::move(value));
+      if (answered.dtype() != target.dtype) return BadAnswer(target.pieces[0].ps, absl::StrCat("with ", answered.ToString()));
+      absl::StatusOr<Tensor> value = answered.Reshape(target.shape);
+      if (!value.ok()) return BadAnswer(target.pieces[0].ps, absl::StrCat("with ", answered.ToString()));
+      results.push_back(*std::move(value));
       continue;
     }
     ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(target.dtype, target.shape));

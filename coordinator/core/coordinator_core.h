@@ -323,6 +323,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
   StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
   int NumWorkers() const DIVVY_REQUIRES(mu_);
+  bool MostHaveOpened(ResourceId iterator) const DIVVY_REQUIRES(mu_);
+  bool MayServe(const Worker& worker) const DIVVY_REQUIRES(mu_);
   bool CountsForData(const Worker& worker) const DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);

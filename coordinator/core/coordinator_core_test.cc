@@ -1539,6 +1539,62 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
   EXPECT_EQ(workers_[0]->made.back().num_workers, 2);
 }
 
+// Seed 102 of the simulation with a liar: it claimed other indices again and again.
+TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
+  Start(1, 1);
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
+  workers_[1]->refuses = absl::UnavailableError("nobody listens there");
+  for (int i = 0; i < 60; ++i) {
+    core_->Register({JobName::kWorker, 1, Incarnation(9), "worker1"}, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Seconds(1));
+  }
+  core_->MakeIterator("data", Nest(), /*leased=*/false);
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(workers_[0]->made.back().num_workers, 1);
+}
+
+// Seed 47 of the simulation with a liar: it gave each step back at once, had room again, and was given it again until its attempts were used up.
+TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
+  Start(1, 2);
+  for (int i = 0; i < 10; ++i) {
+    const auto result = Schedule("step");
+    const int first = workers_[0]->dispatched.empty() ? 1 : 0;
+    workers_[first]->FinishNext(i % 2 == 0 ? StepOutcome::kSystem : StepOutcome::kCancelled, absl::InternalError("it cannot"));
+    world_.RunFor(absl::Milliseconds(20));
+    ASSERT_EQ(workers_[1 - first]->dispatched.size(), 1u);
+    workers_[1 - first]->FinishNext();
+    world_.RunFor(absl::Milliseconds(20));
+    EXPECT_TRUE(result->over && result->status.ok()) << result->status;
+  }
+}
+
+// Two indices at one address were two votes on what the data is.
+TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
+  Start(1, 1);
+  absl::Status answer;
+  core_->Register({JobName::kWorker, 7, Incarnation(9), "worker0"}, [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(ReasonOf(answer), Reason::kNotReady);
+  EXPECT_THAT(std::string(answer.message()), HasSubstr("at which worker 0 serves: give each task an address of its own"));
+}
+
+// Seed 4 of the simulation with a liar: the program ended as if another coordinator had taken its job over.
+TEST_F(CoordinatorCoreTest, AnErrorOfAStepHasNoneOfTheReasonsThatEndAJob) {
+  for (const Reason reason : {Reason::kSecondCoordinator, Reason::kWrongJob, Reason::kPsLost, Reason::kNotAuthorized, Reason::kJobOver}) {
+    if (core_ != nullptr) core_->Abandon();
+    ps_.clear();
+    workers_.clear();
+    Start(1, 1);
+    Schedule("step");
+    workers_[0]->FinishNext(StepOutcome::kFailed, MakeError(reason, "so it says"));
+    world_.RunFor(absl::Milliseconds(20));
+    const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+    world_.RunFor(absl::Milliseconds(20));
+    EXPECT_EQ(ReasonOf(join->status), Reason::kNone) << join->status;
+    EXPECT_THAT(std::string(join->status.message()), HasSubstr("worker 0: so it says"));
+  }
+}
+
 TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtStart) {
   CoordinatorOptions options;
   options.incarnation = Incarnation(1);

@@ -106,6 +106,7 @@ struct Worker {
   std::string last_error;       // of the last Attach that failed
   bool serves_another = false;  // so it says: another job, or another coordinator
   bool has_served = false;      // it has attached in this life of ours
+  absl::Duration known_since;   // at this address, and allowed to attach
   std::optional<Claim> claim;
   uint64_t pings = 0, pongs = 0;  // of this session
   uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
@@ -136,6 +137,7 @@ struct Step {
   enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
   StepRequest request;
   std::vector<ResourceId> iterators;
+  std::set<int> returned_by = {};  // workers that could not run it: others come first
   ResultCallback<Nest> result;
   std::shared_ptr<RunState> run;  // null: scheduled by the program
   EntryId id;                     // 0 before the first dispatch

@@ -26,12 +26,16 @@ void DataAgreement::Note(int worker, const DataSeen& seen) {
   const auto has = [worker](const Group& group) { return std::count(group.workers.begin(), group.workers.end(), worker) > 0; };
   const bool is_alone = groups_.size() == 1 && groups_.front().workers == std::vector<int>{worker};
   const auto same = std::find_if(groups_.begin(), groups_.end(), [&seen](const Group& group) { return Fits(group.seen, seen); });
-  Group& group = same != groups_.end() ? *same : groups_.emplace_back(Group{seen, {}});
+  Group& group = same != groups_.end() ? *same : groups_.emplace_back(Group{seen, {}, {}});
   if (!group.seen.first) group.seen.first = seen.first;
   if (!group.seen.elements) group.seen.elements = seen.elements;
+  if (seen.elements) group.know_size.insert(worker);
   if (has(group)) return;
   if (!is_alone) {
-    for (Group& each : groups_) each.workers.erase(std::remove(each.workers.begin(), each.workers.end(), worker), each.workers.end());
+    for (Group& each : groups_) {
+      each.workers.erase(std::remove(each.workers.begin(), each.workers.end(), worker), each.workers.end());
+      if (&each != &group) each.know_size.erase(worker);
+    }
   }
   group.workers.push_back(worker);
   groups_.erase(std::remove_if(groups_.begin(), groups_.end(), [](const Group& each) { return each.workers.empty(); }), groups_.end());
@@ -44,6 +48,12 @@ bool DataAgreement::Knows(int worker) const {
 
 const DataAgreement::Group& DataAgreement::Most() const {
   return *std::max_element(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.workers.size() < b.workers.size(); });
+}
+
+std::optional<int64_t> DataAgreement::elements() const {
+  if (groups_.empty()) return std::nullopt;
+  const Group& most = Most();
+  return 2 * most.know_size.size() > most.workers.size() ? most.seen.elements : std::nullopt;
 }
 
 std::set<int> DataAgreement::odd() const {

@@ -35,7 +35,8 @@ class DataAgreement {
 
   std::set<int> odd() const;  // the workers whose data is not that of the most
   bool tied() const;          // as many have other data
-  std::optional<int64_t> elements() const { return groups_.empty() ? std::nullopt : Most().seen.elements; }
+  // As more than half of those say whose data is that of the most: one that knows a size among others that do not may err.
+  std::optional<int64_t> elements() const;
   // InvalidArgument: names what differs between whom, and what to do. REQUIRES: there are two sides.
   absl::Status Difference(const std::string& source) const;
 
@@ -43,6 +44,7 @@ class DataAgreement {
   struct Group {
     DataSeen seen;
     std::vector<int> workers;  // in the order in which they were heard
+    std::set<int> know_size;   // of them
   };
   static bool Fits(const DataSeen& a, const DataSeen& b);
   const Group& Most() const;

@@ -78,6 +78,15 @@ TEST(DataAgreementTest, WhatIsHeardLaterOfTheSameDataIsAdded) {
   EXPECT_EQ(agreement.elements(), 58);
 }
 
+TEST(DataAgreementTest, ASizeThatOneKnowsAmongOthersWhoDoNotIsNotBelieved) {
+  DataAgreement agreement;
+  agreement.Note(3, Size(58));
+  agreement.Note(0, {});
+  EXPECT_EQ(agreement.elements(), std::nullopt);
+  agreement.Note(1, Size(58));
+  EXPECT_EQ(agreement.elements(), 58);
+}
+
 TEST(DataAgreementTest, AWorkerThatOpensItAnewIsComparedWithItself) {
   DataAgreement agreement;
   agreement.Note(4, Beginning(1));

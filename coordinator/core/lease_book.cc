@@ -52,16 +52,17 @@ LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
 }
 
 std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t per_step) {
-  while (!returned_.empty()) {
+  if (!returned_.empty()) {
     Range range{returned_.begin()->first, returned_.begin()->second};
-    returned_.erase(returned_.begin());
-    const auto taken = TakeFrom(range, per_step);
-    if (!taken) continue;  // past the end
-    if (range.count > 0) returned_.emplace(range.first, range.count);
-    return taken;
+    if (const auto taken = TakeFrom(range, per_step)) {  // else all that was returned is past the end
+      returned_.erase(returned_.begin());
+      if (range.count > 0) returned_.emplace(range.first, range.count);
+      return taken;
+    }
   }
   Range& chunk = chunks_.try_emplace(worker, Range{0, 0}).first->second;
   if (const auto taken = TakeFrom(chunk, per_step)) return taken;
+  GiveBack(chunk.first, chunk.count);  // past the end, as far as anybody knows now
   chunk = Range{0, 0};
   chunk = !end_ || next_ < *end_ ? NewChunk(per_step) : Steal(per_step);
   return TakeFrom(chunk, per_step);

@@ -31,8 +31,8 @@ class LeaseBook {
   // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
   // position where somebody found nothing.
   void SetEnd(int64_t elements, bool exact = false);
-  // Replaces what was told of the end before: that was wrong.
-  void SetSize(int64_t elements) { end_ = elements, end_known_ = true; }
+  // Replaces what was told of the end before: that was wrong. Nullopt: nobody knows.
+  void SetSize(std::optional<int64_t> elements) { end_ = elements, end_known_ = elements.has_value(); }
   std::optional<int64_t> end() const { return end_; }
   bool end_is_exact() const { return end_known_; }
 
@@ -46,7 +46,9 @@ class LeaseBook {
   std::optional<std::pair<int64_t, int64_t>> Take(int worker, int64_t per_step);
 
   // A step that was given these positions will never run: they are given again, before any other.
-  void GiveBack(int64_t first, int64_t count) { returned_.emplace(first, count); }
+  void GiveBack(int64_t first, int64_t count) {
+    if (count > 0) returned_.emplace(first, count);
+  }
 
   // `worker` is gone: what it had not begun of its chunk is for the others.
   void WorkerGone(int worker);

@@ -167,5 +167,29 @@ TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
   }
 }
 
+TEST(LeaseBookTest, WhatLiesBeyondAnEndThatWasWrongIsGivenAllTheSame) {
+  LeaseBook book;
+  EXPECT_EQ(book.Take(0, 1), std::make_pair(int64_t{0}, int64_t{1}));
+  EXPECT_EQ(book.Take(0, 1), std::make_pair(int64_t{1}, int64_t{1}));
+  book.SetEnd(1);
+  book.GiveBack(1, 1);
+  EXPECT_EQ(book.Take(0, 1), std::nullopt);
+  EXPECT_TRUE(book.exhausted());
+  book.SetSize(3);
+  std::set<int64_t> given;
+  while (const auto taken = book.Take(0, 1)) given.insert(taken->first);
+  EXPECT_EQ(given, (std::set<int64_t>{1, 2}));
+  book.SetSize(std::nullopt);
+  EXPECT_FALSE(book.exhausted());
+}
+
+TEST(LeaseBookTest, NothingThatIsGivenBackIsNothing) {
+  LeaseBook book;
+  book.Take(0, 2);
+  book.GiveBack(0, 0);
+  book.GiveBack(0, 2);
+  EXPECT_EQ(book.Take(1, 2), std::make_pair(int64_t{0}, int64_t{2}));
+}
+
 }  // namespace
 }  // namespace divvy

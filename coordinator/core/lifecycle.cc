@@ -259,7 +259,10 @@ void CoordinatorCore::StartRunning() {
   if (adoption_.adopting) FinishAdopting();
   next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
   WantSync();
-  for (auto& [index, worker] : workers_) AttachWorker(worker);
+  for (auto& [index, worker] : workers_) {
+    worker.known_since = clock_.Elapsed();  // none could attach before
+    AttachWorker(worker);
+  }
   for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
   LetWaitersGo();
   Pump();

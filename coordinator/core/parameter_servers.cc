@@ -56,7 +56,7 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   // epoch there is no doubt: the other has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
-    if (!IsPlausible(said, row_.epoch)) return FailJob(ImplausibleEpoch(index, ps_[index].address, said));
+    if (!IsPlausible(said, row_.epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(index, ps_[index].address, said));
     return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew

@@ -36,7 +36,7 @@ PassProgress CoordinatorCore::ProgressOf(ResourceId id, const Iterator& iterator
       if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
     }
   }
-  DropBeyondEnd(pass);
+  if (iterator.elements) DropBeyondEnd(pass);  // else the end is one worker's word, and may turn out to be wrong
   return pass;
 }
 
@@ -111,17 +111,17 @@ void CoordinatorCore::ResumeIterators() {
   }
 }
 
+// What most workers say of the size is worth more than an end that one of them came to, in this life of ours or in one before.
 void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
   if (iterator.elements == elements) return;
-  if (std::exchange(iterator.elements, elements)) return iterator.book.SetSize(elements);  // the majority has changed
-  const bool knew = iterator.book.end_is_exact();
-  if (knew && *iterator.book.end() != elements) {
+  const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
+  if (is_first && iterator.book.end_is_exact() && *iterator.book.end() != elements) {
     outbox_.Add(
         [text = absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
                              " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
                              "pass. Is the size of a batch another one?")] { DIVVY_LOG(WARNING) << text; });
   }
-  iterator.book.SetEnd(elements, /*exact=*/true);
+  iterator.book.SetSize(elements);
 }
 
 // Where a pass stopped, or at the front of the next one over the data.
@@ -142,7 +142,8 @@ void CoordinatorCore::TakeUpPasses(const std::vector<DataPass>& passes) {
       series_[pass.source] = Series{pass.iterator, NumberSet(pass), {}};
       continue;
     }
-    const bool has_more = !pass.unread.empty() || !pass.end || pass.next < *pass.end;
+    const bool has_unread = !pass.unread.empty() && (!pass.end || pass.unread.begin()->first < *pass.end);
+    const bool has_more = has_unread || !pass.end || pass.next < *pass.end;
     const bool may_be_over = pass.of_program && !pass.end;
     if (pass.in_loop || (has_more && !may_be_over)) unfinished_passes_.push_back(pass);
   }

@@ -47,6 +47,11 @@ absl::Status RunsAlready(const RegisterRequest& request, const std::string& know
                                                         " another index, or do not start it"));
 }
 
+absl::Status ServesAs(const RegisterRequest& request, int known) {
+  return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " gives the address ", request.address, ", at which worker ", known,
+                                                   " serves: give each task an address of its own"));
+}
+
 absl::Status MayRunAlready(const RegisterRequest& request, const std::string& known) {
   return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " is known as another process, at ", known, ": whether it lives is being found out"));
 }

@@ -14,6 +14,8 @@ namespace divvy {
 absl::Status RunsAlready(const RegisterRequest& request, const std::string& known);
 // NOT_READY: whether the process at `known` lives is being found out.
 absl::Status MayRunAlready(const RegisterRequest& request, const std::string& known);
+// NOT_READY: worker `known` serves at the address that `request` gives for another index.
+absl::Status ServesAs(const RegisterRequest& request, int known);
 
 struct WorkerReplicas {
   int index;

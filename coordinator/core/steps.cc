@@ -27,6 +27,27 @@ absl::Status At(const absl::Status& error, const std::string& where) {
   return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
 
+// What a worker may say of its step. Reasons that concern a task or the whole job are not a worker's to give: a program that returns such an error would end
+// as if its job had been taken over, or were refused.
+absl::Status OfStep(const absl::Status& error) {
+  if (!RuleHolds(Rule::kStepErrorsAreOfSteps)) return error;
+  switch (ReasonOf(error)) {
+    case Reason::kNone:
+    case Reason::kInvalid:
+    case Reason::kUnknownShard:
+    case Reason::kBadCommit:
+    case Reason::kMemoryLimit:
+    case Reason::kOverloaded:
+    case Reason::kInputAborted:
+    case Reason::kEndOfData: return error;
+    default: {
+      ErrorDetail detail = DetailOf(error);
+      absl::Status plain(error.code(), error.message());
+      return detail.user ? MarkUser(plain) : plain;
+    }
+  }
+}
+
 constexpr size_t kMaxKnownSizes = 256, kMostPutOff = 64;
 constexpr absl::Duration kForgottenAfter = absl::Minutes(10), kAboutToServe = absl::Seconds(30);  // of workers that are away
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
@@ -226,13 +247,21 @@ int CoordinatorCore::NumWorkers() const {
   return number;
 }
 
+// Whether one that is away may be about to serve. An index that somebody merely claims, again and again, is not waited for.
+bool CoordinatorCore::MayServe(const Worker& worker) const {
+  if (worker.has_served) return clock_.Elapsed() - worker.last_heard < kForgottenAfter;
+  return clock_.Elapsed() - worker.known_since < kAboutToServe;
+}
+
 // A worker that the cluster's description names counts, whether it is there or not. Of the others those that have served, and those that have just registered
 // and are about to: an index that somebody merely claims would leave a share of the data unread.
 bool CoordinatorCore::CountsForData(const Worker& worker) const {
   if (options_.worker_addresses.count(worker.index) > 0 || worker.state != Worker::State::kDialing) return true;
-  const absl::Duration silent = clock_.Elapsed() - worker.last_heard;
-  if (worker.has_served) return silent < kForgottenAfter;
-  return silent < kAboutToServe && worker.index < 2 * static_cast<int>(workers_.size());
+  if (!RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
+  if (worker.has_served || !MayServe(worker)) return worker.has_served && MayServe(worker);
+  const auto number = [this](auto counts) { return 2 * static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
+  const int served = number([](const auto& each) { return each.second.has_served; });
+  return worker.index < (served > 0 ? served : number([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); }));
 }
 
 // Goes on in the pass in which the last loop with last_step stopped; one over other data ends that pass.
@@ -373,18 +402,20 @@ bool CoordinatorCore::NobodyElseReads(ResourceId id) const {
   return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) DIVVY_REQUIRES(mu_) {
     const Worker& worker = entry.second;
     if (worker.state != Worker::State::kDialing) return worker.ReadingOf(id).excluded;
-    return clock_.Elapsed() - worker.last_heard >= kForgottenAfter;
+    return !MayServe(worker);
   });
 }
 
-// The ready worker with the most room for `step`: null if there is none.
+// The ready worker with the most room for `step`, one that has returned it only where no other has room: else a worker that can run nothing, and so has always
+// room, uses up the attempts of all steps. Null: there is none.
 CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_) {
     if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
     const auto may_read = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return MayRead(worker, id); };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
-    if (best == nullptr || worker.in_flight.size() < best->in_flight.size()) best = &worker;
+    const auto rank = [&step](const Worker& each) { return std::make_pair(step.returned_by.count(each.index), each.in_flight.size()); };
+    if (best == nullptr || rank(worker) < rank(*best)) best = &worker;
   }
   return best;
 }
@@ -503,9 +534,12 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   StepJudgement judgement = JudgeReport(FactsOf(*step), report.outcome, report.participants);
   if (judgement.rewind && report.outcome == StepOutcome::kOk && !RuleHolds(Rule::kRewindWhenReRunDiffers)) judgement = {StepVerdict::kFinish};
   if (judgement.verdict == StepVerdict::kFinish && keep_history_) KeepHistory(*step, report);
-  if (judgement.verdict == StepVerdict::kRequeue && report.outcome == StepOutcome::kSystem) PutOff(*step);
+  if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
+    step->returned_by.insert(worker.index);
+    PutOff(*step);
+  }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
-  Settle(step, judgement, std::move(report.value), At(report.error, absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
+  Settle(step, judgement, std::move(report.value), At(OfStep(report.error), absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
   Pump();
 }
 
@@ -526,24 +560,30 @@ bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report)
     if (iterator == iterators_.end() || step.replayed) continue;
     const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
     if (position < lease->first || position > lease->first + lease->count) continue;
-    if (!of_all && NoteEarlyEnd(worker, iterator->second, position)) {
+    // What a step that goes on has not read is for others, or beyond the end.
+    if (report.outcome == StepOutcome::kOk) iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+    if (NoteEarlyEnd(worker, iterator->second, position)) {
       early = true;
-      if (report.outcome != StepOutcome::kOk) continue;
-      iterator->second.book.GiveBack(position, lease->first + lease->count - position);
-      lease->count = position - lease->first;  // so it is in the log
+      if (report.outcome == StepOutcome::kOk) lease->count = position - lease->first;  // so it is in the log
       continue;
     }
+    if (!iterator->second.elements) iterator->second.early_ends[worker.index] = position;  // early, if the data turns out to have more
     iterator->second.book.SetEnd(position, /*exact=*/position > lease->first);
   }
   return early;
 }
 
-// A worker whose data ends before that of most workers is left out. Where the data of all that are here does, its size was wrong. False: this is the end.
+// A worker whose data ends before that of most workers is left out. Where the data of most that are here does, its size was wrong. False: this is the end.
 bool CoordinatorCore::NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) {
   if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
   iterator.early_ends[worker.index] = position;
-  const auto ends_early = [&](const auto& entry) { return entry.second.state == Worker::State::kDialing || iterator.early_ends.count(entry.first) > 0; };
-  if (!std::all_of(workers_.begin(), workers_.end(), ends_early)) {
+  int here = 0, early = 0;
+  for (const auto& [index, each] : workers_) {
+    if (each.state == Worker::State::kDialing) continue;
+    ++here;
+    early += iterator.early_ends.count(index) > 0;
+  }
+  if (2 * early <= here) {
     LeaveOut(worker, iterator);
     return true;
   }
@@ -563,7 +603,8 @@ void CoordinatorCore::KeepHistory(const Step& step, const Report& report) {
   for (const InputLease& lease : step.leases) {
     int64_t count = lease.count;
     for (const EndedInput& ended : report.ended) {
-      if (ended.iterator == lease.iterator && ended.position) count = std::min(count, *ended.position - lease.first);
+      const int64_t position = ended.position.value_or(lease.first);
+      if (ended.iterator == lease.iterator && position >= lease.first) count = std::min(count, position - lease.first);
     }
     if (count > 0) history_.finished_positions[lease.iterator].push_back({lease.first, count});
   }

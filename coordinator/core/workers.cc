@@ -13,6 +13,11 @@
 #include "coordinator/core/refusals.h"
 
 namespace divvy {
+namespace {
+
+constexpr int kMostSlots = 64;  // that are believed: a worker that claims more would be given all steps that there are
+
+}  // namespace
 
 // Listens to one connection of one worker's Steps stream.
 class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
@@ -34,6 +39,10 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
 // ---- who registers ----
 
 absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
+  for (const auto& [index, worker] : workers_) {
+    const bool is_served = index != request.index && worker.address == request.address && worker.state != Worker::State::kDialing;
+    if (is_served) return ServesAs(request, index);
+  }
   const auto known = workers_.find(request.index);
   if (known != workers_.end() && known->second.state != Worker::State::kDialing && known->second.incarnation != request.incarnation) {
     RETURN_IF_ERROR(ContestWorker(known->second, request));
@@ -114,7 +123,7 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
     worker.client = dialer_.WorkerAt(address, index);
     worker.attaching = false;
     ++worker.tries;  // what is under way to the other address is void
-    worker.last_heard = clock_.Elapsed();
+    worker.last_heard = worker.known_since = clock_.Elapsed();
     worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
   }
   return worker;
@@ -154,7 +163,8 @@ void CoordinatorCore::AttachWorkerLater(Worker& worker) {
 bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
   if (reason == Reason::kWrongJob) return true;
-  return (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) && IsPlausible(DetailOf(refusal).epoch, row_.epoch);
+  return (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) &&
+         (IsPlausible(DetailOf(refusal).epoch, row_.epoch) || !RuleHolds(Rule::kEpochsArePlausible));
 }
 
 // The words of one worker are its own: it is waited for, and they stand on the live line. They concern the job where no worker serves it, and either all that
@@ -208,7 +218,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.pings = worker.pongs = 0;
   worker.incarnation = reply->incarnation;
   worker.replicas = std::max(1, reply->replicas);
-  worker.slots = std::max(1, reply->slots);
+  worker.slots = std::clamp(reply->slots, 1, kMostSlots);
   worker.session = session;
   worker.state = Worker::State::kJoining;
   worker.stream = std::make_unique<WorkerStream>(session);
@@ -313,8 +323,24 @@ void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const Resou
     return;
   }
   iterator.agreement.Note(worker.index, {ready.first, ready.elements});
-  if (const auto elements = iterator.agreement.elements()) NoteElements(iterator, *elements);
+  const auto elements = RuleHolds(Rule::kSizeIsOfMost) ? iterator.agreement.elements() : ready.elements;
+  if (elements && MostHaveOpened(iterator.make.iterator)) {
+    NoteElements(iterator, *elements);
+  } else if (!elements && std::exchange(iterator.elements, std::nullopt)) {
+    iterator.book.SetSize(std::nullopt);  // the one that knew was not one of most
+  }
   LeaveOutOdd(iterator);
+}
+
+// Of the workers that are here. One that opens the data before the others might say that it is empty, and no loop over it would begin.
+bool CoordinatorCore::MostHaveOpened(ResourceId iterator) const {
+  int here = 0, opened = 0;
+  for (const auto& [index, worker] : workers_) {
+    if (worker.state == Worker::State::kDialing) continue;
+    ++here;
+    opened += worker.ReadingOf(iterator).opened;
+  }
+  return 2 * opened > here || !RuleHolds(Rule::kSizeIsOfMost);
 }
 
 // Those whose data is not that of most workers read none of the pass. Where it is one against one, nobody can tell which of them is wrong.
