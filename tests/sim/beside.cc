@@ -86,8 +86,9 @@ void Beside::Read() {
   const auto check = [this, variable, floor](const absl::StatusOr<std::vector<Tensor>>& values) {
     if (site_.EndsProgram(values.status())) return;
     if (!values.ok()) return site_.Violated("X9", absl::StrCat("a read beside steps: ", values.status().ToString()));
+    if (config_.changing_steps || config_.lying_ps) return End();
     const absl::Span<const int64_t> read = *(*values)[0].values<int64_t>();
-    for (size_t i = 0; i < floor.size() && !config_.changing_steps; ++i) {
+    for (size_t i = 0; i < floor.size(); ++i) {
       if (read[i] < floor[i]) site_.Violated("X9", absl::StrCat("the program read ", read[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
     }
     End();

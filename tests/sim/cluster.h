@@ -6,7 +6,7 @@
 //   cluster_passes.cc   its passes over data, and which positions they have visited
 //   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own
 //   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
-//   cluster_faults.cc   the faults
+//   cluster_faults.cc   the faults; lying_worker.h: a worker that says what it likes
 //   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
 #ifndef DIVVY_TESTS_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_CLUSTER_H_
@@ -34,6 +34,8 @@
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/applied_record.h"
 #include "tests/sim/beside.h"
+#include "tests/sim/lying_server.h"
+#include "tests/sim/lying_worker.h"
 #include "tests/sim/order_judge.h"
 #include "tests/sim/program_site.h"
 #include "tests/sim/sim_clients.h"
@@ -122,8 +124,10 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void OnApplied(const Node& ps, const CommitRequest& request) override;
   void OnLoad(const Node& ps, const LoadRequest& request) override;
   void OnCreateShards(const Node& ps, const CreateShardsRequest& request) override;
+  void OnToWorker(const ToWorker& message) override;
+  void OnFalselyDone(EntryId step) override { falsely_done_.insert(step); }
   void Violation(absl::string_view rule, const std::string& what) override {
-    if (!result_.violation.ok()) return;
+    if (!result_.violation.ok() || (has_lied_ && IsOfValues(rule))) return;
     result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
     Trace(absl::StrCat("VIOLATION ", rule, ": ", what));
   }
@@ -160,6 +164,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void StartPs(int index, const std::string& address);
   void StartPs(int index) { StartPs(index, PsAddressOf(index)); }
   void StartWorker(int index, int life);
+  void StartLiar();
+  void StartLying();
+  void StopLying();
   void StartCoordinator(StoredJob stored);
   // A worker or ps ends by itself; the supervisor starts it again where that makes sense.
   void OnExit(Process* process, int code);
@@ -193,7 +200,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
-  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000; }
+  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000 || config_.liar_says_failed; }
   bool IsReadOnly(int64_t tag) const;
   static bool IsOfPass(const StepCall& call) { return call.function == "work" && !call.inputs.empty(); }
   script::Return Answer(const StepCall& call) const;
@@ -271,6 +278,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool IsStoreFault(const absl::Status& error) const;
   bool IsTooManyRecoveries(const absl::Status& error) const;
   bool IsGivenUp(const absl::Status& error) const;
+  bool NamesLiar(const absl::Status& error) const;
+  static bool IsOfValues(absl::string_view rule);
+  bool JudgesReads() const { return !config_.changing_steps && !config_.lying_ps; }
 
   // faults and checks
   void MaybeFault();
@@ -321,8 +331,11 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<Process*> ps_;
   std::map<int, Process*> workers_;  // the newest life of each
   std::map<int, int> newest_life_;
-  Process* chief_ = nullptr;  // the newest life of the coordinator
-  int life_ = 0;              // of it
+  std::shared_ptr<Node> liar_;
+  bool has_lied_ = false, lies_ = false;  // a parameter server, up to now, and now
+  std::set<EntryId> falsely_done_;        // so a liar said
+  Process* chief_ = nullptr;              // the newest life of the coordinator
+  int life_ = 0;                          // of it
   bool chief_down_ = true, chief_draining_ = false;
   std::shared_ptr<CoordinatorCore> core_;  // its core
   uint64_t ids_of_the_past_ = 0;           // the highest id of earlier lives whose store was kept

@@ -51,7 +51,7 @@ void Cluster::ReadTheRest() {
 void Cluster::EndReading() {
   Trace("program: has read two datasets");
   ++result_.read_two;
-  CheckRead(reading_->left, ElementsOf("left"), /*complete=*/!StepsMayFail() && !config_.changing_steps);
+  CheckRead(reading_->left, ElementsOf("left"), /*complete=*/!StepsMayFail() && !config_.changing_steps && !config_.liar);
   CheckRead(reading_->right, ElementsOf("right"), /*complete=*/false);
   DropReading();
   calls_ = false;

@@ -206,7 +206,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const CoordinatorSnapshot chief = core_->Snapshot();
   const bool of_the_past = runner.epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
   const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);  // a job that began anew beside tasks of the old one may count the same epochs
-  if (random.Chance(0.5) && !config_.changing_steps && !of_the_past && !two_worlds) {
+  if (random.Chance(0.5) && JudgesReads() && !of_the_past && !two_worlds) {
     const int variable = static_cast<int>(random.Below(config_.num_variables));
     moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
     moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth - 1))[variable]](
@@ -221,9 +221,9 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
       return std::vector<StagedWrite>();
     }});
   }
-  const bool reads_rows = config_.row_cache_bytes > 0 && !config_.changing_steps && !two_worlds;
+  const bool reads_rows = config_.row_cache_bytes > 0 && JudgesReads() && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
-  if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/!config_.changing_steps && !of_the_past && !two_worlds && !lost_store_, moves);
+  if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/JudgesReads() && !of_the_past && !two_worlds && !lost_store_, moves);
   const bool long_for_assign = config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
   if (long_for_assign) moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});

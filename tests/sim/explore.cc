@@ -30,6 +30,8 @@ namespace {
 using divvy::sim::SimConfig;
 
 bool Set(SimConfig& config, const std::string& name, bool value) {
+  if (name == "liar" && value) return divvy::sim::AddLiar(config), true;
+  if (name == "lying_ps" && value) return divvy::sim::AddLyingPs(config), true;
   static const std::vector<std::pair<std::string, bool SimConfig::*>> fields = {
       {"cells", &SimConfig::cells},
       {"beside", &SimConfig::beside},
@@ -65,6 +67,11 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"power_loss", &SimConfig::power_loss},
       {"lose_at_worst", &SimConfig::lose_at_worst},
       {"learn_addresses", &SimConfig::learn_addresses},
+      {"liar", &SimConfig::liar},
+      {"lying_ps", &SimConfig::lying_ps},
+      {"liar_says_done", &SimConfig::liar_says_done},
+      {"liar_says_failed", &SimConfig::liar_says_failed},
+      {"liar_only_refuses", &SimConfig::liar_only_refuses},
   };
   static const std::vector<std::pair<std::string, int SimConfig::*>> numbers = {
       {"max_recoveries=", &SimConfig::max_recoveries},

@@ -22,7 +22,7 @@ SimConfig BusyJob(uint64_t seed) {
   config.rounds = std::max(config.rounds, 4);
   config.checkpoints = config.restore = config.kill_coordinator = config.restart_ps = true;
   config.zombie_coordinator = config.lose_store = config.kill_ps = config.changing_steps = config.duplicates = config.drain = false;
-  config.disk_faults = config.store_faults = config.power_loss = false;
+  config.disk_faults = config.store_faults = config.power_loss = config.liar = config.lying_ps = false;
   config.id_block = 16;
   config.fault_rate = 0.03;
   return config;

@@ -14,7 +14,7 @@ namespace {
 // The explorer's configuration with more zombies, no ps killed, and re-runs that differ from the lost run: what a late commit leaves behind then shows.
 SimConfig Rough(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
-  config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = false;
+  config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = config.liar = config.lying_ps = false;
   config.changing_steps = seed % 2 == 0;
   config.fault_rate = 0.05;
   config.late = 0.02;
@@ -171,6 +171,32 @@ SimConfig WithDeathsWhileLoading(uint64_t seed) {
   return config;
 }
 
+// A worker that says what it likes, beside three that live. With nobody lost, nobody but the liar may raise an error or end the job.
+SimConfig WithLiar(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.failing_steps = false;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = false;
+  AddLiar(config);
+  config.liar_says_failed = true;
+  config.liar_says_done = config.liar_says_applied = config.liar_only_refuses = false;
+  return config;
+}
+
+// It refuses to join, and has a reason each time.
+SimConfig WithRefusals(uint64_t seed) {
+  SimConfig config = WithLiar(seed);
+  config.liar_only_refuses = true;
+  config.restore = config.kill_coordinator = true;
+  config.zombie_coordinator = config.lose_store = false;
+  return config;
+}
+
+SimConfig WithRefusalsThatEndIt(uint64_t seed) {
+  SimConfig config = WithRefusals(seed);
+  config.liar_may_end_job = true;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
@@ -204,7 +230,7 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
-                              WithResizes, WithDeathsWhileLoading}) {
+                              WithResizes, WithDeathsWhileLoading, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
@@ -240,6 +266,20 @@ TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) { 
 TEST(MutationTest, LossesOfServersThatLoadWhichNobodyCountsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "), 0u);
 }
+TEST(MutationTest, OneWorkersWordThatEndsTheJobIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithRefusals, "X16: the job ended with FAILED_PRECONDITION: worker "), 0u);
+}
+TEST(MutationTest, OneWorkersWordOfTheDataThatCountsForAllIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithLiar, "X10: "), 0u); }
+TEST(MutationTest, ASizeThatOneWorkerClaimsAmongOthersWhoDoNotKnowItIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSizeIsOfMost, WithLiar), 0u); }
+TEST(MutationTest, AnEpochWithoutSenseThatIsStoredIsFound) {
+  SetRuleBroken(Rule::kOneWorkerEndsNoJob, true);  // as it was
+  EXPECT_NE(FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt, "X16: DATA_LOSS: the store says that epoch "), 0u);
+  SetRuleBroken(Rule::kOneWorkerEndsNoJob, false);
+}
+TEST(MutationTest, AWorkerThatIsNowhereAndHasAShareOfTheDataIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kPhantomsHaveNoShare, WithLiar, "X10: data is cut for "), 0u);
+}
+TEST(MutationTest, AnErrorOfAStepThatEndsTheJobIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kStepErrorsAreOfSteps, WithLiar, "X16: the job ended"), 0u); }
 TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
 
 }  // namespace

@@ -13,12 +13,20 @@
 #include "coordinator/core/coordinator_core.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
+#include "tests/sim/lying_server.h"
 #include "worker/core/worker_core.h"
 
 namespace divvy::sim {
 namespace {
 
 constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3);
+
+// Answers, or lies.
+template <typename Request, typename Reply>
+void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<Reply>& reply, const ResultCallback<Reply>& answer) {
+  if (node.lies == nullptr) return answer(reply);
+  if (const auto instead = node.lies->Instead(request, reply)) answer(*instead);
+}
 
 class SimPsClient : public ParameterClient {
  public:
@@ -112,9 +120,9 @@ void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*meth
         if (arrives != nullptr) (site->*arrives)(node, request);
         if (!node.executor->alive()) return;  // killed just then
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-        ((*core).*method)(request, [site, line, answer](absl::StatusOr<Reply> reply) {
+        ((*core).*method)(request, [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
-          answer(std::move(reply));
+          AnswerFrom(*at, request, reply, answer);
         });
       },
       Opened<Reply>(std::move(done)));
@@ -140,7 +148,7 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
           if (reply.ok() && !reply->duplicate) site->OnApplied(*at, request);
           if (fenced && reply.ok() && !reply->duplicate) site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
-          answer(std::move(reply));
+          AnswerFrom(*at, request, reply, answer);
         };
         ReceiveCommit(*site, node, request, checked, waits);
       },
@@ -193,6 +201,7 @@ void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerA
       from_, to_, kUnaryDeadline,
       [site = &site_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
         site->Trace(line);
+        if (node.stand_in != nullptr) return node.stand_in->Attach(request, answer);
         std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
       },
       std::move(done));
@@ -201,7 +210,9 @@ void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerA
 void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   site_.network().Call<ShutdownReply>(
       from_, to_, kUnaryDeadline,
-      [request](Node& node, ResultCallback<ShutdownReply> answer) { std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer); },
+      [request](Node& node, ResultCallback<ShutdownReply> answer) {
+        if (node.stand_in == nullptr) std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer);
+      },
       std::move(done));
 }
 
@@ -217,6 +228,7 @@ class CheckedListener : public StreamListener<ToWorker> {
       site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(), " is taken for one of session ", frame.session.value(),
                                          " of epoch ", worker.epoch.value()));
     }
+    if (frame.message) site_.OnToWorker(*frame.message);
     listener_->OnFrame(std::move(frame));
   }
   void OnBroken() override { listener_->OnBroken(); }
@@ -248,11 +260,14 @@ class WatchedConnection : public StreamConnection<FromWorker> {
 
 std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
   const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
-  return site_.network().Open(from_, to_, std::move(listener), [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) {
-    auto worker = std::static_pointer_cast<WorkerCore>(node.core);
-    auto accepted = worker->Accept(std::make_shared<WatchedConnection>(site, node, std::move(connection)));
-    return std::make_shared<CheckedListener>(site, sender, std::move(worker), std::move(accepted));
-  });
+  return site_.network().Open(
+      from_, to_, std::move(listener),
+      [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) -> std::shared_ptr<StreamListener<ToWorker>> {
+        if (node.stand_in != nullptr) return node.stand_in->Accept(std::move(connection));
+        auto worker = std::static_pointer_cast<WorkerCore>(node.core);
+        auto accepted = worker->Accept(std::make_shared<WatchedConnection>(site, node, std::move(connection)));
+        return std::make_shared<CheckedListener>(site, sender, std::move(worker), std::move(accepted));
+      });
 }
 
 void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {

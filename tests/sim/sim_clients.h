@@ -32,6 +32,8 @@ class SimSite {
   virtual void OnCommit(const CommitRequest& request) {}                   // one arrives at a ps
   virtual void OnApplied(const Node& ps, const CommitRequest& request) {}  // it was applied for the first time
   virtual void OnLoad(const Node& ps, const LoadRequest& request) {}       // one is about to reach a ps
+  virtual void OnFalselyDone(EntryId step) {}                              // a worker says that the step has finished, and has not run it
+  virtual void OnToWorker(const ToWorker& message) {}                      // one arrives at a worker
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
 };
 

@@ -42,6 +42,7 @@ void Cluster::StartPs(int index, const std::string& address) {
   if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<MemoryBudget>(config_.commit_buffer_bytes);
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
   if (ps_[index] == nullptr || !ps_[index]->node->executor->alive()) ps_[index] = raw;
+  if (lies_ && index == 0) raw->node->lies = std::make_shared<LyingServer>(0, when_.Next());
   processes_.push_back(std::move(process));
   Trace(absl::StrCat("boot ", address));
 }
@@ -79,6 +80,37 @@ void Cluster::StartWorker(int index, int life) {
   Trace(absl::StrCat("boot ", address));
 }
 
+void Cluster::StartLying() {
+  Trace("fault: ps 0 lies from now on");
+  has_lied_ = lies_ = true;
+  ps_[0]->node->lies = std::make_shared<LyingServer>(0, when_.Next());
+}
+
+// A person has read which server it was that ended the job, and starts it anew before the program.
+void Cluster::StopLying() {
+  lies_ = false;
+  ++result_.ended_by_lies;
+  network_.Kill(PsAddressOf(0));
+  StartPs(0);
+}
+
+// Beside the workers of the job, and known to nobody.
+void Cluster::StartLiar() {
+  LyingWorker::Options options;
+  options.index = config_.num_workers;
+  options.address = absl::StrCat("worker/", options.index, "/liar");
+  options.seed = MixSeeds(config_.seed, 8);
+  options.says_done = config_.liar_says_done;
+  options.says_failed = config_.liar_says_failed;
+  options.says_applied = config_.liar_says_applied;
+  options.only_refuses = config_.liar_only_refuses;
+  for (int i = 0; i < config_.num_workers; ++i) options.addresses_of_others.push_back(absl::StrCat("worker/", i, "/life1"));
+  liar_ = network_.Boot(options.address);
+  const auto liar = std::make_shared<LyingWorker>(options, *this, liar_);
+  liar_->core = liar_->stand_in = liar;
+  liar->Start();
+}
+
 void Cluster::StartCoordinator(StoredJob stored) {
   const bool complete = stored.job.state == JobRow::State::kComplete;
   auto process = std::make_unique<Process>();
@@ -96,8 +128,9 @@ void Cluster::StartCoordinator(StoredJob stored) {
   StopJoining();
   for (int i = 0; i < num_ps_; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
-  if (config_.other_replicas) options.replicas_per_worker = config_.replicas;
+  if (config_.other_replicas || config_.liar) options.replicas_per_worker = config_.replicas;
   options.ps_timeout = absl::Seconds(40);  // beyond any cut that heals
+  if (config_.trace) options.watchdog = absl::Minutes(1);
   options.step_deadline = config_.step_deadline;
   options.id_block = config_.id_block;
   options.max_step_attempts = config_.max_step_attempts;
@@ -172,7 +205,7 @@ void Cluster::OnExit(Process* process, int code) {
   result_.drained += code == 143;
   result_.refused += code == 78;
   const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && process->replicas != config_.replicas) ||
-                   (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
+                   (has_lied_ && (code == 77 || code == 78)) || (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     Kill(*process);
@@ -229,6 +262,11 @@ SimResult Cluster::Run() {
   StartCoordinator({});
   for (int i = 0; i < num_ps_; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+  if (config_.liar) StartLiar();
+  if (config_.lying_ps)
+    world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(when_.Below(20'000))), [this] {
+      if (!over_) StartLying();
+    });
   world_.Post([this] { MaybeFault(); });
   while (result_.violation.ok() && !over_ && world_.RunOne()) {
     ++result_.events;
@@ -250,6 +288,7 @@ SimResult Cluster::Run() {
   result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
+  if (liar_ != nullptr) liar_->executor->Kill(), liar_->core = liar_->stand_in = nullptr;
   for (const auto& process : processes_) {  // cores hold connections, and those their nodes
     if (process->worker != nullptr) process->worker->Abandon();
     if (process->chief != nullptr) process->chief->Abandon();

@@ -86,7 +86,11 @@ struct SimConfig {
   bool read_only_steps = false;      // some of the scheduled steps
   bool stop_runs = false;            // the program stops some of its loops
   bool long_steps = false;           // a few take longer than the deadline when they are first run
-  int replicas = 1;                  // of each worker: so many elements make a step of a pass
+  bool liar = false;                 // beside the others there is a worker that says what it likes (lying_worker.h)
+  bool liar_says_done = false, liar_says_failed = false, liar_says_applied = false, liar_only_refuses = false;
+  bool liar_may_end_job = false;  // an error that names it is expected: only what it leaves behind is judged
+  bool lying_ps = false;          // from some moment on, ps 0 answers what it likes (lying_server.h), until that has ended the job; values are not judged
+  int replicas = 1;               // of each worker: so many elements make a step of a pass
   absl::Duration step_deadline = absl::Minutes(10);     // longer than the simulation's patience: it may hide no report that is lost
   int max_step_attempts = 1000, max_recoveries = 1000;  // loss after loss is no error
   bool trace = false;
@@ -94,6 +98,10 @@ struct SimConfig {
   std::optional<Failpoint> kill_at;
   int64_t kill_at_hit = 1;
 };
+
+// A liar, and what has to be so that the others may be judged beside it.
+void AddLiar(SimConfig& config);
+void AddLyingPs(SimConfig& config);
 
 // The configuration that the explorer runs for a seed.
 SimConfig ConfigOf(uint64_t seed);
@@ -117,6 +125,9 @@ struct SimResult {
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end
   int64_t died_loading = 0;                       // servers
   int64_t adoptions_in_pass = 0;                  // of the adoptions: a pass over data was under way
+  int64_t ended_by_lies = 0;                      // lives of the coordinator
+  int64_t falsely_done = 0;                       // steps that a liar said were done, and nobody has done
+  int64_t raised_by_liar = 0;                     // errors that name it
   int64_t orders_not_judged = 0;                  // too much ran beside each other
   int64_t adoptions = 0;                          // coordinators that went on with what the servers held
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint

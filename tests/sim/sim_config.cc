@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/random.h"
 #include "tests/sim/sim_cluster.h"
 
@@ -31,7 +33,44 @@ void DrawLimits(SimConfig& config) {
   if (random.Chance(0.15)) config.max_step_attempts = 3 + static_cast<int>(random.Below(6));
 }
 
+// A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when their deadline has passed.
+void DrawLiar(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 45));
+  config.liar = random.Chance(0.15);
+  if (config.liar) AddLiar(config);
+  if (!config.liar && random.Chance(0.1)) AddLyingPs(config);
+}
+
 }  // namespace
+
+// Who says that a step is done which nobody has done is believed, whoever asks the servers again later finds that it is not: no state is loaded or replayed
+// then. And a step that a server has half of, so it says, is taken back only with a log.
+void AddLiar(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 46));
+  config.liar = true;
+  config.lying_ps = false;
+  config.liar_says_done = random.Chance(0.3);
+  config.liar_says_failed = random.Chance(0.3);
+  config.liar_says_applied = !config.liar_says_done && random.Chance(0.3);
+  config.liar_only_refuses = random.Chance(0.1);
+  config.num_workers = std::max(config.num_workers, 3);
+  config.step_deadline = absl::Seconds(6);
+  config.max_step_attempts = config.max_recoveries = 1000;
+  config.changing_steps = config.die_loading = config.duplicates = false;
+  if (config.liar_says_done) config.kill_coordinator = config.kill_ps = config.power_loss = config.replay = config.read_only_steps = false;
+  if (config.liar_says_applied)
+    config.kill_coordinator = config.power_loss = config.lose_at_worst = false, config.replay = true, config.redo_log_bytes = 256 << 20;
+}
+
+// The job goes on, or ends with an error that names the server; then that one is started anew, and the program. Of what the state had become by then nothing
+// can be judged, but that the job comes to its end.
+void AddLyingPs(SimConfig& config) {
+  config.lying_ps = config.kill_coordinator = true;
+  config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss = config.duplicates = false;
+  config.changing_steps = config.failing_steps = config.die_loading = config.learn_addresses = config.disk_faults = config.store_faults = false;
+  config.max_step_attempts = config.max_recoveries = 1000;
+  config.step_deadline = absl::Seconds(6);
+}
 
 SimConfig ConfigOf(uint64_t seed) {
   Random random(MixSeeds(seed, 42));
@@ -80,6 +119,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.assigning_steps = random.Chance(0.3);
   DrawProgram(config);
   DrawLimits(config);
+  DrawLiar(config);
   return config;
 }
 

@@ -35,7 +35,7 @@ void NodeExecutor::Resume() {
 
 std::shared_ptr<Node> Network::Boot(const std::string& address) {
   Kill(address);
-  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_, blocking_), nullptr, nullptr});
+  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_, blocking_), nullptr, nullptr, nullptr, nullptr});
   nodes_[address] = node;
   return node;
 }

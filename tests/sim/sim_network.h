@@ -55,12 +55,22 @@ struct FaultRates {
   absl::Duration latency = absl::Milliseconds(1), slow_by = absl::Milliseconds(200);
 };
 
+// Answers what is sent to a worker, in place of a WorkerCore.
+class WorkerStandIn : public StepsAcceptor {
+ public:
+  virtual void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) = 0;
+};
+
+class LyingServer;
+
 // One process on the network.
 struct Node {
   std::string address;
   std::shared_ptr<NodeExecutor> executor;
   std::shared_ptr<void> core;                   // what answers there: a ParameterServerCore, WorkerCore or CoordinatorCore
   std::shared_ptr<MemoryBudget> commit_budget;  // of a ps: commits are received under it; null: as much as one wants
+  std::shared_ptr<LyingServer> lies;            // of a ps: what leaves it in place of its answers; null: they do
+  std::shared_ptr<WorkerStandIn> stand_in;      // of a worker: answers in place of `core`, which is not null all the same
 };
 
 class Network {

@@ -186,6 +186,32 @@ TEST(SimRowCacheTest, ARowThatIsOlderThanItMayBeIsFound) {
   EXPECT_TRUE(absl::StartsWith(found, "X9: ") && absl::StrContains(found, ", row ")) << found;
 }
 
+TEST(SimLiarTest, AWorkerThatSaysWhatItLikesCostsItselfAlone) {
+  int64_t done = 0, raised = 0, finished = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    AddLiar(config);
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    done += result.falsely_done, raised += result.raised_by_liar, finished += result.finished_steps;
+  }
+  EXPECT_GT(done, 20);
+  EXPECT_GT(raised, 20);
+  EXPECT_GT(finished, 3'000);
+}
+
+TEST(SimLiarTest, AParameterServerThatAnswersWhatItLikesEndsTheJobByNameAndTheNextStartGoesOn) {
+  int64_t ended = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    AddLyingPs(config);
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    ended += result.ended_by_lies;
+  }
+  EXPECT_GT(ended, 20);
+}
+
 struct Totals {
   int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0, adoptions_in_pass = 0;
 };

@@ -1,0 +1,91 @@
+// A worker that says what it likes: any message that a worker may send, with any values, early, late, twice, or never.
+#ifndef DIVVY_TESTS_SIM_LYING_WORKER_H_
+#define DIVVY_TESTS_SIM_LYING_WORKER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
+#include "tests/sim/sim_clients.h"
+#include "wire/testing/generator.h"
+
+namespace divvy::sim {
+
+// It runs no step, and what it commits is always refused: its words alone are false. Everything that it sends is what the wire lets through. It is told of
+// steps, iterators and holds as an honest worker is, so that many of its words name what there is. Not thread-safe, as the simulation is not.
+class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<LyingWorker> {
+ public:
+  struct Options {
+    int index = 0;  // it may register other ones, above this
+    std::string address;
+    uint64_t seed = 1;
+    bool says_done = false;                        // that steps have finished
+    bool says_failed = false;                      // that step functions have failed
+    bool says_applied = true;                      // that servers have applied a part of a step that has failed
+    bool only_refuses = false;                     // it joins no coordinator, and has a reason each time
+    std::vector<std::string> addresses_of_others;  // of other workers
+  };
+
+  // REQUIRES: `site` outlives it.
+  LyingWorker(Options options, SimSite& site, std::shared_ptr<Node> node);
+  // It registers from now on.
+  void Start() { Act(); }
+
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
+  std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override;
+
+ private:
+  class Listener;
+  using Stream = ResumableStream<FromWorker, ToWorker>;
+  struct Session {
+    explicit Session(SessionId id) : stream(id) {}
+    Stream stream;
+    std::shared_ptr<StreamConnection<FromWorker>> connection;
+  };
+
+  void Act();  // now and then
+  void OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection, StreamFrame<ToWorker> frame);
+  void AnswerTo(const ToWorker& message);
+  void SayLater(FromWorker word, double never);
+  void Say(FromWorker word);
+  void Register();
+  void AskServer();
+  void Later(absl::Duration delay, std::function<void()> what);
+
+  absl::Status Refusal();
+  Report AnyReport();
+  Report ReportOf(const Dispatch& dispatch);
+  StepOutcome AnyOutcome(uint32_t attempt);
+  ResourceReady ReadyOf(ResourceId iterator);
+  NeedSlots AnySlots();
+  FromWorker AnyWord();
+  Fence AnyFence(Incarnation target);
+
+  const Options options_;
+  SimSite& site_;
+  const std::shared_ptr<Node> node_;
+  SimDialer dialer_;
+  const std::shared_ptr<CoordinatorClient> coordinator_;
+  std::map<int, std::shared_ptr<ParameterClient>> servers_;
+  Random random_;
+  wire::testing::Generator any_;
+  Incarnation incarnation_;
+  std::optional<WorkerAttachRequest> attached_;  // the newest
+  std::unique_ptr<Session> session_;
+  std::deque<Dispatch> steps_;  // the newest that it was given
+  std::set<EntryId> given_;     // all
+  std::deque<ResourceId> iterators_;
+  std::deque<uint64_t> holds_;
+};
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_LYING_WORKER_H_
