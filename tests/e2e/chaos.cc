@@ -263,6 +263,24 @@ class Chaos {
     return Start(victim);
   }
 
+  // Whether divvyctl has ended, and was told that the job is on its way to another number still.
+  bool IsRefused(const std::string& divvyctl) {
+    if (cluster_->processes().running(divvyctl)) return false;
+    const absl::StatusOr<ExitStatus> status = cluster_->processes().WaitForExit(divvyctl, absl::ZeroDuration());
+    return status.ok() && status->code() == exit_codes::kConfiguration;
+  }
+
+  absl::Status Grow() {
+    const absl::Duration until = Now() + kUntilItNotices;
+    for (;;) {
+      ASSIGN_OR_RETURN(const std::string grow, AskForResize(options_.num_ps));
+      RETURN_IF_ERROR(RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
+      if (!IsRefused(grow)) return absl::OkStatus();
+      if (Now() > until) return Violation("the job stayed on its way to fewer parameter servers");
+      RETURN_IF_ERROR(RunFor(kBetweenKills));
+    }
+  }
+
   // The last server is taken away, and comes back. Half of the time another task dies meanwhile.
   absl::Status Resize() {
     ++result_.resizes;
@@ -275,16 +293,10 @@ class Chaos {
       const TaskId victim = Pick();
       if (!(victim == last)) RETURN_IF_ERROR(Kill(victim));
     }
-    const auto is_refused = [&] {  // the job was still on its way to all of them
-      if (cluster_->processes().running(shrink)) return false;
-      const absl::StatusOr<ExitStatus> status = cluster_->processes().WaitForExit(shrink, absl::ZeroDuration());
-      return status.ok() && status->code() == exit_codes::kConfiguration;
-    };
-    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || is_refused(); };
+    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || IsRefused(shrink); };
     RETURN_IF_ERROR(Wait(is_settled, "a parameter server that was taken away did not end"));
     RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
-    ASSIGN_OR_RETURN(const std::string grow, AskForResize(options_.num_ps));
-    RETURN_IF_ERROR(RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
+    RETURN_IF_ERROR(Grow());
     resized_at_ = Now();
     if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
     taken_away_.reset();
