@@ -1578,6 +1578,18 @@ TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   EXPECT_THAT(std::string(answer.message()), HasSubstr("at which worker 0 serves: give each task an address of its own"));
 }
 
+// Seed 2097 of the simulation: the program took it for the end of its own job, and waited for it.
+TEST_F(CoordinatorCoreTest, AParameterServerDoesNotSayThatTheJobIsOver) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"table", {2}})->status.ok());
+  ps_[0]->refuses["Pull"] = MakeError(Reason::kJobOver, "so it says");
+  absl::Status error;
+  core_->Read({{"table", std::nullopt}}, [&error](const absl::StatusOr<std::vector<Tensor>>& read) { error = read.status(); });
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(ReasonOf(error), Reason::kNone) << error;
+  EXPECT_THAT(std::string(error.message()), HasSubstr("ps 0 (ps0) answered that the job is over, and it is not: so it says"));
+}
+
 // Seed 4 of the simulation with a liar: the program ended as if another coordinator had taken its job over.
 TEST_F(CoordinatorCoreTest, AnErrorOfAStepHasNoneOfTheReasonsThatEndAJob) {
   for (const Reason reason : {Reason::kSecondCoordinator, Reason::kWrongJob, Reason::kPsLost, Reason::kNotAuthorized, Reason::kJobOver}) {

@@ -207,6 +207,11 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
     PsGone(ps);
     return std::nullopt;
   }
+  if (reason == Reason::kJobOver) {  // which no parameter server decides: the program would take it for the end of its own job
+    FailJob(absl::InternalError(
+        absl::StrCat(ps.Text(), " answered that the job is over, and it is not: ", error.message(), ". Start that parameter server again")));
+    return std::nullopt;
+  }
   if (!IsTransient(error) && reason != Reason::kWrongIncarnation) {
     FailJob(WithRemedy(error));
     return std::nullopt;
