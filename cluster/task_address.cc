@@ -75,7 +75,7 @@ absl::StatusOr<std::string> BracketedAddress(absl::string_view address) {
 }
 
 absl::StatusOr<std::string> SocketAddress(const std::string& path) {
-  const auto odd = std::find_if_not(path.begin(), path.end(), [](char c) { return absl::ascii_isgraph(c) && c != ','; });
+  const auto odd = std::find_if_not(path.begin(), path.end(), [](char c) { return absl::ascii_isgraph(c) && c != ',' && c != '"' && c != '\\'; });
   if (!absl::StartsWith(path, "/")) return Refused("the path of a Unix socket begins with /: \"unix:/run/you/ps-0\"");
   if (path.size() > kMaxSocketPath) return Refused("its path has ", path.size(), " bytes; a Unix socket's has at most ", kMaxSocketPath);
   if (odd != path.end()) return Refused("its path has the character \"", absl::CHexEscape(absl::string_view(&*odd, 1)), "\"");

@@ -85,8 +85,9 @@ bool IsName(absl::string_view text) {
 
 // As a number is written: "0?x=1" and "00" name no task, and must not pass for one.
 bool IsIndex(absl::string_view text) {
+  constexpr uint32_t kGreatest = 65'534;  // that a task may have
   uint32_t number = 0;
-  return absl::SimpleAtoi(text, &number) && absl::StrCat(number) == text;
+  return absl::SimpleAtoi(text, &number) && number <= kGreatest && absl::StrCat(number) == text;
 }
 
 }  // namespace

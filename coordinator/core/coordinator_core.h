@@ -228,7 +228,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
-  absl::Status CheckReplicas(int index, const std::string& address, int replicas) DIVVY_REQUIRES(mu_);
+  absl::Status CheckReplicas(int index, const std::string& address, int replicas, bool is_attached) DIVVY_REQUIRES(mu_);
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }

@@ -2459,6 +2459,40 @@ TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWri
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Hold"), 1) << "the second came when the step was open";
 }
 
+// Data of which nobody knows the size, and the last step reads less than it was given.
+TEST_F(ReplayTest, WhatAStepHasNotReadIsNotItsOwnInAReplay) {
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  Boot(2, 1, options);
+  workers_[0]->replicas = 2;
+  world_.RunFor(absl::Milliseconds(500));
+  RunRequest request;
+  request.step.function = "step";
+  request.source = "data";
+  Run(request);
+  world_.RunFor(absl::Milliseconds(20));
+  ASSERT_FALSE(workers_[0]->dispatched.empty());
+  const Dispatch& first = workers_[0]->dispatched[0];
+  Report report;
+  report.step = first.step;
+  report.attempt = first.attempt;
+  report.ended = {{first.inputs.at(0).iterator, first.inputs.at(0).first + 1}};
+  workers_[0]->Say(std::move(report));
+  workers_[0]->dispatched.erase(workers_[0]->dispatched.begin());
+  world_.RunFor(absl::Milliseconds(20));
+  LosePs(1);
+  world_.RunFor(absl::Seconds(2));
+  ASSERT_FALSE(ps_[0]->horizon.passes.empty());
+  for (const PassProgress& pass : ps_[0]->horizon.passes) {
+    int64_t beyond = 0;
+    for (const auto& [position, count] : pass.unread) {
+      EXPECT_GE(position, beyond) << "ranges overlap";
+      EXPECT_GT(count, 0);
+      beyond = position + count;
+    }
+  }
+}
+
 TEST_F(ReplayTest, AWriteBehindAStepThatNobodyCanRunBegins) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());

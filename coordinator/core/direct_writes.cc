@@ -109,11 +109,12 @@ bool CoordinatorCore::MayWriteNow() const {
 
 // Whether a step that is not open yet has to wait for the writes that began while none was.
 bool CoordinatorCore::WaitsForWrites() {
-  steps_wait_ = !open_writes_.empty() && !write_hold_ && RuleHolds(Rule::kStepsWaitForWrites);
-  return steps_wait_;
+  const bool waits = !open_writes_.empty() && !write_hold_ && RuleHolds(Rule::kStepsWaitForWrites);
+  steps_wait_ |= waits;
+  return waits;
 }
 
-// The steps that waited are open by now.
+// The steps that waited, and may begin, are open by now.
 void CoordinatorCore::StartWritesBehindSteps() {
   if (!steps_wait_ || !open_writes_.empty()) return;
   steps_wait_ = false;

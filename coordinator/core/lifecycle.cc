@@ -345,9 +345,11 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
   if (request.job == JobName::kWorker) {
-    RETURN_IF_ERROR(CheckReplicas(request.index, request.address, request.replicas));
     RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program, request.index, request.address));
-  } else if (request.without_checkpoints && options_.checkpoints != nullptr) {
+    RETURN_IF_ERROR(CheckSameView(options_.cluster, request.cluster, absl::StrCat("worker ", request.index)));
+    return CheckReplicas(request.index, request.address, request.replicas, /*is_attached=*/false);  // last: whoever does not belong here has no say
+  }
+  if (request.without_checkpoints && options_.checkpoints != nullptr) {
     return WithoutCheckpoints(request.index, request.address);
   }
   return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));

@@ -402,7 +402,8 @@ bool CoordinatorCore::NobodyElseReads(ResourceId id) const {
   return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) DIVVY_REQUIRES(mu_) {
     const Worker& worker = entry.second;
     if (worker.state != Worker::State::kDialing) return worker.ReadingOf(id).excluded;
-    return !MayServe(worker);
+    const bool is_listed = options_.worker_addresses.count(worker.index) > 0;  // it may be slow to start
+    return is_listed ? clock_.Elapsed() - worker.last_heard >= kForgottenAfter : !MayServe(worker);
   });
 }
 
@@ -560,11 +561,12 @@ bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report)
     if (iterator == iterators_.end() || step.replayed) continue;
     const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
     if (position < lease->first || position > lease->first + lease->count) continue;
-    // What a step that goes on has not read is for others, or beyond the end.
-    if (report.outcome == StepOutcome::kOk) iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+    if (report.outcome == StepOutcome::kOk) {  // what a step that goes on has not read is for others, or beyond the end; and its own, in the log, too, no more
+      iterator->second.book.GiveBack(position, lease->first + lease->count - position);
+      lease->count = position - lease->first;
+    }
     if (NoteEarlyEnd(worker, iterator->second, position)) {
       early = true;
-      if (report.outcome == StepOutcome::kOk) lease->count = position - lease->first;  // so it is in the log
       continue;
     }
     if (!iterator->second.elements) iterator->second.early_ends[worker.index] = position;  // early, if the data turns out to have more

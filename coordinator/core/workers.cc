@@ -57,7 +57,7 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
 
 // Against what the coordinator was told; else against the workers that are here now, so that all may be replaced by others. Where more workers say the like
 // than say what those do, those are let go: one that came first and is wrong, or lies, would keep all others out.
-absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas) {
+absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas, bool is_attached) {
   const WorkerReplicas own{index, address, replicas};
   if (options_.replicas_per_worker > 0)
     return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
@@ -72,10 +72,12 @@ absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& addres
     return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
   };
   const bool all_have_spoken =
+      !options_.worker_addresses.empty() &&
       std::all_of(workers_.begin(), workers_.end(), [this](const auto& known) DIVVY_REQUIRES(mu_) { return replica_claims_.count(known.first) > 0; });
   const auto lead = votes(replicas) - votes(first.replicas);
   if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
   if (lead == 0) return OtherReplicasYet(own, first);
+  if (!is_attached) return absl::OkStatus();  // it has yet to prove itself
   for (auto& [there, worker] : workers_) {
     if (there != index && worker.replicas != replicas) LoseWorker(worker, "it has another number of replicas than most workers");
   }
@@ -83,8 +85,8 @@ absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& addres
 }
 
 absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAttachReply& reply) {
-  RETURN_IF_ERROR(CheckReplicas(worker.index, worker.address, std::max(1, reply.replicas)));
   RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, reply.program, worker.index, worker.address));
+  RETURN_IF_ERROR(CheckReplicas(worker.index, worker.address, std::max(1, reply.replicas), /*is_attached=*/true));
   const std::string& own = options_.program.build;
   const bool is_other = !own.empty() && !reply.program.build.empty() && own != reply.program.build;
   if (!is_other || std::exchange(other_build_told_, true)) return absl::OkStatus();
@@ -118,12 +120,13 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
   Worker& worker = workers_[index];
   if (worker.client == nullptr || worker.address != address) {
     if (worker.client != nullptr && worker.state != Worker::State::kDialing) LoseWorker(worker, "it moved");
+    if (worker.client == nullptr) worker.known_since = clock_.Elapsed();  // another address does not make it new
     worker.index = index;
     worker.address = address;
     worker.client = dialer_.WorkerAt(address, index);
     worker.attaching = false;
     ++worker.tries;  // what is under way to the other address is void
-    worker.last_heard = worker.known_since = clock_.Elapsed();
+    worker.last_heard = clock_.Elapsed();
     worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
   }
   return worker;

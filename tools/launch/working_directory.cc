@@ -21,7 +21,7 @@ std::string TemporaryDirectory() {
   return given == nullptr || *given == 0 ? "/tmp" : given;
 }
 
-constexpr size_t kLongestSocketName = sizeof("/worker-65534") - 1;
+constexpr char kLongestSocketName[] = "/worker-65534";
 
 std::string NewNameBelow(const std::string& directory) { return absl::StrCat(directory, "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)); }
 
@@ -40,7 +40,7 @@ absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
   WorkingDirectory directory(NewNameBelow(TemporaryDirectory()));
   RETURN_IF_ERROR(MakeForUserAlone(directory.path_));
   directory.sockets_ = directory.path_ + "/sockets";
-  if (directory.sockets_.size() + kLongestSocketName > kMaxSocketPath) directory.sockets_ = NewNameBelow("/tmp");
+  if (!NormalizeAddress(absl::StrCat("unix:", directory.sockets_, kLongestSocketName)).ok()) directory.sockets_ = NewNameBelow("/tmp");
   if (const absl::Status made = MakeForUserAlone(directory.sockets_); !made.ok()) {
     directory.Remove();
     return made;

@@ -22,7 +22,7 @@ class WorkingDirectory {
   std::string state() const { return path_ + "/state"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   const std::string& path() const { return path_; }
-  // Where the tasks' Unix sockets are: in it, or in a second such directory of /tmp where it has too long a path for one.
+  // Where the tasks' Unix sockets are: in it, or in a second such directory of /tmp where its path is not one for a socket: too long, relative, or with odd characters.
   const std::string& sockets() const { return sockets_; }
   // Whether a checkpoint was made here.
   bool HasCheckpoint() const;
