@@ -258,7 +258,8 @@ bool CoordinatorCore::MayServe(const Worker& worker) const {
 bool CoordinatorCore::CountsForData(const Worker& worker) const {
   if (options_.worker_addresses.count(worker.index) > 0 || worker.state != Worker::State::kDialing) return true;
   if (!RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
-  if (worker.has_served || !MayServe(worker)) return worker.has_served && MayServe(worker);
+  if (!MayServe(worker)) return false;
+  if (worker.has_served) return true;
   const auto number = [this](auto counts) { return 2 * static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
   const int served = number([](const auto& each) { return each.second.has_served; });
   return worker.index < (served > 0 ? served : number([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); }));
@@ -579,13 +580,7 @@ bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report)
 bool CoordinatorCore::NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) {
   if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
   iterator.early_ends[worker.index] = position;
-  int here = 0, early = 0;
-  for (const auto& [index, each] : workers_) {
-    if (each.state == Worker::State::kDialing) continue;
-    ++here;
-    early += iterator.early_ends.count(index) > 0;
-  }
-  if (2 * early <= here) {
+  if (!MostHere([&iterator](const Worker& each) { return iterator.early_ends.count(each.index) > 0; })) {
     LeaveOut(worker, iterator);
     return true;
   }

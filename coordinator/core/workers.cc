@@ -335,15 +335,19 @@ void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const Resou
   LeaveOutOdd(iterator);
 }
 
-// Of the workers that are here. One that opens the data before the others might say that it is empty, and no loop over it would begin.
+// One that opens the data before the others might say that it is empty, and no loop over it would begin.
 bool CoordinatorCore::MostHaveOpened(ResourceId iterator) const {
-  int here = 0, opened = 0;
+  return MostHere([iterator](const Worker& worker) { return worker.ReadingOf(iterator).opened; }) || !RuleHolds(Rule::kSizeIsOfMost);
+}
+
+bool CoordinatorCore::MostHere(const std::function<bool(const Worker&)>& says) const {
+  int here = 0, saying = 0;
   for (const auto& [index, worker] : workers_) {
     if (worker.state == Worker::State::kDialing) continue;
     ++here;
-    opened += worker.ReadingOf(iterator).opened;
+    saying += says(worker);
   }
-  return 2 * opened > here || !RuleHolds(Rule::kSizeIsOfMost);
+  return 2 * saying > here;
 }
 
 // Those whose data is not that of most workers read none of the pass. Where it is one against one, nobody can tell which of them is wrong.
