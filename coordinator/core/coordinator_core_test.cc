@@ -306,6 +306,21 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     write.value = Tensor::Vector<float>(absl::MakeConstSpan(values));
     return write;
   }
+  // Another life has registered at its address.
+  void LosePs(int index) {
+    RegisterRequest request;
+    request.job = JobName::kPs;
+    request.index = index;
+    request.incarnation = Incarnation(ps_[index]->incarnation += 1'000);
+    request.address = absl::StrCat("ps", index);
+    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Milliseconds(100));
+  }
+  absl::Status WhyOver() {
+    const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+    world_.RunFor(absl::Milliseconds(20));
+    return join->over ? join->status : absl::UnknownError("it is not over");
+  }
   std::shared_ptr<Outcome> Create(const VariableSpec& spec, std::optional<Colocation> with = std::nullopt) {
     auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); });
     world_.RunFor(absl::Milliseconds(100));
@@ -559,6 +574,25 @@ TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirs
   world_.RunFor(absl::Milliseconds(100));
   EXPECT_TRUE(written->over && written->status.ok()) << written->status;
   EXPECT_THAT(log_, ElementsAre("ps 0 CreateShards", "ps 0 Commit"));
+}
+
+// Cutting a write of gigabytes takes seconds. The end of the creation of its slots comes by the outbox, which must not wait so long.
+TEST_F(CoordinatorCoreTest, AWriteThatHasWaitedForItsSlotsIsPlannedOnAThreadOfItsOwn) {
+  Start(1, 1);
+  ASSERT_TRUE(Create({"x", {4}})->status.ok());
+  StagedWrite write = WriteOf("x", {1, 2, 3, 4});
+  write.op = WriteOp::kGradient;
+  write.optimizer = Adam{0.001};
+  world_.HoldThreads();
+  const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
+  world_.RunFor(absl::Seconds(20));
+  EXPECT_THAT(log_, Contains("ps 0 CreateShards"));
+  EXPECT_TRUE(ps_[0]->commits.empty()) << "it was planned where others wait";
+  EXPECT_EQ(core_->Snapshot().lost_workers, 0) << "who is answered meanwhile";
+  world_.ReleaseThreads();
+  world_.RunFor(absl::Milliseconds(100));
+  EXPECT_TRUE(written->over && written->status.ok()) << written->status;
+  EXPECT_EQ(ps_[0]->commits.size(), 1u);
 }
 
 TEST_F(CoordinatorCoreTest, AGradientWhoseSlotsAreRefusedIsRefusedWithTheWordsOfThePs) {
@@ -1774,6 +1808,59 @@ TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
   EXPECT_TRUE(schedule_once(1).ok()) << "it had not finished by then";
 }
 
+// A job saved "table" and "old"; another program, or the same one after a change, is started on its directory.
+class OtherModelTest : public CheckpointTest {
+ protected:
+  void SetUp() override {
+    Start(1, 1);
+    for (const char* name : {"table", "old"}) ASSERT_TRUE(Create({name, {2}})->status.ok());
+    Save();
+    world_.RunFor(absl::Seconds(1));
+    ASSERT_EQ(catalog_.states.size(), 1u);
+    core_->Abandon();
+    CoordinatorOptions options;
+    options.incarnation = Incarnation(2);
+    options.checkpoints = &catalog_;
+    options.ps_addresses = {"ps0"};
+    options.worker_addresses[0] = "worker0";
+    core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+    world_.RunFor(absl::Milliseconds(500));
+  }
+  // What is logged, each line with its severity in front, while a program that has declared these variables restores.
+  std::vector<std::string> LoggedWhenRestoredWith(const std::vector<std::string>& declared) {
+    for (const std::string& name : declared) EXPECT_TRUE(Create({name, {2}})->status.ok());
+    std::vector<std::string> lines;
+    const LogSink before = SetLogSink([&lines](const LogEntry& entry) { lines.push_back("IWE"[static_cast<int>(entry.severity)] + entry.text); });
+    core_->RestoreLatest([this](absl::StatusOr<int64_t> steps) { restored_ = std::move(steps); });
+    world_.RunFor(absl::Seconds(1));
+    SetLogSink(before);
+    return lines;
+  }
+  std::string name() const { return catalog_.states[0].checkpoint.name(); }
+
+  absl::StatusOr<int64_t> restored_ = absl::InternalError("no answer");
+};
+
+TEST_F(OtherModelTest, WhatWasNotFoundAndWhatNobodyHasCreatedIsWarnedOfInOneLine) {
+  EXPECT_THAT(LoggedWhenRestoredWith({"table", "new"}),
+              Contains(absl::StrCat("W", name(), ": 1 variable of the program not in it, with initial values: new; 1 variable in it that the program has not ",
+                                    "created: old")));
+  EXPECT_TRUE(restored_.ok()) << restored_.status();
+}
+
+TEST_F(OtherModelTest, VariablesThatThePartsOfAProgramCreateLaterAreNoReasonToWarn) {
+  EXPECT_THAT(LoggedWhenRestoredWith({"table"}), Contains(absl::StrCat("I", name(), ": 1 variable in it that the program has not created: old")));
+  EXPECT_TRUE(restored_.ok()) << restored_.status();
+}
+
+TEST_F(OtherModelTest, OneWithNoVariableOfTheProgramIsRefusedAndNothingOfItIsTaken) {
+  EXPECT_THAT(LoggedWhenRestoredWith({"mine"}), IsEmpty());
+  EXPECT_EQ(restored_.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(restored_.status().message()), HasSubstr(absl::StrCat("no variable of this program is in ", name(), ": it has old, table")));
+  EXPECT_THAT(std::string(restored_.status().message()), HasSubstr("Give this model a --checkpoint_dir (and --state_dir) of its own"));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
+}
+
 class RegisterForCheckpointsTest : public RegisterTest {
  protected:
   FakeCatalog catalog_;
@@ -2263,25 +2350,10 @@ class ReplayTest : public CheckpointTest {
     for (size_t i = 0; i < functions.size(); ++i) workers_[0]->FinishNext();
     world_.RunFor(absl::Milliseconds(20));
   }
-  // Another life has registered at its address.
-  void LosePs(int index) {
-    RegisterRequest request;
-    request.job = JobName::kPs;
-    request.index = index;
-    request.incarnation = Incarnation(ps_[index]->incarnation += 1'000);
-    request.address = absl::StrCat("ps", index);
-    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
-    world_.RunFor(absl::Milliseconds(100));
-  }
   std::vector<std::string> Dispatched() {
     std::vector<std::string> functions;
     for (const Dispatch& dispatch : workers_[0]->dispatched) functions.push_back(dispatch.function);
     return functions;
-  }
-  absl::Status WhyOver() {
-    const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
-    world_.RunFor(absl::Milliseconds(20));
-    return join->over ? join->status : absl::UnknownError("it is not over");
   }
 };
 
@@ -2708,6 +2780,27 @@ TEST_F(ReplayTest, AServerThatEndsWheneverItLoadsEndsTheJobAfterAllRecoveries) {
   world_.RunFor(absl::Milliseconds(300));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries"));
+}
+
+// Nothing has run yet, and nothing is lost; but a server whose memory is too small would be started again without end.
+TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAllRecoveries) {
+  CoordinatorOptions options;
+  options.max_recoveries = 3;
+  Boot(2, 1, options);
+  ps_[0]->refuses["Load"] = absl::UnavailableError("it ran out of memory while it loaded");
+  world_.RunFor(absl::Milliseconds(300));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading) << "after " << i << " losses";
+    LosePs(0);
+    world_.RunFor(absl::Milliseconds(300));
+  }
+  ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading);
+  LosePs(0);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+  EXPECT_EQ(core_->Snapshot().recoveries, 4);
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("ps 0 (ps0) restarted before it had loaded its variables"));
+  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries (3)"));
+  EXPECT_EQ(ExitCodeOf(WhyOver()), 70);
 }
 
 TEST_F(ReplayTest, AHalfFullLogWantsACheckpointAndAFullOneNoStepUntilItIsThere) {

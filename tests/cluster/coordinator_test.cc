@@ -1,4 +1,9 @@
 // The coordinator's contract, on a whole cluster in this process with real threads: the rules and tests of TensorFlow's ClusterCoordinator, made exact.
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -6,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -269,6 +275,88 @@ TEST_F(CoordinatorTest, AJoinThatIsCalledAgainAfterItsTimeoutRaisesTheError) {
   opener.Post([] { gate().Open(); });
   EXPECT_THAT(std::string(coordinator().Join().message()), HasSubstr("no"));
   EXPECT_TRUE(coordinator().Join().ok());
+}
+
+// A program may poll for days.
+TEST_F(CoordinatorTest, AJoinThatIsPolledLeavesOneWaiterHoweverOften) {
+  Start(1, 1);
+  gate().Close();
+  ASSERT_TRUE(coordinator().Schedule(kWaitAtGate, 1).ok());
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(cluster_->Sizes().at("joins"), 1);
+  gate().Open();
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_EQ(cluster_->Sizes().at("joins"), 0);
+}
+
+// Memory whose first reader is stopped there until it may go on, or for ten seconds if nobody lets it: so that a test sees what waits for the reader. Others
+// may read and write it from then on. One at a time.
+class StoppingMemory {
+ public:
+  explicit StoppingMemory(size_t bytes) : bytes_(bytes) {
+    DIVVY_CHECK(pipe(reached_) == 0 && pipe(go_on_) == 0);
+    memory_ = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    DIVVY_CHECK(memory_ != MAP_FAILED);
+    current_ = this;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { current_->Stop(); };
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~StoppingMemory() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(memory_, bytes_);
+    for (const int end : {reached_[0], reached_[1], go_on_[0], go_on_[1]}) close(end);
+  }
+  StoppingMemory(const StoppingMemory&) = delete;
+
+  const void* data() const { return memory_; }
+  // Whether somebody has begun to read, which is waited for.
+  bool AwaitReader() const { return Await(reached_[0]); }
+  void LetGoOn() const { DIVVY_CHECK(write(go_on_[1], "", 1) == 1); }
+  bool was_let_go_on() const { return was_let_go_on_; }
+
+ private:
+  static bool Await(int pipe) {
+    pollfd event{pipe, POLLIN, 0};
+    return poll(&event, 1, /*milliseconds=*/10'000) == 1;
+  }
+  // Within the signal's handler: system calls alone.
+  void Stop() {
+    if (write(reached_[1], "", 1) == 1) was_let_go_on_ = Await(go_on_[0]);
+    mprotect(memory_, bytes_, PROT_READ | PROT_WRITE);
+  }
+
+  static StoppingMemory* current_;
+  const size_t bytes_;
+  void* memory_ = nullptr;
+  int reached_[2], go_on_[2];
+  struct sigaction before_;
+  std::atomic<bool> was_let_go_on_{false};
+};
+StoppingMemory* StoppingMemory::current_ = nullptr;
+
+// Cutting gigabytes into commits takes seconds. A worker that waited so long for an answer would count as lost.
+TEST_F(CoordinatorTest, StepsGoOnWhileTheProgramsOwnWriteIsPlanned) {
+  Start(2, 1);
+  VariableSpec spec{"table", {4, 1}, Zeros()};
+  spec.partitioner = FixedShardsPartitioner{2};
+  const auto table = coordinator().strategy().CreateVariable(spec);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const StoppingMemory memory(4 * sizeof(float));
+  absl::Status written = absl::UnknownError("no answer");
+  Gate done;
+  ThreadPoolExecutor writer(1);
+  writer.Post([&] {
+    const Tensor rows = *Tensor::Borrow(DType::kFloat32, {4, 1}, memory.data(), Device{}, [] {});
+    written = table->ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({3, 0, 2, 1}), rows, 4});  // in turns to both shards, so both copy
+    done.Pass();
+  });
+  ASSERT_TRUE(memory.AwaitReader());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+  memory.LetGoOn();
+  done.AwaitWaiting(1);
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_TRUE(memory.was_let_go_on()) << "the steps waited for the write's plan";
 }
 
 TEST(CoordinatorGoneTest, WhatItGaveOutAnswersAndNeitherHangsNorReachesAnything) {

@@ -363,6 +363,46 @@ TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) 
 
 // ---- signals
 
+// A job whose steps read data, and a worker that its chief does not know of before it comes, when passes are under way. The program itself checks that each
+// record was visited once in each pass.
+class LateWorkerTest : public SparseTest {
+ protected:
+  void StartWithoutWorkerOne(std::vector<std::string> flags) {
+    Make(2, 2, /*proxied=*/false, std::move(flags));
+    for (const TaskId task : {kChiefTask, PsTask(0), PsTask(1), WorkerTask(0)}) Start(task, Sparse(task));
+    CountOn(1);
+  }
+  // As `divvyctl status` tells it.
+  void AwaitStepsOf(TaskId worker) {
+    const absl::Duration until = Now() + kPatience;
+    std::string said;
+    for (int tries = 0; !absl::StrContains(said, " steps reported") || absl::StrContains(said, " 0 steps reported"); ++tries) {
+      ASSERT_LT(Now(), until) << said << cluster_->processes().LastLines();
+      const std::string name = absl::StrCat("status ", tries);
+      ASSERT_TRUE(cluster_->processes().Start(name, {{"tools/divvyctl", "status", "--addr=" + cluster_->address(worker)}, {}, ChildOutput::kPipe}).ok());
+      ASSERT_TRUE(cluster_->processes().WaitForExit(name, kPatience).ok());
+      said = cluster_->processes().output(name);
+    }
+  }
+};
+
+TEST_F(LateWorkerTest, ReadsLeasedDataWithTheOthersAtOnce) {
+  StartWithoutWorkerOne({"--records=400"});
+  Start(WorkerTask(1), Sparse(WorkerTask(1)));
+  AwaitStepsOf(WorkerTask(1));
+  CountOn(2);
+  Finish();
+}
+
+// A pass takes far longer than a worker to join: one that is about to when a pass is cut has joined before the others have read their parts.
+TEST_F(LateWorkerTest, HasNoPartOfAPassThatWasCutBeforeItCameAndItsPartOfTheNext) {
+  StartWithoutWorkerOne({"--records=4000", "--in_parts"});
+  Start(WorkerTask(1), Sparse(WorkerTask(1)));
+  AwaitStepsOf(WorkerTask(1));
+  CountOn(2);
+  Finish();
+}
+
 TEST_F(CountingTest, ADrainedCoordinatorExits143AndItsClusterServesTheNext) {
   Make(1, 1, /*proxied=*/false, {"--state_dir=" + TemporaryPath("drained")});
   StartAll();
@@ -419,6 +459,14 @@ TEST_P(RefusalTest, IsOneClearLineAndAnExitCode) {
   EXPECT_EQ(processes.WaitForExit("task", kPatience)->code(), refusal.exit_code) << processes.LastLines();
   EXPECT_THAT(processes.output("task"), HasSubstr(refusal.said));
   EXPECT_EQ(Lines(processes.output("task")).size(), 1u) << processes.output("task");
+}
+
+TEST(EmbeddedRefusalTest, AStepThatIsMadeWhenItIsNeededIsRefusedWhereTheProgramHasOneProcessToo) {
+  WatchedProcesses processes;
+  ASSERT_TRUE(processes.Start("program", {{kCounter, "--late_step"}, {}, ChildOutput::kPipe}).ok());
+  EXPECT_NE(processes.WaitForExit("program", kPatience)->code(), 0);
+  EXPECT_THAT(processes.output("program"), HasSubstr("the Step \"counter/late\" was made after main had begun, so no other process has it: define it const "
+                                                     "at namespace scope"));
 }
 
 constexpr char kGoodConfig[] = R"({"cluster":{"chief":["127.0.0.1:1"],"ps":["127.0.0.1:2"],"worker":["127.0.0.1:3"]},"task":{"type":"ps","index":0}})";

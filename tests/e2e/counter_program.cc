@@ -23,6 +23,8 @@ ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
 ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
 ABSL_FLAG(int64_t, records, 0, "of the data that the steps read, five at a time, pass after pass; 0: they read none");
+ABSL_FLAG(bool, in_parts, false, "each worker reads a part of the records, which is cut when a pass begins (AutoShardPolicy::kAuto)");
+ABSL_FLAG(bool, late_step, false, "schedules a step that is made only then, and ends");
 ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
@@ -72,6 +74,7 @@ absl::StatusOr<Dataset> Records(const InputContext& input) {
   return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}})).Shuffle(100, input.seed).Batch(kBatch);
 }
 const DataSource kRecords("counter/records", Records);
+const DataSource kRecordsInParts("counter/records_in_parts", Records, InputOptions{AutoShardPolicy::kAuto});
 
 absl::StatusOr<Metrics> VisitRecords(WorkerContext& worker, Iterator records) {
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(records));
@@ -177,7 +180,7 @@ absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
 absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   RETURN_IF_ERROR(Resume(coordinator).status());
   while (coordinator.step() < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
-    RETURN_IF_ERROR(coordinator.RunEpoch(kVisit, kRecords()).status());
+    RETURN_IF_ERROR(coordinator.RunEpoch(kVisit, absl::GetFlag(FLAGS_in_parts) ? kRecordsInParts() : kRecords()).status());
     EndRound(coordinator, coordinator.step());
   }
   const int64_t wanted = coordinator.epoch() * StepsOfARound();
@@ -185,7 +188,14 @@ absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ", coordinator.step(), " steps, wanted ", wanted));
 }
 
+// No other process has it: the mistake of a program that declares its steps where it uses them.
+absl::Status ScheduleLateStep(Coordinator& coordinator) {
+  const Step late("counter/late", AddOne);
+  return coordinator.Schedule(late).status();
+}
+
 absl::Status Train(Coordinator& coordinator) {
+  if (absl::GetFlag(FLAGS_late_step)) return ScheduleLateStep(coordinator);
   auto scope = coordinator.strategy().Scope();
   std::vector<Variable> counters, descents;
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {

@@ -20,6 +20,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -88,7 +89,7 @@ TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
   WriteTemporary("signs.libsvm", absl::StrCat(text, "-1 200:1\n"));
   const Outcome refused = RunCommand(command);
   EXPECT_THAT(refused.text, HasSubstr("signs.libsvm: line 401: the id 200 is not in [0, 127)"));
-  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_EQ(refused.exit_code, 65);
   EXPECT_THAT(refused.text, Not(HasSubstr("0 training steps"))) << "a figure of nothing stands in front of the error";
 }
 
@@ -134,6 +135,14 @@ TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
     EXPECT_GE(Last(resumed.text, "accuracy"), 0.5) << resumed.text;
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
+TEST(ProgramsTest, ACrashIsReportedWithItsStack) {
+  const Outcome outcome = RunAndSignal("examples/digits --data=examples/data/digits.csv.gz --epochs=1000000", "epoch 2/", SIGSEGV);
+  EXPECT_EQ(outcome.exit_code, -SIGSEGV);
+  EXPECT_THAT(outcome.text, ContainsRegex("\\*\\*\\* SIGSEGV in .*:\n    @ 0x"));
+}
+#endif
 
 TEST(ProgramsTest, ALaunchedEvaluatorScoresTheFinalCheckpoint) {
   const Outcome outcome = RunCommand("tools/divvyctl launch --ps=1 --workers=1 --evaluator -- examples/digits --data=examples/data/digits.csv.gz --epochs=3");

@@ -34,6 +34,17 @@ expect 64 import "$work/out/model.safetensors" "$work/again"
 expect 66 list "$work/none"
 expect 66 show "$work/none"
 expect 66 import "$work/none.safetensors" "$work/new"
+# A variable and a slot of it, by the name that TensorFlow gives it.
+header='{"kernel":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"kernel/.OPTIMIZER_SLOT/adam/m":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}'
+{ printf "\\x$(printf %x ${#header})\\0\\0\\0\\0\\0\\0\\0"; printf '%s' "$header"; printf '12345678'; } > "$work/adam.safetensors"
+expect 0 import "$work/adam.safetensors" "$work/adam"
+expect 0 export "$work/adam" "$work/all"
+expect 0 export "$work/adam" "$work/model" --no_slots
+expect 0 export "$work/adam" "$work/model_bundle" --no_slots --format=bundle
+grep -q 'OPTIMIZER_SLOT' "$work/all/model.safetensors" || { echo "WRONG: an export without --no_slots has no slots"; wrong=1; }
+grep -q '"kernel"' "$work/model/model.safetensors" || { echo "WRONG: an export with --no_slots has no variable"; wrong=1; }
+if grep -rq 'OPTIMIZER_SLOT' "$work/model" "$work/model_bundle"; then echo "WRONG: an export with --no_slots has slots"; wrong=1; fi
+
 # limited WORDS...: where no file may hold a byte (`ulimit -f`) it says so and leaves nothing; what is said goes into a pipe.
 limited() {
   local said

@@ -62,9 +62,15 @@ class CoordinatorAt {
     Backoff backoff(EntropySeed());
     while (true) {
       const absl::Status status = Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), task);
-      if (!absl::IsUnavailable(status) || Clock::Real().Elapsed() >= patience) return status;
-      channel_->WaitForConnected(GrpcDeadline(backoff.Next()));
+      if (!absl::IsUnavailable(status)) return status;
+      channel_->WaitForConnected(GrpcDeadline(std::min(backoff.Next(), patience - Clock::Real().Elapsed())));
+      if (Clock::Real().Elapsed() >= patience) return Unreached(status);
     }
+  }
+
+  static absl::Status Unreached(const absl::Status& status) {
+    return absl::UnavailableError(
+        absl::StrCat(status.message(), ". Start the coordinator, or give the address where it serves: --addr=HOST:PORT, or TF_CONFIG"));
   }
 
   gpr_timespec Deadline() const { return GrpcDeadline(until_ - Clock::Real().Elapsed()); }

@@ -1,5 +1,7 @@
 #include "worker/core/thread_step_runner.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "base/clock.h"
+#include "base/crash_report.h"
 #include "cluster/error.h"
 #include "data/dataset.h"
 #include "gtest/gtest.h"
@@ -81,6 +84,12 @@ const Step kFindUnknown("thread_test/find_unknown", FindUnknown);
 
 absl::Status Throw(WorkerContext&) { throw std::runtime_error("thrown by the step"); }
 const Step kThrow("thread_test/throw", Throw);
+
+absl::Status Crash(WorkerContext&) {
+  raise(SIGSEGV);
+  return absl::OkStatus();
+}
+const Step kCrash("thread_test/crash", Crash);
 
 absl::StatusOr<int64_t> CountInLocal(WorkerContext& worker) {
   return ++worker.Local<int64_t>("count", [] { return std::make_unique<int64_t>(0); });
@@ -262,6 +271,18 @@ TEST_F(ThreadStepRunnerTest, AFunctionThatThrowsFailsWithWhatItThrew) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
   EXPECT_TRUE(absl::StrContains(status.message(), "thrown by the step")) << status;
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
+using ThreadStepRunnerDeathTest = ThreadStepRunnerTest;
+TEST_F(ThreadStepRunnerDeathTest, AStepThatCrashesIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto crash = [this] {
+    ReportCrashes("thread_step_runner_test");
+    (void)Run("thread_test/crash");
+  };
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV), "\\*\\*\\* SIGSEGV in step \"thread_test/crash\":\n");
+}
+#endif
 
 TEST_F(ThreadStepRunnerTest, VariablesAreNotCreatedInAStepAndUnknownOnesAreNotFound) {
   EXPECT_EQ(Run("thread_test/create").status().code(), absl::StatusCode::kFailedPrecondition);

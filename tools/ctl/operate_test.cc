@@ -1,0 +1,44 @@
+// What an operator asks of a coordinator that is not there. The rest is in tests/e2e/operations_test.cc, against real ones.
+#include "tools/ctl/operate.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/exit_codes.h"
+#include "base/testing/loopback_port.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rpc/credentials.h"
+
+namespace divvy {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of a port that nobody else is given meanwhile, and nobody listens on.
+class NobodyServesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.address = port_.address();
+    options_.credentials = MakeChannelCredentials(std::nullopt, "");
+    options_.timeout = absl::Milliseconds(300);
+  }
+  void ExpectTheFix(const absl::Status& status) const {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot reach ", port_.address(), ": connection refused: nothing listens there")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Start the coordinator, or give the address where it serves: --addr=HOST:PORT, or TF_CONFIG"));
+    EXPECT_EQ(OperatorExitCode(status), exit_codes::kTryAgain);
+  }
+
+  const LoopbackPort port_ = *LoopbackPort::Reserve();
+  OperatorOptions options_;
+};
+
+TEST_F(NobodyServesTest, WhoeverSavesDrainsOrResizesIsToldWhatToDo) {
+  ExpectTheFix(SaveCheckpoint(options_).status());
+  ExpectTheFix(DrainCoordinator(options_).status());
+  ExpectTheFix(ResizeJob(options_, 2).status());
+}
+
+}  // namespace
+}  // namespace divvy
