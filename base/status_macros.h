@@ -2,6 +2,7 @@
 //
 //   RETURN_IF_ERROR(file.Close());
 //   ASSIGN_OR_RETURN(Tensor rows, variable.Read());
+//   ASSIGN_OR_RETURN(const int a, First()); ASSIGN_OR_RETURN(const int b, Second());       // several in one line, as in a macro of one's own
 //   ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<int, bool>>::Decode(nest)));     // a comma outside parentheses wants a pair around it
 //   if (wanted) {                                                                         // several statements: braces, and a line of its own
 //     ASSIGN_OR_RETURN(rows, variable.Read());
@@ -40,7 +41,7 @@ absl::Status ToStatus(const absl::StatusOr<T>& value) {
   lhs = *std::move(result)
 
 // Assigns the value of the StatusOr `rexpr` to `lhs`, which may be a declaration, or returns its status.
-#define DIVVY_ASSIGN_OR_RETURN(lhs, rexpr) DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __LINE__), lhs, rexpr)
+#define DIVVY_ASSIGN_OR_RETURN(lhs, rexpr) DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __COUNTER__), lhs, rexpr)
 
 #ifndef RETURN_IF_ERROR
 #define RETURN_IF_ERROR(expression) DIVVY_RETURN_IF_ERROR(expression)
