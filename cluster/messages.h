@@ -360,7 +360,7 @@ struct Report {
   uint64_t staleness = 0;              // greatest (version at commit - version pulled) over its shards
   std::vector<EndedInput> ended = {};  // also where the function has handled the end itself (kOk)
 };
-// What one element of a dataset looks like, for the coordinator to tell whether two workers read the same. Floating values are compared by a projection:
+// What some elements of a dataset look like, for the coordinator to tell whether two workers read the same. Floating values are compared by a projection:
 // another kind of processor may compute them with another last bit.
 struct ElementDigest {
   uint64_t exact = 0;     // of dtypes, shapes, and all values but floating ones
@@ -371,7 +371,7 @@ struct ResourceReady {
   ResourceId iterator;
   absl::Status error;                  // it could not be made: the steps that use it fail with this
   std::optional<int64_t> elements;     // of a whole pass, where known
-  std::optional<ElementDigest> first;  // of leased data: of the element at position 0, where there is one
+  std::optional<ElementDigest> first;  // of leased data: of the list of its first elements, where there is one
 };
 struct NeedSlots {
   EntryId step;

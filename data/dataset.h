@@ -177,8 +177,9 @@ enum class AutoShardPolicy {
            // Skip, Shard, HoldOut). REQUIRES: what is below such a choice is the same on every worker, not shuffled by the context's seed
   kHint,   // TensorFlow's "where I say": InvalidArgument, for Dataset::Shard says it
 };
-// With kAuto, kFile and kData the worker's part is taken of what the function returns, so the function shards nothing by itself; the part of a worker that dies
-// waits until it is back.
+// With kAuto, kFile and kData the worker's part is taken of what the function returns, so the function shards nothing by itself. A worker that comes back
+// during a pass reads its part from the beginning. A pass does not wait for a worker that is away: what is left of its part is not read, and a warning in the
+// log says so.
 
 // Of a DataSource: how its data are dealt out, where a step finds them, and how far workers read ahead.
 struct InputOptions {

@@ -356,6 +356,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
   ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished = std::nullopt) DIVVY_REQUIRES(mu_);
   void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
+  void WarnOfUnreadParts(const MakeResource& make) DIVVY_REQUIRES(mu_);
   void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
   KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);  // null: none
 

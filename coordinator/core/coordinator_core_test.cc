@@ -21,11 +21,14 @@
 namespace divvy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // Answers everything with OK, a millisecond later, unless told otherwise.
 class FakePs : public ParameterClient {
@@ -787,6 +790,48 @@ TEST_F(EndsTest, ALoopOverEachWorkersOwnDataEndsAlsoWhereTheStepHandlesTheEnd) {
   End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
   while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+}
+
+// The coordinator's own words, with the severity's letter in front, for as long as this lives.
+class KeptLog {
+ public:
+  KeptLog() : before_(SetLogSink([this](const LogEntry& entry) { lines_.push_back("IWE"[static_cast<int>(entry.severity)] + entry.text); })) {}
+  ~KeptLog() { SetLogSink(before_); }
+  KeptLog(const KeptLog&) = delete;
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+  const LogSink before_;
+};
+
+TEST_F(EndsTest, APassThatIsOverWithoutAWorkerThatHasAPartOfItIsWarnedOf) {
+  Boot(1, 2, {});
+  workers_[1]->refuses = absl::UnavailableError("it is not there yet");
+  world_.RunFor(absl::Milliseconds(500));
+  const KeptLog log;
+  const auto ran = Run({{"step", Nest(), false}, "parts", Nest(), /*leased=*/false, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  ASSERT_EQ(workers_[0]->made.at(0).num_workers, 2);
+  while (!workers_[0]->dispatched.empty()) End(StepOutcome::kEndOfData, {});
+  EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
+  EXPECT_THAT(log.lines(),
+              Contains(AllOf(StartsWith("Wa pass over data source \"parts\" is over without worker 1, away at its end"), HasSubstr("use kLease"))));
+}
+
+TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
+  Start(1, 2);
+  const KeptLog log;
+  const auto ran = Run({{"step", Nest(), false}, "all parts", Nest(), /*leased=*/false, {}});
+  world_.RunFor(absl::Milliseconds(50));
+  while (!ran->over) {
+    for (const auto& worker : workers_) {
+      if (!worker->dispatched.empty()) worker->FinishNext(StepOutcome::kEndOfData, EndOfData("its data has ended"));
+    }
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(ran->status.ok()) << ran->status;
+  EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("is over without"))));
 }
 
 TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
@@ -1829,12 +1874,10 @@ class OtherModelTest : public CheckpointTest {
   // What is logged, each line with its severity in front, while a program that has declared these variables restores.
   std::vector<std::string> LoggedWhenRestoredWith(const std::vector<std::string>& declared) {
     for (const std::string& name : declared) EXPECT_TRUE(Create({name, {2}})->status.ok());
-    std::vector<std::string> lines;
-    const LogSink before = SetLogSink([&lines](const LogEntry& entry) { lines.push_back("IWE"[static_cast<int>(entry.severity)] + entry.text); });
+    const KeptLog log;
     core_->RestoreLatest([this](absl::StatusOr<int64_t> steps) { restored_ = std::move(steps); });
     world_.RunFor(absl::Seconds(1));
-    SetLogSink(before);
-    return lines;
+    return log.lines();
   }
   std::string name() const { return catalog_.states[0].checkpoint.name(); }
 

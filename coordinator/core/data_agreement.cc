@@ -80,8 +80,8 @@ absl::Status DataAgreement::Difference(const std::string& source) const {
   const bool by_size = most.seen.elements && other.seen.elements && *most.seen.elements != *other.seen.elements;
   const std::string what = by_size  ? absl::StrCat(most.seen.elements.value(), " elements at worker ", most.workers.front(), ", ", other.seen.elements.value(),
                                                    " at worker ", other.workers.front())
-                           : a == b ? absl::StrCat("position 0: worker ", a, ", opened twice, reads different elements")
-                                    : absl::StrCat("position 0: worker ", a, " and worker ", b, " read different elements");
+                           : a == b ? absl::StrCat("the first elements of worker ", a, ", which opened it twice, are not the same")
+                                    : absl::StrCat("the first elements of worker ", a, " and worker ", b, " are not the same");
   return absl::InvalidArgumentError(absl::StrCat("data source \"", source, "\" differs between workers (", what,
                                                  "). The coordinator hands out the positions of one dataset, so every worker must read the same one: give all ",
                                                  "the same files, shuffle with input.seed, and shard nothing. For data that each worker has of its own set ",

@@ -15,7 +15,7 @@ namespace divvy {
 
 // What a worker has found on opening a data source.
 struct DataSeen {
-  std::optional<ElementDigest> first;  // the element at position 0
+  std::optional<ElementDigest> first;  // of the first elements
   std::optional<int64_t> elements;     // of a whole pass, where known
 };
 
@@ -24,6 +24,13 @@ bool Differ(const ElementDigest& a, const ElementDigest& b);
 
 // Of one iterator over leased data, of which each position is read by one worker: workers whose data differs would visit some records twice and others never.
 // What most workers have found counts; of two sides with as many workers, the one that was heard first. Not thread-safe.
+//
+// It compares the first elements, up to three, and the number of elements where a worker knows it without reading them. It compares nothing further on: a
+// worker finds an element in text, records or filtered data by reading all that is before it, and in shuffled data by reading its window, and every worker
+// would have to do so in every pass. So two differences are not found:
+//   - another copy of a file that begins alike and has as many records;
+//   - a file that is missing, or shorter, behind the first elements, where the number of records is not known beforehand (Csv, Libsvm, CriteoTsv, TfRecord,
+//     Filter, IgnoreErrors).
 //
 //   agreement.Note(worker, {ready.first, ready.elements});
 //   for (const int worker : agreement.odd()) LeaveOut(worker);

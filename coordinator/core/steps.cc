@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
+#include "base/log.h"
+#include "base/log_limit.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
@@ -200,9 +203,27 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
     if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
   }
   if (found->second.trains) ended_passes_.emplace_back(++pass_changes_, ProgressOf(iterator, found->second));
+  if (!found->second.make.leased && EndedEverywhere(iterator)) WarnOfUnreadParts(found->second.make);
   iterators_.erase(found);
   for (auto& [index, worker] : workers_) worker.reads.erase(iterator);
   SendToAll(DropResource{iterator});
+}
+
+// A pass does not wait for workers that are away: some may never come. Nobody else reads their parts.
+void CoordinatorCore::WarnOfUnreadParts(const MakeResource& make) {
+  std::vector<std::string> away;
+  for (const auto& [index, worker] : workers_) {
+    const bool has_read = worker.state != Worker::State::kDialing || worker.ReadingOf(make.iterator).ended;
+    if (index < make.num_workers && !has_read) away.push_back(absl::StrCat("worker ", index));
+  }
+  if (away.empty()) return;
+  const std::string text = absl::StrCat(
+      "a pass over data source \"", make.source, "\" is over without ", absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
+      "kFile or kData each worker has a part of its own, and nobody has read what was left of theirs. Start them, or use kLease, the default");
+  static LogLimit* const limit = new LogLimit;
+  outbox_.Add([text] {
+    if (limit->Admit(text)) DIVVY_LOG(WARNING) << text;
+  });
 }
 
 CoordinatorCore::KnownSize* CoordinatorCore::FindKnownSize(const MakeResource& make) {

@@ -170,6 +170,14 @@ absl::StatusOr<Dataset> RandomNumbers(const InputContext& input, int64_t n) {
 }
 const DataSource kRandomNumbers("test/random_numbers", RandomNumbers);
 
+// The first batch is the same on every worker, and no other.
+absl::StatusOr<Dataset> SameAtFirst(const InputContext& input, int64_t n) {
+  std::vector<int64_t> numbers(n);
+  for (int64_t i = 0; i < n; ++i) numbers[i] = i < 3 ? i : i + input.worker_index;
+  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}}).Batch(3);
+}
+const DataSource kSameAtFirst("test/same_at_first", SameAtFirst);
+
 absl::StatusOr<Dataset> GlobalNumbers(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
   return Strategy::Current().DistributeDataset(numbers);
@@ -214,11 +222,12 @@ TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
 // A pass may be over before the other worker has opened its iterator, and has then read everything from one: so a few passes are made.
 TEST_F(CoordinatorTest, ADataSourceThatDiffersBetweenWorkersEndsTheRun) {
   Start(1, 2);
-  for (const DataSource<int64_t>* const source : {&kShardedNumbers, &kRandomNumbers}) {
+  for (const DataSource<int64_t>* const source : {&kShardedNumbers, &kRandomNumbers, &kSameAtFirst}) {
     absl::Status run;
     for (int pass = 0; pass < 200 && run.ok(); ++pass) run = coordinator().RunEpoch(kCountsExamples, (*source)(300)).status();
     EXPECT_EQ(run.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(run.message()), HasSubstr(absl::StrCat("data source \"", source->name(), "\" differs between workers (position 0: worker 0 and ")));
+    EXPECT_THAT(std::string(run.message()),
+                HasSubstr(absl::StrCat("data source \"", source->name(), "\" differs between workers (the first elements of worker 0 and ")));
     EXPECT_THAT(std::string(run.message()), HasSubstr("shuffle with input.seed, and shard nothing"));
   }
 }

@@ -378,6 +378,7 @@ class LateWorkerTest : public SparseTest {
     std::string said;
     for (int tries = 0; !absl::StrContains(said, " steps reported") || absl::StrContains(said, " 0 steps reported"); ++tries) {
       ASSERT_LT(Now(), until) << said << cluster_->processes().LastLines();
+      ASSERT_TRUE(cluster_->running(kChiefTask)) << cluster_->processes().LastLines();
       const std::string name = absl::StrCat("status ", tries);
       ASSERT_TRUE(cluster_->processes().Start(name, {{"tools/divvyctl", "status", "--addr=" + cluster_->address(worker)}, {}, ChildOutput::kPipe}).ok());
       ASSERT_TRUE(cluster_->processes().WaitForExit(name, kPatience).ok());

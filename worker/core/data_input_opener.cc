@@ -1,6 +1,7 @@
 #include "worker/core/data_input_opener.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,27 +22,38 @@ absl::Status Gone(ResourceId iterator) {
   return MakeError(Reason::kInputAborted, absl::StrCat("iterator ", iterator.value(), " is not open on this worker: it was closed, or lost with its session"));
 }
 
-// An iterator whose next element has been looked at: it is kept, and not read again where it is what is wanted next.
+// An iterator whose next elements can be looked at. They are kept, and are not read again unless Seek leaves them behind.
 class PeekedIterator : public DatasetIterator {
  public:
   using Element = absl::StatusOr<std::optional<Nest>>;
-  explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator) : iterator_(std::move(iterator)), next_(std::make_unique<Element>(iterator_->Next())) {}
+  explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator) : iterator_(std::move(iterator)) {}
 
-  const Element& peeked() const { return *next_; }  // REQUIRES: nothing has been called
+  // The next `count` elements, or fewer at the end of the data. The error of any of them, which Next gives too. REQUIRES: called once, before Next and Seek.
+  absl::StatusOr<Nest::List> Peek(int64_t count) {
+    Nest::List elements;
+    while (static_cast<int64_t>(elements.size()) < count) {
+      const Element& next = next_.emplace_back(iterator_->Next());
+      RETURN_IF_ERROR(next);
+      if (!*next) break;
+      elements.push_back(**next);
+    }
+    return elements;
+  }
   Element Next() override {
-    if (next_ == nullptr) return iterator_->Next();
-    const std::unique_ptr<Element> next = std::move(next_);
-    return std::move(*next);
+    if (next_.empty()) return iterator_->Next();
+    Element next = std::move(next_.front());
+    next_.pop_front();
+    return next;
   }
   absl::Status Seek(int64_t position) override {
-    next_.reset();
+    next_.clear();
     return iterator_->Seek(position);
   }
   std::optional<int64_t> size() override { return iterator_->size(); }
 
  private:
   const std::unique_ptr<DatasetIterator> iterator_;
-  std::unique_ptr<Element> next_;  // null: it has been given, or left behind
+  std::deque<Element> next_;  // read, and not yet given
 };
 
 struct Opened {
@@ -58,10 +70,16 @@ StrategyParts PartsFor(const InputContext& context, Executor& executor) {
   return parts;
 }
 
-// Every worker reads the element at position 0, so that the coordinator can tell whether all read the same. What goes wrong the first step is told.
-void PeekAtFirst(Opened& opened) {
+// Elements that the coordinator compares between workers. Two workers that shuffle ten elements differently begin with the same one in a tenth of all passes,
+// and with the same three in 1 of 720.
+constexpr int64_t kMostCompared = 3;
+
+// Every worker reads the first elements, so that the coordinator can tell whether all read the same. It reads no more of them than it reads ahead in any case,
+// which is the same number on every worker. The step that reads an element gets its error; there is no digest then.
+void PeekAtFirst(Opened& opened, int64_t ahead) {
   auto peeked = std::make_unique<PeekedIterator>(std::move(opened.iterator));
-  if (peeked->peeked().ok() && *peeked->peeked()) opened.input.first = DigestOf(**peeked->peeked());
+  const absl::StatusOr<Nest::List> first = peeked->Peek(std::min(kMostCompared, 1 + ahead));
+  if (first.ok() && !first->empty()) opened.input.first = DigestOf(Nest(*first));
   opened.iterator = std::move(peeked);
 }
 
@@ -76,7 +94,7 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
   if (ahead > 0) dataset = dataset.Prefetch(ahead);
   Opened opened{dataset.Iterate({nullptr, &executor}), {}, options.fetch_to_device};
   opened.input.elements = opened.iterator->size();
-  if (resource.leased) PeekAtFirst(opened);
+  if (resource.leased) PeekAtFirst(opened, ahead);
   return opened;
 }
 

@@ -1,6 +1,7 @@
 // Batches that are read, and brought to devices, ahead of the steps that take them. The devices are the host's, and do what they are told as late as they may.
 #include "worker/core/data_input_opener.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -92,6 +93,17 @@ absl::StatusOr<Dataset> Numbers(const InputContext&, int64_t n) {
 }
 const DataSource kNumbers("input_test/numbers", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/true, /*prefetch_per_replica=*/0});
 const DataSource kOnTheCpu("input_test/on_the_cpu", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/0});
+
+const DataSource kReadAhead("input_test/read_ahead", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/2});
+
+absl::StatusOr<Dataset> WithoutOne(const InputContext& input, int64_t n) {
+  ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
+  return numbers.Map([](const Nest& number) -> absl::StatusOr<Nest> {
+    if (*number.tensor()->data_as<float>() == 1) return absl::DataLossError("number 1 is damaged");
+    return number;
+  });
+}
+const DataSource kDamaged("input_test/damaged", WithoutOne, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/1});
 
 // ---- the step functions ------------------------------------------------------------------------------------------------------------------------------
 
@@ -210,16 +222,43 @@ class ReadAheadTest : public ::testing::Test {
   std::unique_ptr<ThreadStepRunner> runner_;
 };
 
+Nest ListOf(const std::vector<float>& numbers) {
+  Nest::List list;
+  for (const float number : numbers) list.push_back(Nest(Tensor::Vector<float>({number})));
+  return Nest(list);
+}
+
 // ---- which elements are read, and when ---------------------------------------------------------------------------------------------------------------
 
 TEST_F(ReadAheadTest, OfLeasedDataTheFirstElementIsReadAtOnceDigestedAndKeptForItsStep) {
   Open(kNumbers(int64_t{9}));
   ASSERT_TRUE(input_.first.has_value());
-  EXPECT_EQ(input_.first->exact, DigestOf(Nest(Tensor::Vector<float>({0}))).exact);
+  EXPECT_EQ(input_.first->exact, DigestOf(ListOf({0})).exact);
   EXPECT_EQ(input_.elements, 9);
   EXPECT_THAT(Read(0, 1), ElementsAre("CPU:0 0"));
   EXPECT_THAT(Read(1, 1), ElementsAre("CPU:0 1"));
   EXPECT_THAT(Reads().all(), ElementsAre(0, 1));
+}
+
+TEST_F(ReadAheadTest, WhatIsReadAheadInAnyCaseIsDigestedTooUpToThreeElements) {
+  Open(kReadAhead(int64_t{9}));
+  ASSERT_TRUE(input_.first.has_value());
+  EXPECT_EQ(input_.first->projection, DigestOf(ListOf({0, 1, 2})).projection);
+  EXPECT_NE(input_.first->projection, DigestOf(ListOf({0, 1, 3})).projection);
+  EXPECT_THAT(Read(0, 4), ElementsAre("CPU:0 0", "CPU:0 1", "CPU:0 2", "CPU:0 3"));
+  const std::vector<int> read = Reads().all();
+  for (const int number : {0, 1, 2}) EXPECT_EQ(std::count(read.begin(), read.end(), number), 1) << number << " was read again";
+  Open(kReadAhead(int64_t{2}));
+  EXPECT_EQ(input_.first->projection, DigestOf(ListOf({0, 1})).projection);
+  EXPECT_THAT(Read(0, 4), ElementsAre("CPU:0 0", "CPU:0 1"));
+}
+
+TEST_F(ReadAheadTest, AnErrorAmongTheFirstElementsIsThatOfTheStepThatReadsIt) {
+  Open(kDamaged(int64_t{9}));
+  EXPECT_FALSE(input_.first.has_value());
+  EXPECT_THAT(Read(0, 1), ElementsAre("CPU:0 0"));
+  EXPECT_EQ(inputs_->Read(kIterator, 1, 1).status().message(), "number 1 is damaged");
+  EXPECT_THAT(Read(2, 2), ElementsAre("CPU:0 2", "CPU:0 3"));
 }
 
 TEST_F(ReadAheadTest, AWorkerThatBeginsElsewhereGoesThereAndMayComeBack) {

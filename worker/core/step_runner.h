@@ -86,7 +86,7 @@ class StepRunner {
 // An iterator that has been opened.
 struct OpenedInput {
   std::optional<int64_t> elements;     // of a whole pass, where known
-  std::optional<ElementDigest> first;  // of leased data: of the element at position 0, where there is one
+  std::optional<ElementDigest> first;  // of leased data: of the list of its first elements, where there is one
 };
 
 // Opens the data that steps iterate over. Thread-safe; no method blocks.
