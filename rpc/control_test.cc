@@ -426,6 +426,7 @@ class SocketTest : public ControlTest {
   }
   ~SocketTest() override {
     unlink(path().c_str());
+    unlink((path() + ".lock").c_str());
     rmdir(directory_);
   }
   std::string path() const { return absl::StrCat(directory_, "/ps-0"); }
@@ -464,7 +465,7 @@ TEST_F(SocketTest, ASocketAtWhichAnotherServerListensIsLeftToIt) {
 TEST_F(SocketTest, AFileThatIsNoSocketIsLeftAlone) {
   const Descriptor file(::open(path().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   ASSERT_TRUE(file);
-  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("a file that is no socket stands there"));
+  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("a file stands there: remove it, or choose another path"));
   struct stat info;
   EXPECT_TRUE(stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode));
 }
@@ -485,7 +486,8 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   const std::string text(options.Validate().message());
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
-  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x", "unix:here"}) EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
+  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x", "unix:here"})
+    EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
   for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"}) EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
   EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 8388608: the memory of 4 of the largest messages"));
   options.max_message_bytes = int64_t{1} << 40;

@@ -5,9 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -17,13 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 #include "cluster/task_address.h"
 #include "rpc/failure_text.h"
+#include "rpc/unix_socket.h"
 
 namespace divvy {
 namespace {
-
-constexpr int kBacklog = 1024;  // connections that wait to be taken; the kernel may allow fewer (net.core.somaxconn)
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -52,7 +49,7 @@ Descriptor ListenOn(const addrinfo& address, bool dual) {
   Descriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool good = fd && Set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && Set(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
                     (address.ai_family != AF_INET6 || Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual ? 0 : 1)) &&
-                    bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0;
+                    bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 && listen(fd.get(), kListenBacklog) == 0;
   return good ? std::move(fd) : Descriptor();
 }
 
@@ -67,39 +64,6 @@ Addresses Resolve(const std::string& host, int family, int& error) {
   return Addresses(error == 0 ? found : nullptr, &freeaddrinfo);
 }
 
-Descriptor ConnectTo(const sockaddr_un& address) {
-  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return fd && connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? std::move(fd) : Descriptor();
-}
-
-// What a process that was killed has left. Not a file of another kind, nor a socket at which somebody listens.
-bool RemoveDeadSocket(const sockaddr_un& address) {
-  struct stat info;
-  if (lstat(address.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) return errno = EADDRINUSE, false;
-  const bool dead = !ConnectTo(address) && errno == ECONNREFUSED && unlink(address.sun_path) == 0;
-  if (!dead) errno = EADDRINUSE;
-  return dead;
-}
-
-std::string WhyNotOnPath(int error) {
-  if (error == EADDRINUSE) return "another process listens there, or a file that is no socket stands there: remove it, or choose another path";
-  if (error == ENAMETOOLONG) return absl::StrCat("its path has more than ", kMaxSocketPath, " bytes");
-  return strerror(error);
-}
-
-// None: errno says why.
-Descriptor ListenOnPath(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return errno = ENAMETOOLONG, Descriptor();
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Descriptor();
-  const auto bound = [&] { return bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0; };
-  if (!bound() && (errno != EADDRINUSE || !(RemoveDeadSocket(address) && bound()))) return Descriptor();
-  return chmod(address.sun_path, 0600) == 0 && listen(fd.get(), kBacklog) == 0 ? std::move(fd) : Descriptor();
-}
-
 // This machine may lack the address, or its whole family: another address of the same name will do.
 bool IsNotOfThisMachine(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
@@ -107,8 +71,9 @@ bool IsNotOfThisMachine(int error) { return error == EADDRNOTAVAIL || error == E
 
 absl::StatusOr<ListeningSockets> ListeningSockets::OnPath(const std::string& path) {
   ListeningSockets opened;
-  opened.sockets_.push_back(ListenOnPath(path));
-  if (!opened.sockets_[0]) return absl::FailedPreconditionError(absl::StrCat("cannot listen on the Unix socket ", path, ": ", WhyNotOnPath(errno)));
+  ASSIGN_OR_RETURN(UnixSocket made, ListenOnUnixSocket(path));
+  opened.lock_ = std::move(made.lock);
+  opened.sockets_.push_back(std::move(made.socket));
   return opened;
 }
 

@@ -14,18 +14,22 @@ namespace divvy {
 class ListeningSockets {
  public:
   // Port 0: one that is free. "0.0.0.0", "[::]", "*" and no host at all: every address of this machine, of both families. A port that another process listens
-  // on is refused. The socket of a process that is gone gives way; whoever may write its directory could put another there, so that is to be the user's alone,
-  // and only the user may connect. FailedPrecondition: "cannot listen on ADDRESS: " and why. Blocks while a name is looked up.
+  // on is refused. Only the user may connect to a Unix socket (unix_socket.h); whoever may write its directory could put another one there, so the directory
+  // should be writable by the user alone. FailedPrecondition: "cannot listen on ADDRESS: " and why. Blocks while a name is looked up.
   static absl::StatusOr<ListeningSockets> Open(const std::string& address);
 
-  int port() const { return port_; }  // 0: of a Unix socket
+  int port() const { return port_; }                                   // 0: of a Unix socket
   const std::vector<Descriptor>& sockets() const { return sockets_; }  // at least one, until Close
-  void Close() { sockets_.clear(); }
+  void Close() {
+    sockets_.clear();
+    lock_.Close();
+  }
 
  private:
   ListeningSockets() = default;
   static absl::StatusOr<ListeningSockets> OnPath(const std::string& path);
 
+  Descriptor lock_;  // of a Unix socket; goes after it
   std::vector<Descriptor> sockets_;
   int port_ = 0;
 };

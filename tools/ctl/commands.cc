@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -21,7 +20,6 @@
 #include "base/terminal.h"
 #include "base/trusted_file.h"
 #include "cluster/cluster_config.h"
-#include "cluster/task_address.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "rpc/credentials.h"
 #include "rpc/task_end.h"
@@ -32,6 +30,7 @@
 #include "tools/ctl/checkpoint.h"
 #include "tools/ctl/health.h"
 #include "tools/ctl/operate.h"
+#include "tools/ctl/socket_directory.h"
 #include "tools/ctl/status.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
@@ -92,29 +91,17 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
   return MakeChannelCredentials(files, "");
 }
 
-// What is in the directory of sockets that `divvyctl launch` made for a cluster: "unix:DIRECTORY". None: the address is of another kind.
-std::vector<std::string> SocketsAt(const std::string& address) {
-  const std::optional<std::string> path = SocketPathOf(address);
-  if (!path) return {};
-  std::vector<std::string> sockets;
-  for (const std::string& name : FileSystem::Real().ListDirectory(*path).value_or(std::vector<std::string>())) {
-    sockets.push_back(absl::StrCat("unix:", *path, "/", name));
-  }
-  std::sort(sockets.begin(), sockets.end());
-  return sockets;
-}
-
 // --addr where it is to name one task: of a launch that is its chief.
 std::string TaskFromFlags() {
   const std::string given = absl::GetFlag(FLAGS_addr);
-  return SocketsAt(given).empty() ? given : absl::StrCat(given, "/chief");
+  return SocketsIn(given, FileSystem::Real()).empty() ? given : absl::StrCat(given, "/chief");
 }
 
 // Whom to ask: those of --addr, or every task that TF_CONFIG names.
 absl::Status FillInTasks(StatusOptions& options) {
   if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) options.addresses = absl::StrSplit(given, ',');
   if (options.addresses.size() == 1) {
-    if (std::vector<std::string> sockets = SocketsAt(options.addresses[0]); !sockets.empty()) options.addresses = std::move(sockets);
+    if (std::vector<std::string> sockets = SocketsIn(options.addresses[0], FileSystem::Real()); !sockets.empty()) options.addresses = std::move(sockets);
   }
   const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
   const absl::StatusOr<ClusterConfig> cluster = sources.ok() ? ResolveClusterConfig(*sources) : sources.status();
