@@ -1,0 +1,167 @@
+#include "tests/e2e/hostile_job.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/process.h"
+#include "base/status_macros.h"
+#include "tests/e2e/hostile_methods.h"
+
+namespace divvy {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr int64_t kBeyondBudgets = int64_t{64} << 20;
+
+// A number of a process in /proc, in KiB there.
+int64_t MemoryOf(pid_t pid, const std::string& what) {
+  const std::string status = FileSystem::Real().ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
+  const size_t at = status.find(what);
+  int64_t kib = 0;
+  if (at == std::string::npos || !absl::SimpleAtoi(status.substr(at + what.size(), status.find("kB", at) - at - what.size()), &kib)) return 0;
+  return kib * 1024;
+}
+
+}  // namespace
+
+std::string CertificateName(TaskId task) {
+  const char* const role = task.type == TaskType::kChief ? "chief" : task.type == TaskType::kPs ? "ps" : "worker";
+  return absl::StrCat(role, "-", task.index);
+}
+
+std::string RandomBytes(Random& random, size_t size) {
+  std::string bytes(size, 0);
+  for (char& byte : bytes) byte = static_cast<char>(random.Next());
+  return bytes;
+}
+
+std::string NoMessage(Random& random, size_t size) { return "\x0f" + RandomBytes(random, size); }
+
+HostileJob::HostileJob(Options options) : options_(std::move(options)), stop_file_(options_.directory + "/stop"), random_(options_.seed) {}
+
+// ---- the job -----------------------------------------------------------------------------------------------------------------------------------------------
+
+absl::Status HostileJob::Begin() {
+  RaiseOpenFileLimit();
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that are closed
+  umask(077);                // of keys
+  ASSIGN_OR_RETURN(HostileCertificates certificates, HostileCertificates::Make(options_.directory + "/certificates", kNumPs, kNumWorkers));
+  certificates_ = std::make_unique<HostileCertificates>(std::move(certificates));
+  ProcessClusterOptions cluster;
+  cluster.program = options_.program;
+  cluster.num_ps = kNumPs;
+  cluster.num_workers = kNumWorkers;
+  cluster.flags = {"--stop_file=" + stop_file_, "--round=50", "--elements=64", "--counters=4", "--descents=2", absl::StrCat("--rpc_memory_bytes=", kRpcBytes),
+                   "--max_recoveries=1000000"};
+  ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
+  for (const TaskId& task : tasks()) RETURN_IF_ERROR(Start(task));
+  RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counting", kPatience).status());
+  RETURN_IF_ERROR(AwaitRounds());
+  for (const TaskId& task : tasks()) {
+    if (!Answers(task)) return absl::InternalError(absl::StrCat(ToString(task), " answers nobody at the beginning"));
+    resting_bytes_[ToString(task)] = MemoryOf(pid(task), "VmRSS:");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostileJob::Start(TaskId task) {
+  LifeOptions life;
+  life.flags = certificates_->FlagsOf(CertificateName(task));
+  const std::string state = options_.directory + "/state", checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
+  if (task.type == TaskType::kChief) life.flags.insert(life.flags.end(), {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
+  if (task.type == TaskType::kPs) {
+    life.flags.insert(life.flags.end(),
+                      {checkpoints, absl::StrCat("--commit_buffer_bytes=", kBudgetBytes), absl::StrCat("--pull_buffer_bytes=", kBudgetBytes)});
+  }
+  return cluster_->Start(task, life);
+}
+
+std::vector<TaskId> HostileJob::tasks() const {
+  std::vector<TaskId> tasks = cluster_->tasks();
+  tasks.erase(std::remove(tasks.begin(), tasks.end(), kLiar), tasks.end());
+  return tasks;
+}
+
+absl::Status HostileJob::AwaitRounds() {
+  for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counted ", kPatience).status());
+  return absl::OkStatus();
+}
+
+absl::Status HostileJob::End(HostileResult& result) {
+  for (const TaskId& task : tasks()) result.memory.push_back({ToString(task), peaks_[ToString(task)], AllowedBytes(task)});
+  RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(stop_file_, ""));
+  ASSIGN_OR_RETURN(const std::string line, cluster_->WaitForText(kChiefTask, "counter = ", kPatience));
+  absl::SimpleAtoi(line.substr(line.rfind(' ') + 1), &result.steps);
+  ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kPatience));
+  if (!status.ok()) return absl::InternalError(absl::StrCat("the chief ", status.ToString(), cluster_->processes().LastLines()));
+  return cluster_->WaitForAll(kPatience);
+}
+
+// ---- the watch ---------------------------------------------------------------------------------------------------------------------------------------------
+
+absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
+  for (const TaskId& task : tasks()) {
+    if (cluster_->running(task)) {
+      NotePeak(task, burst_bytes, kind);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, kPatience));
+    kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
+    RETURN_IF_ERROR(Start(task));
+  }
+  AwaitAnswers(kind, absl::ZeroDuration());
+  const absl::Status goes_on = AwaitRounds();
+  if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message()));
+  return absl::OkStatus();
+}
+
+// Of this kind: the kernel then counts anew (proc(5), clear_refs).
+void HostileJob::NotePeak(TaskId task, int64_t burst_bytes, HostileKind& kind) {
+  const int64_t peak = MemoryOf(pid(task), "VmHWM:"), allowed = AllowedBytes(task) + burst_bytes;
+  kind.peak_bytes = std::max(kind.peak_bytes, peak);
+  if (peak > allowed) kind.TooMuch(absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, and may hold ", allowed >> 20));
+  if (burst_bytes == 0) peaks_[ToString(task)] = std::max(peaks_[ToString(task)], peak);
+  std::ofstream(absl::StrCat("/proc/", pid(task), "/clear_refs")) << "5";
+}
+
+int64_t HostileJob::AllowedBytes(TaskId task) {
+  const int64_t budgets = kRpcBytes * 3 / 2 + (task.type == TaskType::kPs ? 2 * kBudgetBytes : 0);
+  return resting_bytes_[ToString(task)] + budgets + kBeyondBudgets;
+}
+
+bool HostileJob::Answers(TaskId task) {
+  bool answered = false;
+  As("admin-0", task).CallEach(kGetStatus, {""}, [&](size_t, const grpc::Status& status, const std::string& reply) {
+    answered = status.ok() && status_[ToString(task)].ParseFromString(reply);
+  });
+  return answered;
+}
+
+void HostileJob::AwaitAnswers(HostileKind& kind, absl::Duration patience) {
+  const absl::Duration until = Clock::Real().Elapsed() + patience;
+  for (const TaskId& task : tasks()) {
+    bool answered = Answers(task);
+    while (!answered && Clock::Real().Elapsed() < until) answered = Answers(task);
+    if (!answered) kind.Hang(absl::StrCat(ToString(task), " answers nobody"));
+  }
+}
+
+// ---- means -------------------------------------------------------------------------------------------------------------------------------------------------
+
+RawCalls HostileJob::As(const std::string& member, TaskId task, absl::Duration deadline) const {
+  return RawCalls(address(task), MakeChannelCredentials(certificates_->Of(member), ""), deadline);
+}
+
+std::optional<TlsConnection> HostileJob::ConnectAs(absl::string_view member, TaskId task, absl::Duration timeout) const {
+  return TlsConnection::Open(address(task), certificates_->ClientOf(member), timeout);
+}
+
+}  // namespace divvy

@@ -1,0 +1,68 @@
+// A worker of the cluster that lies: to the coordinator about itself, and to the parameter servers in its commits.
+#ifndef DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
+#define DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/hostile_job.h"
+#include "tests/e2e/hostile_methods.h"
+
+namespace divvy {
+
+// Plays worker 2 of the job, with its certificate. What it has no right to commit would show in the job's sum. To be used by the hostile side's thread.
+class Liar {
+ public:
+  explicit Liar(HostileJob& job) : job_(job), random_(job.random()) {}
+  absl::Status Start(uint64_t seed);     // its service; once, before the first attack. REQUIRES: the job has begun
+  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
+
+ private:
+  struct BadCommit {
+    std::string bytes, what;
+  };
+
+  // ---- data streams ----
+
+  void StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method, const std::vector<std::string>& messages, const std::string& what);
+  template <typename Request>
+  std::vector<std::string> AnyTransfer();
+  std::vector<std::string> OddTransfer();
+  std::string OtherKind();
+  void OddStreams(HostileKind& kind, int64_t tries);
+
+  // ---- the coordinator ----
+
+  std::string Registration(const std::string& address);
+  bool RegisterAt(const std::string& address);
+  void Registrations(HostileKind& kind, int64_t tries);
+  void Lies(HostileKind& kind, int64_t tries);
+  // The right to commit that it is given; none: nobody gives it one.
+  std::optional<v1::WorkerAttachRequest> Attached();
+
+  // ---- commits ----
+
+  v1::FrameHeader CommitOf(const v1::WorkerAttachRequest& attached, int ps);
+  std::string Poison(v1::FrameHeader header, uint32_t variable);
+  void SpoilFence(v1::Fence& fence);
+  // Commits of which each is made from an honest one's header; none may be applied.
+  void BadCommits(HostileKind& kind, int64_t tries, const std::function<BadCommit(v1::FrameHeader)>& spoil);
+  void WrongFences(HostileKind& kind, int64_t tries);
+  void OthersSessions(HostileKind& kind, int64_t tries);
+  void UnfitCommits(HostileKind& kind, int64_t tries);
+  void Announced(HostileKind& kind, int64_t tries);
+
+  RawCalls CallsTo(TaskId task) const { return job_.As(HostileJob::kLiarsCertificate, task); }
+
+  HostileJob& job_;
+  Random& random_;
+  std::unique_ptr<LyingWorker> service_;
+};
+
+}  // namespace divvy
+
+#endif  // DIVVY_TESTS_E2E_HOSTILE_LIAR_H_

@@ -1,0 +1,42 @@
+// What can be called, and by whom.
+#ifndef DIVVY_TESTS_E2E_HOSTILE_METHODS_H_
+#define DIVVY_TESTS_E2E_HOSTILE_METHODS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "grpcpp/support/status.h"
+#include "tests/e2e/process_cluster.h"
+
+namespace divvy {
+
+inline constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull";
+inline constexpr char kCommit[] = "/divvy.v1.ParameterServerData/Commit";
+inline constexpr char kGetStatus[] = "/divvy.v1.Admin/GetStatus";
+inline constexpr char kSteps[] = "/divvy.v1.Worker/Steps";  // a worker ends a stream of another session by OK: it has taken nothing
+inline constexpr char kRegister[] = "/divvy.v1.Coordinator/Register";
+
+struct Method {
+  std::string path;
+  std::vector<TaskType> served_by;
+  std::vector<std::string> allowed;     // roles
+  std::string (*valid)(uint64_t seed);  // a message that decodes, and is of no job that there is
+
+  bool IsServedBy(TaskId task) const;
+  bool MayBeCalledBy(const std::string& role) const;
+  bool IsDataStream() const { return path == kPull || path == kCommit; }
+};
+
+// Every RPC of the protocol and its two data streams.
+const std::vector<Method>& Methods();
+
+// "PERMISSION_DENIED".
+std::string CodeName(const grpc::Status& status);
+// What a data stream's reply says; OK where it is one that was asked for.
+absl::Status StatusOfReply(const std::string& message);
+
+}  // namespace divvy
+
+#endif  // DIVVY_TESTS_E2E_HOSTILE_METHODS_H_
