@@ -1013,5 +1013,14 @@ TEST(StatusTest, ACallThatAServerCancelsAsItEndsIsWorthAnother) {
   EXPECT_TRUE(absl::IsCancelled(typed)) << "one that says why stays what it is";
 }
 
+TEST(StatusTest, AMessageThatIsTooLargeNamesThePeerAndIsNoLackOfMemory) {
+  const grpc::Status refused(grpc::StatusCode::RESOURCE_EXHAUSTED, "Received message larger than max (34603008 vs. 33554432)");
+  EXPECT_EQ(FromGrpc(refused, "10.0.0.9:2222"),
+            absl::InternalError("a message from or to 10.0.0.9:2222 is too large for Divvy's protocol: look at what runs there. Received message larger than "
+                                "max (34603008 vs. 33554432)"));
+  const absl::Status memory = FromGrpc(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"), "10.0.0.9:2222");
+  EXPECT_TRUE(absl::IsResourceExhausted(memory)) << memory;
+}
+
 }  // namespace
 }  // namespace divvy

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/failure_text.h"
 #include "wire/status.h"
@@ -20,6 +21,11 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
   if (absl::IsDeadlineExceeded(plain)) return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
   if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
   if (absl::IsCancelled(plain)) return absl::UnavailableError(absl::StrCat(address, " has ended the call: its process ends"));
+  // gRPC's own word about a message, not the server's about its memory: none of ours is so large.
+  if (absl::StartsWith(plain.message(), "Received message larger than max")) {
+    return absl::InternalError(
+        absl::StrCat("a message from or to ", address, " is too large for Divvy's protocol: look at what runs there. ", plain.message()));
+  }
   return plain;
 }
 

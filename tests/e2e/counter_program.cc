@@ -27,6 +27,7 @@ ABSL_FLAG(bool, in_parts, false, "each worker reads a part of the records, which
 ABSL_FLAG(bool, late_step, false, "schedules a step that is made only then, and ends");
 ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
+ABSL_FLAG(bool, reads, false, "each step reads every counter as a whole, and some rows of it");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
 using namespace divvy;
@@ -55,8 +56,20 @@ absl::Status Descend(ReplicaContext& replica) {
   return replica.ApplyGradients(gradients);
 }
 
+// Other workers add meanwhile, so the values are not looked at.
+absl::Status ReadAll(WorkerContext& worker) {
+  const int64_t last = absl::GetFlag(FLAGS_elements) - 1;
+  for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
+    ASSIGN_OR_RETURN(const Variable counter, worker.strategy().FindVariable(Counter(i).name));
+    RETURN_IF_ERROR(counter.Read().status());
+    RETURN_IF_ERROR(counter.Rows(Tensor::Vector<int64_t>({0, last, last / 2, 0})).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddOne(WorkerContext& worker) {
   if (worker.worker_index() == absl::GetFlag(FLAGS_hanging_worker)) HangForEver();
+  if (absl::GetFlag(FLAGS_reads)) RETURN_IF_ERROR(ReadAll(worker));
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
     ASSIGN_OR_RETURN(Variable counter, worker.strategy().FindVariable(Counter(i).name));
     RETURN_IF_ERROR(counter.AssignAdd(Filled(1)));

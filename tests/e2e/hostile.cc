@@ -14,6 +14,8 @@
 #include "tests/e2e/hostile_job.h"
 #include "tests/e2e/hostile_liar.h"
 #include "tests/e2e/hostile_members.h"
+#include "tests/e2e/hostile_probes.h"
+#include "tests/e2e/hostile_servers.h"
 #include "tests/e2e/hostile_strangers.h"
 
 namespace divvy {
@@ -27,10 +29,12 @@ class Siege {
   absl::StatusOr<HostileResult> Run() {
     RETURN_IF_ERROR(job_.Begin());
     RETURN_IF_ERROR(liar_.Start(options_.seed));
-    for (const std::vector<HostileAttack>& attacks : {strangers_.Attacks(), members_.Attacks(), frames_.Attacks(), liar_.Attacks(), frames_.LastAttacks()}) {
+    for (const std::vector<HostileAttack>& attacks :
+         {strangers_.Attacks(), probes_.Attacks(), members_.Attacks(), frames_.Attacks(), liar_.Attacks(), frames_.LastAttacks()}) {
       for (const HostileAttack& attack : attacks) RETURN_IF_ERROR(Try(attack));
     }
     RETURN_IF_ERROR(TryFiles());
+    RETURN_IF_ERROR(TryServers());
     const absl::Status ended = job_.End(result_);
     if (!ended.ok()) return absl::InternalError(absl::StrCat(absl::StrJoin(result_.Faults(), "\n"), "\n", result_.Table(), ended.message()));
     return std::move(result_);
@@ -47,7 +51,7 @@ class Siege {
     const auto tries = static_cast<int64_t>(static_cast<double>(attack.tries) * (1 + (options_.scale - 1) * attack.grows));
     std::atomic<bool> done = false;
     hostile_thread_.PostBlocking("hostile", [&] { attack.run(kind, tries), done = true; });
-    while (!done) job_.processes().RunFor(absl::Milliseconds(20));
+    while (!done) job_.cluster().processes().RunFor(absl::Milliseconds(20));
     RETURN_IF_ERROR(job_.LookAfter(kind, attack.burst_bytes));
     Keep(std::move(kind));
     return absl::OkStatus();
@@ -62,6 +66,17 @@ class Siege {
     return absl::OkStatus();
   }
 
+  absl::Status TryServers() {
+    RogueServerOptions rogue;
+    rogue.program = options_.program;
+    rogue.directory = options_.directory + "/rogue";
+    rogue.seed = options_.seed;
+    rogue.scale = options_.scale;
+    rogue.only = options_.only;
+    rogue.on_kind = [this](HostileKind kind) { Keep(std::move(kind)); };
+    return TryRogueServer(rogue);
+  }
+
   void Keep(HostileKind kind) {
     options_.on_kind(kind);
     result_.kinds.push_back(std::move(kind));
@@ -70,6 +85,7 @@ class Siege {
   const HostileOptions options_;
   HostileJob job_;
   Strangers strangers_{job_};
+  Probes probes_{job_};
   Members members_{job_};
   Frames frames_{job_};
   Liar liar_{job_};

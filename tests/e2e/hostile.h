@@ -1,4 +1,4 @@
-// Strangers, members with the wrong certificate, and a worker that lies, at the ports of a job that trains.
+// Strangers, members with the wrong certificate, and a worker that lies, at the ports of a job that trains; and a parameter server that lies, in another.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_H_
 #define DIVVY_TESTS_E2E_HOSTILE_H_
 
@@ -22,8 +22,9 @@ struct HostileOptions {
 };
 
 // Starts 2 parameter servers and 2 workers with certificates, which count; a third worker of the cluster is the hostile one. Tries every kind of hostility, one
-// after another, from this machine alone, and looks after each whether every task runs and answers and the job goes on. Blocks until the job has ended. Faults
-// are in the result; an error: the job could not begin, or did not end, or its result was not exact.
+// after another, from this machine alone, and looks after each whether every task runs and answers and the job goes on. Then it does the same to small jobs on
+// odd files, and to one with a parameter server that lies. Blocks until the job has ended. Faults are in the result; an error: the job could not begin, or did
+// not end, or its result was not exact.
 absl::StatusOr<HostileResult> RunHostile(const HostileOptions& options);
 
 }  // namespace divvy

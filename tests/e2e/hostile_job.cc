@@ -19,6 +19,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3);
 constexpr int64_t kBeyondBudgets = int64_t{64} << 20;
 
 // A number of a process in /proc, in KiB there.
@@ -58,13 +59,20 @@ absl::Status HostileJob::Begin() {
   ProcessClusterOptions cluster;
   cluster.program = options_.program;
   cluster.num_ps = kNumPs;
-  cluster.num_workers = kNumWorkers;
+  cluster.num_workers = options_.has_liar ? kNumWorkers : kNumWorkers - 1;
   cluster.flags = {"--stop_file=" + stop_file_, "--round=50", "--elements=64", "--counters=4", "--descents=2", absl::StrCat("--rpc_memory_bytes=", kRpcBytes),
                    "--max_recoveries=1000000"};
+  cluster.flags.insert(cluster.flags.end(), options_.flags.begin(), options_.flags.end());
+  cluster.proxied = options_.proxied;
   ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
-  for (const TaskId& task : tasks()) RETURN_IF_ERROR(Start(task));
+  for (const TaskId& task : tasks()) {
+    ASSIGN_OR_RETURN(LoopbackPort port, LoopbackPort::Reserve());
+    health_ports_.emplace(ToString(task), std::move(port));
+    RETURN_IF_ERROR(Start(task));
+  }
   RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counting", kPatience).status());
-  RETURN_IF_ERROR(AwaitRounds());
+  HostileKind none;
+  RETURN_IF_ERROR(AwaitRounds(none));
   for (const TaskId& task : tasks()) {
     if (!Answers(task)) return absl::InternalError(absl::StrCat(ToString(task), " answers nobody at the beginning"));
     resting_bytes_[ToString(task)] = MemoryOf(pid(task), "VmRSS:");
@@ -75,7 +83,9 @@ absl::Status HostileJob::Begin() {
 absl::Status HostileJob::Start(TaskId task) {
   LifeOptions life;
   life.flags = certificates_->FlagsOf(CertificateName(task));
-  const std::string state = options_.directory + "/state", checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
+  life.flags.push_back("--health_address=" + health_address(task));
+  // A job that has ended with an error is over for its state directory: the next one goes on from the checkpoints.
+  const std::string state = absl::StrCat(options_.directory, "/state-", chief_lives_), checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
   if (task.type == TaskType::kChief) life.flags.insert(life.flags.end(), {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
   if (task.type == TaskType::kPs) {
     life.flags.insert(life.flags.end(),
@@ -88,11 +98,6 @@ std::vector<TaskId> HostileJob::tasks() const {
   std::vector<TaskId> tasks = cluster_->tasks();
   tasks.erase(std::remove(tasks.begin(), tasks.end(), kLiar), tasks.end());
   return tasks;
-}
-
-absl::Status HostileJob::AwaitRounds() {
-  for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(cluster_->WaitForText(kChiefTask, "counted ", kPatience).status());
-  return absl::OkStatus();
 }
 
 absl::Status HostileJob::End(HostileResult& result) {
@@ -109,17 +114,62 @@ absl::Status HostileJob::End(HostileResult& result) {
 
 absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
   for (const TaskId& task : tasks()) {
-    if (cluster_->running(task)) {
-      NotePeak(task, burst_bytes, kind);
-      continue;
-    }
-    ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, kPatience));
-    kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
-    RETURN_IF_ERROR(Start(task));
+    if (cluster_->running(task)) NotePeak(task, burst_bytes, kind);
+    if (!cluster_->running(task) && !options_.may_end) RETURN_IF_ERROR(StartAgain(task, kind));
   }
-  AwaitAnswers(kind, absl::ZeroDuration());
-  const absl::Status goes_on = AwaitRounds();
+  const absl::Status goes_on = AwaitRounds(kind);
   if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message()));
+  AwaitAnswers(kind, absl::ZeroDuration());
+  return absl::OkStatus();
+}
+
+absl::Status HostileJob::StartAgain(TaskId task, HostileKind& kind) {
+  ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, kPatience));
+  if (options_.may_end && status.signal == 0) {
+    ++kind.outcomes[absl::StrCat(ToString(task), " ", status.ToString())];
+  } else {
+    kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
+  }
+  if (task == kChiefTask && options_.may_end) ++chief_lives_;
+  return Start(task);
+}
+
+absl::Status HostileJob::AwaitRounds(HostileKind& kind) {
+  const auto round = [this](absl::Duration timeout) { return cluster_->WaitForText(kChiefTask, "counted ", timeout).status(); };
+  while (round(absl::ZeroDuration()).ok()) {  // those of the past
+  }
+  const absl::Duration until = Clock::Real().Elapsed() + kPatience;
+  absl::Status counted;
+  for (int rounds = 0; rounds < 2;) {
+    counted = round(options_.may_end ? absl::Milliseconds(200) : kPatience);
+    if (counted.ok()) ++rounds;
+    if (counted.ok()) continue;
+    if (!options_.may_end || Clock::Real().Elapsed() > until) return counted;
+    RETURN_IF_ERROR(StartWhatEnded(kind));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Duration timeout, HostileKind& kind) {
+  const absl::Duration until = Clock::Real().Elapsed() + timeout;
+  while (!done() && Clock::Real().Elapsed() < until) {
+    cluster_->processes().WaitUntil(done, absl::Milliseconds(50));
+    if (options_.may_end) RETURN_IF_ERROR(StartWhatEnded(kind));
+  }
+  return absl::OkStatus();
+}
+
+// A coordinator that ends the job ends the other tasks before itself: they are started with it. One that has ended alone is started a little later.
+absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
+  const absl::Duration now = Clock::Real().Elapsed();
+  const bool all = !cluster_->running(kChiefTask);
+  for (const TaskId& task : tasks()) {
+    if (cluster_->running(task)) {
+      ended_at_.erase(ToString(task));
+    } else if (all || now - ended_at_.emplace(ToString(task), now).first->second > kUntilTheJobEnds) {
+      RETURN_IF_ERROR(StartAgain(task, kind));
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/random.h"
+#include "base/testing/loopback_port.h"
 #include "proto/divvy.pb.h"
 #include "tests/e2e/hostile_peers.h"
 #include "tests/e2e/hostile_result.h"
@@ -50,6 +51,11 @@ class HostileJob {
     std::string program;    // counter_program
     std::string directory;  // an empty one, for certificates and checkpoints
     uint64_t seed = 1;
+    std::vector<std::string> flags = {};  // of every task, besides
+    bool has_liar = true;                 // else there are 2 workers, both honest
+    bool proxied = false;                 // each task is reached through a FaultProxy
+    // A task may end by an exit code, not by a signal: it is started again, and that is an outcome, no fault.
+    bool may_end = false;
   };
   explicit HostileJob(Options options);
 
@@ -58,9 +64,11 @@ class HostileJob {
   // Whether every task runs, answers and keeps to its memory, and the job goes on; what is wrong is a fault of `kind`. A task that has ended is started again.
   // An error: a task cannot be started.
   absl::Status LookAfter(HostileKind& kind, int64_t burst_bytes);
+  // Lets the tasks run until `done` or for `timeout`. What ends meanwhile and may is started again. An error: a task cannot be started.
+  absl::Status RunUntil(const std::function<bool()>& done, absl::Duration timeout, HostileKind& kind);
   // Ends the job and waits for it. An error: it did not end, or its sum is not exact.
   absl::Status End(HostileResult& result);
-  WatchedProcesses& processes() { return cluster_->processes(); }
+  ProcessCluster& cluster() { return *cluster_; }
 
   // ---- for the hostile side ----
 
@@ -68,6 +76,7 @@ class HostileJob {
   TaskId Any() { return tasks()[random_.Below(tasks().size())]; }
   TaskId AnyPs() { return PsTask(static_cast<int>(random_.Below(kNumPs))); }
   std::string address(TaskId task) const { return cluster_->address(task); }
+  std::string health_address(TaskId task) const { return health_ports_.at(ToString(task)).address(); }
   pid_t pid(TaskId task) const { return cluster_->processes().pid(ToString(task)); }
   const HostileCertificates& certificates() const { return *certificates_; }
   Random& random() { return random_; }
@@ -83,7 +92,10 @@ class HostileJob {
 
  private:
   absl::Status Start(TaskId task);
-  absl::Status AwaitRounds();
+  absl::Status StartAgain(TaskId task, HostileKind& kind);
+  absl::Status StartWhatEnded(HostileKind& kind);
+  // The job goes on: two more rounds. Starts again what ends meanwhile where it may.
+  absl::Status AwaitRounds(HostileKind& kind);
   void NotePeak(TaskId task, int64_t burst_bytes, HostileKind& kind);
   int64_t AllowedBytes(TaskId task);
 
@@ -92,8 +104,11 @@ class HostileJob {
   Random random_;
   std::unique_ptr<HostileCertificates> certificates_;
   std::unique_ptr<ProcessCluster> cluster_;
+  std::map<std::string, LoopbackPort> health_ports_;
   std::map<std::string, int64_t> resting_bytes_, peaks_;
   std::map<std::string, v1::TaskStatus> status_;
+  std::map<std::string, absl::Duration> ended_at_;
+  int chief_lives_ = 0;  // of those that end with the job
 };
 
 // "worker-2", as `divvyctl certs` calls it.

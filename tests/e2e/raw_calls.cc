@@ -10,6 +10,16 @@
 namespace divvy {
 namespace {
 
+struct UnaryCall {
+  size_t message;
+  grpc::ClientContext context;
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+};
+
+}  // namespace
+
 grpc::ByteBuffer BufferOf(const std::string& bytes) {
   grpc::Slice slice(bytes);
   return grpc::ByteBuffer(&slice, 1);
@@ -22,16 +32,6 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   return bytes;
 }
-
-struct UnaryCall {
-  size_t message;
-  grpc::ClientContext context;
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
-};
-
-}  // namespace
 
 RawCalls::RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration deadline)
     : channel_(MakeChannel(address, credentials)), stub_(channel_), deadline_(deadline) {}

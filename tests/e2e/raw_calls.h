@@ -11,9 +11,13 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/status.h"
 
 namespace divvy {
+
+grpc::ByteBuffer BufferOf(const std::string& bytes);
+std::string BytesOf(const grpc::ByteBuffer& buffer);  // empty also of a buffer that holds nothing
 
 // One channel. Every call has a deadline, so nothing blocks for longer. Not thread-safe.
 class RawCalls {
