@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -12,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/file_system.h"
+#include "coordinator/store/sqlite_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/counting_test.h"
@@ -62,7 +66,7 @@ class OperationsTest : public CountingTest {
   // What `divvyctl WORDS --addr=<that task's>` prints.
   std::string Divvyctl(std::vector<std::string> words, TaskId asked, int exit_code = 0) {
     const std::string name = absl::StrCat("divvyctl ", ++commands_);
-    if (words[0] != "certs") words.push_back("--addr=" + cluster_->address(asked));  // it asks nobody
+    if (words[0] != "certs" && words[0] != "state") words.push_back("--addr=" + cluster_->address(asked));  // these ask nobody
     words.insert(words.begin(), "tools/divvyctl");
     EXPECT_TRUE(cluster_->processes().Start(name, {words, {}, ChildOutput::kPipe}).ok());
     EXPECT_EQ(cluster_->processes().WaitForExit(name, kPatience)->code(), exit_code) << cluster_->processes().LastLines();
@@ -288,6 +292,35 @@ TEST_F(OperationsTest, AFullDiskOfTheStateDirectoryEndsTheCoordinatorWith74AndTh
   EXPECT_EQ(ExitOf(kChiefTask), 74);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--state_dir"));
   Start(kChiefTask);
+  CountOn(1);
+  FinishAll();
+}
+
+// What an older version stored when a task said that it obeyed epoch 2^64 - 2.
+void PoisonState(const std::string& directory) {
+  ThreadPoolExecutor executor(1);
+  absl::StatusOr<std::unique_ptr<Store>> store = SqliteStore::Open(directory, executor);
+  ASSERT_TRUE(store.ok()) << store.status();
+  StoreChange change;
+  change.job = (*store)->Load()->job;
+  change.job->epoch = Epoch(~uint64_t{1});
+  (*store)->Put(std::move(change), [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  (*store)->Close();
+}
+
+TEST_F(OperationsTest, AStateDirectoryWithAnEpochThatCannotBeIsMendedAndTheJobGoesOn) {
+  MakeDurable({}, "100ms");
+  StartAll();
+  CountOn(1);
+  Kill(kChiefTask);
+  PoisonState(OwnPath("state"));
+  Start(kChiefTask);
+  EXPECT_EQ(ExitOf(kChiefTask), 65);
+  EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("epoch 18446744073709551614 of job"));
+  EXPECT_THAT(Divvyctl({"state", "show", OwnPath("state")}, kChiefTask), HasSubstr("to be mended by `divvyctl state repair`"));
+  EXPECT_THAT(Divvyctl({"state", "repair", OwnPath("state")}, kChiefTask), HasSubstr("epoch 18446744073709551614 cannot be: it becomes 10485"));
+  Start(kChiefTask);
+  WaitFor(kChiefTask, "restored ");
   CountOn(1);
   FinishAll();
 }

@@ -31,6 +31,7 @@
 #include "tools/ctl/health.h"
 #include "tools/ctl/operate.h"
 #include "tools/ctl/socket_directory.h"
+#include "tools/ctl/state.h"
 #include "tools/ctl/status.h"
 #include "tools/launch/launch.h"
 #include "wire/text.h"
@@ -141,9 +142,10 @@ int Operate(absl::string_view command, absl::StatusOr<std::string> (*ask)(const 
   return OperatorExitCode(answer.status());
 }
 
-int CheckpointExitCode(const absl::Status& status) {
+// `command`: "checkpoint", "state"
+int FilesExitCode(absl::string_view command, const absl::Status& status) {
   if (status.ok()) return EXIT_SUCCESS;
-  WriteStandardError(absl::StrCat("divvyctl checkpoint: ", wire::Escaped(status.message()), "\n"));
+  WriteStandardError(absl::StrCat("divvyctl ", command, ": ", wire::Escaped(status.message()), "\n"));
   switch (status.code()) {
     case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
     case absl::StatusCode::kDataLoss:
@@ -156,13 +158,13 @@ int CheckpointExitCode(const absl::Status& status) {
   }
 }
 
-int Print(const absl::StatusOr<std::string>& text) {
+int Print(absl::string_view command, const absl::StatusOr<std::string>& text) {
   if (text.ok()) std::fputs(text->c_str(), stdout);
-  return CheckpointExitCode(text.status());
+  return FilesExitCode(command, text.status());
 }
 
 int PrintExchanged(const absl::StatusOr<Exchanged>& exchanged) {
-  if (!exchanged.ok()) return CheckpointExitCode(exchanged.status());
+  if (!exchanged.ok()) return FilesExitCode("checkpoint", exchanged.status());
   for (const std::string& what : exchanged->left_out) WriteStandardError(absl::StrCat("left out: ", wire::Escaped(what), "\n"));
   for (const std::string& file : exchanged->written) std::printf("%s\n", file.c_str());
   return EXIT_SUCCESS;
@@ -172,7 +174,7 @@ int Verify(const std::string& path) {
   std::string report;
   const absl::Status status = VerifyCheckpoints(FileSystem::Real(), path, report);
   std::fputs(report.c_str(), stdout);
-  return CheckpointExitCode(status);
+  return FilesExitCode("checkpoint", status);
 }
 
 int Export(const std::string& from, const std::string& to) {
@@ -281,14 +283,22 @@ int CheckpointCommand(const std::vector<std::string>& args) {
   FileSystem& files = FileSystem::Real();
   const std::string verb = args.empty() ? "" : args[0];
   if (verb == "save" && args.size() == 1) return Operate("checkpoint save", SaveCheckpoint);
-  if (verb == "list" && args.size() == 2) return Print(DescribeCheckpoints(files, args[1]));
-  if (verb == "show" && args.size() == 2) return Print(DescribeCheckpoint(files, args[1]));
+  if (verb == "list" && args.size() == 2) return Print("checkpoint", DescribeCheckpoints(files, args[1]));
+  if (verb == "show" && args.size() == 2) return Print("checkpoint", DescribeCheckpoint(files, args[1]));
   if (verb == "verify" && args.size() == 2) return Verify(args[1]);
   if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
   if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
   return Misuse(
       "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM "
       "PREFIX");
+}
+
+int StateCommand(const std::vector<std::string>& args) {
+  FileSystem& files = FileSystem::Real();
+  const std::string verb = args.size() == 2 ? args[0] : "";
+  if (verb == "show") return Print("state", DescribeState(files, args[1]));
+  if (verb == "repair") return Print("state", RepairState(files, args[1]));
+  return Misuse("state show DIR | repair DIR, of a coordinator that does not run");
 }
 
 int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }

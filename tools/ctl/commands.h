@@ -13,6 +13,7 @@ int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);
 int CheckpointCommand(const std::vector<std::string>& args);
+int StateCommand(const std::vector<std::string>& args);
 int DrainCommand(const std::vector<std::string>& args);
 int ResizeCommand(const std::vector<std::string>& args);
 int HealthCommand(const std::vector<std::string>& args);
