@@ -10,7 +10,10 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kGrpcBurst = int64_t{192} << 20;
+// gRPC 1.51 reads on as long as bytes come, and ends none of the calls that have begun meanwhile, open or reset: each holds 37 to 61 KiB (measured with 1,000,
+// 5,000 and 20,000 on a connection) that its memory quota does not count. Neither that quota nor the size of its reads bounds them.
+constexpr uint32_t kResetCalls = 5000;
+constexpr int64_t kResetCallBytes = int64_t{64} << 10;
 
 // ---- floods ------------------------------------------------------------------------------------------------------------------------------------------------
 
@@ -29,7 +32,7 @@ std::string RepeatedHeader() {
 
 std::string ResetCalls() {
   std::string bytes;
-  for (uint32_t i = 0; i < 5000; ++i) {
+  for (uint32_t i = 0; i < kResetCalls; ++i) {
     bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, 2 * i + 1, http2::CallHeaders(kCommit));
     bytes += http2::Frame(http2::kReset, http2::kNone, 2 * i + 1, http2::BigEndian(8, 4));
   }
@@ -70,12 +73,16 @@ std::vector<HostileAttack> Frames::Attacks() {
   };
 }
 
-std::vector<HostileAttack> Frames::LastAttacks() { return {Flood("member: 5,000 calls reset as they begin", &ResetCalls, kGrpcBurst)}; }
+std::vector<HostileAttack> Frames::LastAttacks() { return {Flood("member: 5,000 calls reset as they begin", &ResetCalls, kResetCalls * kResetCallBytes)}; }
 
 HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_bytes) {
   const auto run = [this, bytes](HostileKind& kind, int64_t tries) {
     const std::string flood = bytes();
-    for (int64_t i = 0; i < tries; ++i) SendHttp2(kind, job_.Any(), flood);
+    for (int64_t i = 0; i < tries; ++i) {
+      const TaskId task = job_.Any();
+      SendHttp2(kind, task, flood);
+      job_.Answers(task);  // so that no two floods are under way in a task; LookAfter asks whether it answers
+    }
   };
   return {name, 8, run, 1, burst_bytes};
 }

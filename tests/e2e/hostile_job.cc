@@ -113,8 +113,9 @@ absl::Status HostileJob::End(HostileResult& result) {
 // ---- the watch ---------------------------------------------------------------------------------------------------------------------------------------------
 
 absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
+  kind.burst_bytes = burst_bytes;
   for (const TaskId& task : tasks()) {
-    if (cluster_->running(task)) NotePeak(task, burst_bytes, kind);
+    if (cluster_->running(task)) NotePeak(task, kind);
     if (!cluster_->running(task) && !options_.may_end) RETURN_IF_ERROR(StartAgain(task, kind));
   }
   const absl::Status goes_on = AwaitRounds(kind);
@@ -174,11 +175,11 @@ absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
 }
 
 // Of this kind: the kernel then counts anew (proc(5), clear_refs).
-void HostileJob::NotePeak(TaskId task, int64_t burst_bytes, HostileKind& kind) {
-  const int64_t peak = MemoryOf(pid(task), "VmHWM:"), allowed = AllowedBytes(task) + burst_bytes;
+void HostileJob::NotePeak(TaskId task, HostileKind& kind) {
+  const int64_t peak = MemoryOf(pid(task), "VmHWM:"), allowed = AllowedBytes(task) + kind.burst_bytes;
   kind.peak_bytes = std::max(kind.peak_bytes, peak);
   if (peak > allowed) kind.TooMuch(absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, and may hold ", allowed >> 20));
-  if (burst_bytes == 0) peaks_[ToString(task)] = std::max(peaks_[ToString(task)], peak);
+  if (kind.burst_bytes == 0) peaks_[ToString(task)] = std::max(peaks_[ToString(task)], peak);
   std::ofstream(absl::StrCat("/proc/", pid(task), "/clear_refs")) << "5";
 }
 

@@ -96,7 +96,7 @@ class HostileJob {
   absl::Status StartWhatEnded(HostileKind& kind);
   // The job goes on: two more rounds. Starts again what ends meanwhile where it may.
   absl::Status AwaitRounds(HostileKind& kind);
-  void NotePeak(TaskId task, int64_t burst_bytes, HostileKind& kind);
+  void NotePeak(TaskId task, HostileKind& kind);
   int64_t AllowedBytes(TaskId task);
 
   const Options options_;

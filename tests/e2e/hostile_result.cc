@@ -52,6 +52,11 @@ std::string HostileResult::Table() const {
   for (const HostileMemory& task : memory) {
     absl::StrAppendFormat(&table, "memory of %-34s %8.0f MiB of %.0f\n", task.task, task.peak_bytes / kMib, task.allowed_bytes / kMib);
   }
+  for (const HostileKind& kind : kinds) {
+    if (kind.burst_bytes == 0) continue;
+    absl::StrAppendFormat(&table, "%s: %.0f MiB, where each task may hold %.0f MiB beyond its own, which gRPC takes and does not count\n", kind.name,
+                          kind.peak_bytes / kMib, kind.burst_bytes / kMib);
+  }
   return table;
 }
 

@@ -20,6 +20,7 @@ struct HostileKind {
   int64_t hangs = 0;                        // calls, or the job, that did not go on in time
   int64_t wrong_accepts = 0;                // what had to be refused, and was done
   int64_t peak_bytes = 0;                   // the most that one task held meanwhile
+  int64_t burst_bytes = 0;                  // what each task may hold meanwhile beyond what it may else: that gRPC takes and counts nowhere
   std::vector<std::string> faults;          // the first few of these three, and too much memory, in words
 
   void Note(absl::string_view outcome) { ++tries, ++outcomes[std::string(outcome)]; }
@@ -35,7 +36,7 @@ struct HostileKind {
   }
 };
 
-// The most memory that a task ever held, and what it may hold: what it held before, its budgets, and 64 MiB.
+// The most memory that a task ever held, and what it may hold: what it held before, its budgets, and 64 MiB. Kinds with burst_bytes are left out.
 struct HostileMemory {
   std::string task;
   int64_t peak_bytes = 0, allowed_bytes = 0;

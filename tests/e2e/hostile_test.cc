@@ -45,6 +45,10 @@ TEST(HostileResultTest, ItsTableCountsAndItsFaultsAreNamed) {
   EXPECT_THAT(result.Table(), testing::HasSubstr("ABORTED 3"));
   EXPECT_THAT(result.Table(), testing::ContainsRegex("memory of ps 0 +2 MiB of 3"));
   EXPECT_THAT(result.Table(), testing::ContainsRegex("all +4 +0 +0 +1"));
+  EXPECT_THAT(result.Table(), testing::Not(testing::HasSubstr("does not count")));
+  result.kinds[0].peak_bytes = int64_t{200} << 20;
+  result.kinds[0].burst_bytes = int64_t{100} << 20;
+  EXPECT_THAT(result.Table(), testing::HasSubstr("floods: 200 MiB, where each task may hold 100 MiB beyond its own, which gRPC takes and does not count\n"));
 }
 
 }  // namespace
