@@ -77,7 +77,8 @@ std::string Unfit(const std::string& answer, Random& random) {
   if (random.Chance(0.1)) header->set_request_id(header->request_id() + random.Below(3));
   if (!header->has_data()) SpoilReply(*header, random);
   std::string bytes(payload);
-  if (random.Chance(0.3)) bytes.resize(random.Below(bytes.size() + 64), static_cast<char>(random.Next()));
+  if (random.Chance(0.2)) bytes.resize(bytes.size() + 1 + random.Below(64), static_cast<char>(random.Next()));
+  if (random.Chance(0.02)) bytes.resize(random.Below(bytes.size() + 1));  // seldom: the rest is waited for, ten seconds long
   return wire::EncodeHeader(*header) + bytes;
 }
 
