@@ -1,14 +1,23 @@
 #include "rpc/steps_client.h"
 
 #include <deque>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/mutex.h"
 #include "wire/steps.h"
 
 namespace divvy {
 namespace {
+
+// A worker whose stream is broken off connects again at once, and may do the same each time.
+LogLimit& Limit() {
+  static LogLimit* const limit = new LogLimit;
+  return *limit;
+}
 
 // Lives until gRPC is done with the call (OnDone), or longer where the coordinator still holds the connection.
 class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame> {
@@ -80,13 +89,16 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   }
 
   void OnNonsense(const absl::Status& why) {
-    DIVVY_LOG(ERROR) << "the worker at " << environment_.address << " sent a frame that makes no sense (" << why.message() << "): its stream is broken off";
+    const std::string text =
+        absl::StrCat("the worker at ", environment_.address, " sent a frame that makes no sense (", why.message(), "): its stream is broken off");
+    if (Limit().Admit(text)) DIVVY_LOG(ERROR) << text;
     context_.TryCancel();
     End();
   }
 
   void OnSilence() {
-    DIVVY_LOG(WARNING) << "nothing has come from the worker at " << environment_.address << " for too long: its stream is broken off";
+    const std::string text = absl::StrCat("nothing has come from the worker at ", environment_.address, " for too long: its stream is broken off");
+    if (Limit().Admit(text)) DIVVY_LOG(WARNING) << text;
     context_.TryCancel();
   }
 

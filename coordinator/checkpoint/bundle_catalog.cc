@@ -18,6 +18,7 @@
 #include "cluster/error.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
+#include "coordinator/core/store.h"
 #include "formats/tensor_bundle.h"
 #include "wire/job_state.h"
 
@@ -264,6 +265,9 @@ absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, con
 
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
   const std::string prefix = absl::StrCat(directory, "/", checkpoint.name());
+  // The next epoch is above it: such a number would leave none.
+  if (checkpoint.epoch > kGreatestEpoch)
+    return absl::DataLossError(absl::StrCat(prefix, " is of epoch ", checkpoint.epoch.value(), ", which no coordinator can have begun: remove it"));
   ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(files, prefix));
   const absl::StatusOr<Tensor> job = reader->ReadTensor(kJobTensor);
   if (absl::IsNotFound(job.status())) return absl::DataLossError(absl::StrCat(prefix, " has no ", kJobTensor, ": it is no checkpoint that Divvy made"));

@@ -80,6 +80,19 @@ TEST_F(BundleCatalogTest, ADamagedCheckpointIsPassedOverAndOneThatTheDeviceCanno
   EXPECT_EQ((**catalog->Newest(std::nullopt)).checkpoint.serial, 1u);
 }
 
+TEST_F(BundleCatalogTest, ACheckpointOfAnEpochThatLeavesNoneAfterItIsPassedOver) {
+  const auto catalog = Open();
+  ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());
+  JobState state = StateOf(kJob, 2);
+  for (const uint64_t epoch : {~uint64_t{0}, (uint64_t{1} << 48) + 1}) {
+    state.checkpoint.epoch = Epoch(epoch);
+    ASSERT_EQ(catalog->Commit(state, {}), absl::OkStatus());
+    const auto newest = catalog->Newest(std::nullopt);
+    ASSERT_TRUE(newest.ok()) << newest.status();
+    EXPECT_EQ((**newest).checkpoint.serial, 1u) << epoch;
+  }
+}
+
 TEST_F(BundleCatalogTest, ACheckpointThatIsNoFileIsPassedOver) {
   const auto catalog = Open();
   ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());

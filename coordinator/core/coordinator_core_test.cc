@@ -1439,6 +1439,27 @@ absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   return MakeError(detail, absl::StrCat("epoch ", epoch, " has begun"));
 }
 
+// The first that registers, of a job whose workers nobody has listed, is not all of them.
+TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
+  ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
+  for (int i = 0; i < 2; ++i) workers_.push_back(std::make_shared<FakeWorker>(world_, log_, i));
+  workers_[0]->refuses = MakeError(Reason::kWrongJob, "worker 0: serves job 1");
+  CoordinatorOptions options;
+  options.incarnation = Incarnation(1);
+  options.ps_addresses = {"ps0"};
+  core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
+  const auto come = [this](int index) {
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)}, [](const absl::StatusOr<RegisterReply>&) {});
+  };
+  come(0);
+  world_.RunFor(absl::Minutes(2));
+  come(1);
+  world_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
+  Schedule("step");
+  EXPECT_EQ(workers_[1]->dispatched.size(), 1u);
+}
+
 TEST_F(CoordinatorCoreTest, AWorkerThatServesAnotherJobOrCoordinatorCostsItselfAlone) {
   for (const absl::Status& refusal : {MakeError(Reason::kWrongJob, "serves job 1"), StaleEpoch(7), StaleEpoch(~uint64_t{1}), StaleEpoch(~uint64_t{0})}) {
     if (core_ != nullptr) core_->Abandon();
@@ -1616,6 +1637,20 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
   core_->MakeIterator("data", Nest(), /*leased=*/false);
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(workers_[0]->made.back().num_workers, 2);
+}
+
+// It serves, so it is no phantom; and of 65,535 shares the others would have one each.
+TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
+  Start(1, 2);
+  for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(19, 20)}) {
+    const std::string address = absl::StrCat("worker", workers_.size());
+    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Seconds(1));
+    core_->MakeIterator("data", Nest(), /*leased=*/false);
+    world_.RunFor(absl::Milliseconds(20));
+    EXPECT_EQ(workers_[0]->made.back().num_workers, shares) << index;
+  }
 }
 
 // Seed 102 of the simulation with a liar: it claimed other indices again and again.

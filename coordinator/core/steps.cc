@@ -275,14 +275,17 @@ bool CoordinatorCore::MayServe(const Worker& worker) const {
 }
 
 // A worker that the cluster's description names counts, whether it is there or not. Of the others those that have served, and those that have just registered
-// and are about to: an index that somebody merely claims would leave a share of the data unread.
+// and are about to: an index that somebody merely claims would leave a share of the data unread. And an index far above the number of workers would cut it into
+// shares that are nobody's.
 bool CoordinatorCore::CountsForData(const Worker& worker) const {
-  if (options_.worker_addresses.count(worker.index) > 0 || worker.state != Worker::State::kDialing) return true;
-  if (!RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
-  if (!MayServe(worker)) return false;
-  if (worker.has_served) return true;
+  if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
+  constexpr int kGaps = 16;  // indices that nobody has, of a job whose workers are not all there
   const auto number = [this](auto counts) { return 2 * static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
   const int served = number([](const auto& each) { return each.second.has_served; });
+  if (worker.index >= kGaps + 2 * served) return false;
+  if (worker.state != Worker::State::kDialing) return true;
+  if (!MayServe(worker)) return false;
+  if (worker.has_served) return true;
   return worker.index < (served > 0 ? served : number([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); }));
 }
 

@@ -11,6 +11,7 @@
 #include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "coordinator/core/session_numbers.h"
 
 namespace divvy {
 namespace {
@@ -139,10 +140,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   worker.attaching = true;
   worker.leaving = false;
   const uint64_t attempt = ++worker.tries;
-  // A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours:
-  // sessions of epochs that are near to each other differ.
-  const uint32_t first = RuleHolds(Rule::kSessionsOfEpochsDiffer) ? static_cast<uint32_t>(row_.epoch.value() << 16) : 0;
-  const SessionId session(first + next_session_++);
+  const SessionId session = NextSession();
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
   for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
@@ -154,6 +152,14 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
       if (const auto self = weak.lock()) self->OnWorkerAttached(index, attempt, session, std::move(reply));
     });
   });
+}
+
+// A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours: sessions
+// of epochs that are near to each other differ. Who has used up an epoch's 65,536 goes on with those of an epoch that is far from it.
+SessionId CoordinatorCore::NextSession() {
+  SessionId session = kCoordinatorSession;
+  while (session == kCoordinatorSession) session = SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? row_.epoch : Epoch(), next_session_++);
+  return session;
 }
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
@@ -182,7 +188,8 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
   else if (!unserved_since_)
     unserved_since_ = clock_.Elapsed();
   const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& each) { return each.second.serves_another; });
-  const absl::Duration patience = all ? options_.worker_silence : options_.ps_timeout;
+  const bool are_all_there = workers_.size() > 1 || options_.worker_addresses.count(worker.index) > 0;  // else this one may merely be the first
+  const absl::Duration patience = all && are_all_there ? options_.worker_silence : options_.ps_timeout;
   if (RuleHolds(Rule::kOneWorkerEndsNoJob) && (!unserved_since_ || clock_.Elapsed() - *unserved_since_ < patience)) return false;
   GiveWay(refusal);
   return true;
