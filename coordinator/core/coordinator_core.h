@@ -289,6 +289,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
   SessionId NextSession() DIVVY_REQUIRES(mu_);
+  void CutAnew(const Worker& joining) DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
   bool ServesAnother(const absl::Status& refusal) const DIVVY_REQUIRES(mu_);
   bool OnAttachRefused(Worker& worker, const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job

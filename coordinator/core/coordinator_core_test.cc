@@ -834,6 +834,22 @@ TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("is over without"))));
 }
 
+// Seed 5 of the simulation: the only worker there was came a moment after its data had been cut for one worker, and was not that one.
+TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
+  Boot(1, 0, {});
+  world_.RunFor(absl::Milliseconds(500));
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
+  for (const int index : {2, 1}) {
+    const std::string address = absl::StrCat("worker", workers_.size());
+    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    workers_.back()->opens = false;
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Milliseconds(50));
+  }
+  for (const auto& worker : workers_) EXPECT_EQ(worker->made.back().num_workers, 3);
+  EXPECT_FALSE(ran->over) << ran->status;
+}
+
 TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   Start(1, 1);
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});

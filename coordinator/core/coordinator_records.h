@@ -171,6 +171,7 @@ struct Iterator {
   bool dropped = false;                             // goes when the last of them is closed
   bool of_program = false;                          // not of a loop
   bool trains = false;                              // a training step has read of it: where it stands is in every cut
+  bool is_read = false;                             // a step has been given it
 };
 
 // Numbered steps of the program. What has finished travels as the positions of a pass do, so that it is in every cut, and in what a coordinator adopts.

@@ -462,7 +462,9 @@ bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
   if (const auto& once = step.request.once) step.leases.push_back({series_.at(once->series).id, once->number, 1});
   for (const ResourceId id : step.iterators) {
     const auto iterator = iterators_.find(id);
-    if (iterator == iterators_.end() || !iterator->second.make.leased) continue;
+    if (iterator == iterators_.end()) continue;
+    iterator->second.is_read = true;
+    if (!iterator->second.make.leased) continue;
     const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
     if (!taken && step.run != nullptr) return false;
     step.leases.push_back(taken ? InputLease{id, taken->first, taken->second} : InputLease{id, iterator->second.book.end().value_or(0), 0});

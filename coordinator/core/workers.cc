@@ -239,12 +239,28 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.join_seq = WantSync();
   if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
   Send(worker, LayoutUpdate{layout_});                // it may have moved on since the Attach was sent
+  CutAnew(worker);
   for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
   if (recovery_) {
     for (const auto& [id, make] : recovery_->iterators) Send(worker, *make);
   }
   HoldIfWritesWait(worker);
   OpenSteps(worker);
+}
+
+// Workers come one after the other when a job starts. Each has a share of data that nobody has read of when it comes.
+void CoordinatorCore::CutAnew(const Worker& joining) {
+  const int number = NumWorkers();
+  for (auto& [id, iterator] : iterators_) {
+    if (iterator.make.leased || iterator.is_read || iterator.make.num_workers >= number) continue;
+    iterator.make.num_workers = number;
+    for (auto& [index, worker] : workers_) {
+      if (index == joining.index) continue;
+      worker.reads.erase(id);
+      Send(worker, DropResource{id});
+      Send(worker, iterator.make);
+    }
+  }
 }
 
 void CoordinatorCore::AdmitJoined() {
