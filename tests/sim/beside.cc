@@ -52,6 +52,8 @@ void Beside::CallSomething() {
     Add();
   } else if (kind < 70) {
     Read();
+  } else if (kind < 75 && config_.tight_memory) {
+    CreateHuge();
   } else if (kind < 80) {
     CreateWithValues();
     End();
@@ -111,6 +113,18 @@ void Beside::CreateWithValues() {
                                   site_.core().ExpectValues(-1);
                                   End();
                                 });
+                              }));
+}
+
+// It is refused, and nothing of it is left.
+void Beside::CreateHuge() {
+  const VariableSpec spec{kHuge, {kTightMemory / 2, 3}, Zeros(), {}, DType::kInt64};
+  site_.core().CreateVariable(spec, std::nullopt, Mine([this](const absl::Status& created) {
+                                if (site_.EndsProgram(created)) return;
+                                site_.Tell(absl::StrCat("program: no memory for ", kHuge, ": ", created.ToString()));
+                                if (!absl::IsResourceExhausted(created) || site_.core().layout()->Find(kHuge) != nullptr)
+                                  site_.Violated("create", absl::StrCat("of a variable that no server has the memory for: ", created.ToString()));
+                                End();
                               }));
 }
 

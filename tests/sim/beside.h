@@ -29,6 +29,7 @@ class Beside {
 
   // The calls, made now. REQUIRES: open().
   void CreateWithValues();
+  void CreateHuge();
   void AssignCells();
 
  private:

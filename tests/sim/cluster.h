@@ -4,7 +4,7 @@
 //   cluster_steps.cc    what step functions do, and what they check as they read
 //   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it does meanwhile
 //   cluster_passes.cc   its passes over data, and which positions they have visited
-//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own
+//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own; loops.h: its other loops
 //   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
 //   cluster_faults.cc   the faults; lying_worker.h: a worker that says what it likes
 //   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
@@ -34,6 +34,7 @@
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/applied_record.h"
 #include "tests/sim/beside.h"
+#include "tests/sim/loops.h"
 #include "tests/sim/lying_server.h"
 #include "tests/sim/lying_worker.h"
 #include "tests/sim/order_judge.h"
@@ -48,6 +49,7 @@
 
 namespace divvy::sim {
 
+constexpr absl::Duration kLongestRecovery = absl::Seconds(90);  // 40 s of them are ps_timeout
 constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 constexpr char kCheckpoints[] = "/checkpoints";
@@ -107,7 +109,12 @@ struct Process {
 class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
  public:
   explicit Cluster(const SimConfig& config)
-      : config_(config), world_(config.seed), network_(world_, MixSeeds(config.seed, 1)), random_(MixSeeds(config.seed, 2)), beside_(config_, *this) {}
+      : config_(config),
+        world_(config.seed),
+        network_(world_, MixSeeds(config.seed, 1)),
+        random_(MixSeeds(config.seed, 2)),
+        beside_(config_, *this),
+        loops_(config_, *this) {}
 
   ~Cluster() override { SetFailpointObserver(nullptr); }
 
@@ -125,6 +132,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void OnLoad(const Node& ps, const LoadRequest& request) override;
   void OnCreateShards(const Node& ps, const CreateShardsRequest& request) override;
   void OnToWorker(const ToWorker& message) override;
+  void OnAttach(const Node& worker, const WorkerAttachRequest& request) override;
   void OnFalselyDone(EntryId step) override { falsely_done_.insert(step); }
   void Violation(absl::string_view rule, const std::string& what) override {
     if (!result_.violation.ok() || (has_lied_ && IsOfValues(rule))) return;
@@ -163,6 +171,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   // starting
   void StartPs(int index, const std::string& address);
   void StartPs(int index) { StartPs(index, PsAddressOf(index)); }
+  void StartWorkers();
   void StartWorker(int index, int life);
   void StartLiar();
   void StartLying();
@@ -217,7 +226,11 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   }
   void Act();
   void CreateNext();
-  std::vector<VariableSpec> Declarations() const;
+  struct Declaration {
+    VariableSpec spec;
+    std::optional<Colocation> with = {};
+  };
+  std::vector<Declaration> Declarations() const;
   std::vector<std::string> BroughtNames() const;
   void ClaimBrought(std::vector<std::string> names);
   void Restore();
@@ -239,6 +252,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     int64_t positions = 0;  // of the pass
   };
   std::optional<Ran> RanAs(EntryId id);
+  void ForgetRunsOfLaterEpochs();
+  void CheckNames(Incarnation ps, Epoch lineage, const std::vector<ShardSpec>& shards);
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
   std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
@@ -250,6 +265,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void ScheduleAll(std::vector<StepRequest> requests, std::function<void()> accepted);
   void JoinThen(std::function<void()> then);
   int64_t ElementsOf(const std::string& source) const;
+  void RunLoops();
   void ReadTwo();
   StepRequest ReadRequest(const std::string& function, const std::vector<ResourceId>& iterators);
   void ReadTheRest();
@@ -276,6 +292,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool EndsTheJob(const absl::Status& error) const;
   bool IsUnsureCommit(const absl::Status& error) const;
   bool IsStoreFault(const absl::Status& error) const;
+  bool IsReadFault(const absl::Status& error) const;
   bool IsTooManyRecoveries(const absl::Status& error) const;
   bool IsGivenUp(const absl::Status& error) const;
   bool NamesLiar(const absl::Status& error) const;
@@ -306,7 +323,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void ReplaceCoordinator(absl::Duration after, bool zombie);
   void RestartTasks();
   void CheckAlways();
+  void CheckRecovery();
   void CheckAtRest();
+  void CheckPlaces();
   bool FindServingPs(int index);
   std::vector<uint64_t> AppliedSeqs() const;
   std::vector<std::pair<int64_t, int64_t>> Visited() const;
@@ -398,6 +417,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<JobId, std::map<std::pair<EntryId, Epoch>, Ran>> ran_;
   AppliedRecord applied_;
   Beside beside_;
+  Loops loops_;
   std::set<uint64_t> gone_at_end_;  // lives of parameter servers, when the program called EndJob
   InMemoryFileSystem disk_;
   std::map<CheckpointId, Cut> cuts_;
@@ -421,6 +441,10 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<int, int> died_loading_;         // in this life of the coordinator: how often, by ps
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
+  // Which variable each id is of, at each server and in each lineage of its state; and which worker each session is of, where the store was kept.
+  std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
+  std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
+  std::optional<absl::Duration> not_running_since_;
   bool told_the_end_ = false;  // by EndJob, while the coordinator lived
   bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;

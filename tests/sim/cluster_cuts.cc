@@ -42,8 +42,25 @@ void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
 
 void Cluster::OnCreateShards(const Node& ps, const CreateShardsRequest& request) {
   const Epoch lineage = std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect().lineage;
+  CheckNames(request.fence.target, lineage, request.shards);
   uint64_t& told = told_layouts_[{request.fence.target, lineage}];
   told = std::max(told, request.layout_version);
+}
+
+// An id that was used is never another variable's.
+void Cluster::CheckNames(Incarnation ps, Epoch lineage, const std::vector<ShardSpec>& shards) {
+  for (const ShardSpec& shard : shards) {
+    const std::string& name = names_.try_emplace({ps, lineage, shard.key}, shard.name).first->second;
+    if (name != shard.name && !lost_store_ && !had_zombie_)
+      Violation("X14", absl::StrCat("variable ", shard.key.variable.value(), " is ", shard.name, ", and was ", name));
+  }
+}
+
+void Cluster::OnAttach(const Node& worker, const WorkerAttachRequest& request) {
+  const std::string& of = sessions_.try_emplace({request.fence.job, request.fence.session}, worker.address).first->second;
+  if (of != worker.address && !lost_store_) {
+    Violation("X14", absl::StrCat("session ", request.fence.session.value(), " is ", worker.address, "'s, and was ", of, "'s"));
+  }
 }
 
 // The first that a coordinator sends: until then all is as its predecessor left it.
@@ -73,6 +90,13 @@ std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) {
   if (after == ran.begin() || std::prev(after)->first.first != id) return std::nullopt;
   const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;  // whose store is lost
   return of_another_life ? std::nullopt : std::optional<Ran>(std::prev(after)->second);
+}
+
+// A coordinator that has lost its store counts some epochs of its predecessors again, and nothing has run in it yet.
+void Cluster::ForgetRunsOfLaterEpochs() {
+  auto& ran = ran_[core_->job()];
+  const Epoch now = core_->Snapshot().epoch_id;
+  for (auto each = ran.begin(); each != ran.end();) each = each->first.second < now ? std::next(each) : ran.erase(each);
 }
 
 void Cluster::OnCommit(const CommitRequest& request) {

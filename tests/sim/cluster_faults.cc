@@ -191,7 +191,8 @@ void Cluster::LosePower() {
 void Cluster::FaultOfDisk() {
   constexpr FileOperation kOperations[] = {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename,
                                            FileOperation::kSyncDirectory};
-  const FileOperation operation = kOperations[random_.Below(std::size(kOperations))];
+  FileOperation operation = kOperations[random_.Below(std::size(kOperations))];
+  if (config_.reads_fail && when_.Chance(0.4)) operation = when_.Chance(0.5) ? FileOperation::kOpenForRead : FileOperation::kRead;
   Trace(absl::StrCat("fault: an operation of the disk fails, of kind ", static_cast<int>(operation)));
   disk_.FailNext(operation, "checkpoints", absl::DataLossError("the disk is broken"));
 }

@@ -51,10 +51,22 @@ void Cluster::CheckAlways() {
   result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
+  CheckRecovery();
   if (chief_down_) return;
   for (const EntryId id : truth.open) {
     if (id.value() <= ids_of_the_past_) Violation("X14", absl::StrCat("id ", id.value(), " was given by an earlier life of the coordinator"));
   }
+}
+
+// With all that failed there again, a job that goes on does so soon.
+void Cluster::CheckRecovery() {
+  const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
+  const bool runs = phase == CoordinatorSnapshot::Phase::kRunning || phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver;
+  if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
+  if (!not_running_since_) not_running_since_ = now();
+  result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
+  if (now() - *not_running_since_ > kLongestRecovery)
+    Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));
 }
 
 // Of two processes of one index: the one whose state the coordinator counts on.
@@ -101,7 +113,18 @@ void Cluster::CheckAtRest() {
       }
     }
     CheckSlots(*ps, seen);
+    for (const auto& [key, shard] : seen.shards) {
+      if (absl::StartsWith(shard.name, kHuge)) Violation("create", absl::StrCat("ps ", ps->index, " holds a shard of a variable that could not be created"));
+    }
   }
+  CheckPlaces();
+}
+
+void Cluster::CheckPlaces() {
+  const std::shared_ptr<const Layout> layout = core_->layout();
+  const VariableLayout *const near = layout->Find(kNear), *const to = layout->Find(kNearTo);
+  if (near != nullptr && to != nullptr && near->ps != std::vector<int>{to->ps[0]})
+    Violation("create", absl::StrCat("\"near\" is on ps ", absl::StrJoin(near->ps, " "), ", and what it was put beside begins on ps ", to->ps[0]));
 }
 
 // Those of "late" are sums of what its finished steps have used, exact in floats.

@@ -50,6 +50,23 @@ void Cluster::OnPassOver(const absl::Status& status) {
   });
 }
 
+// Loops that no later life takes up.
+void Cluster::RunLoops() {
+  const int64_t first_tag = std::exchange(next_tag_, next_tag_ + Loops::kTags);
+  scheduled_[first_tag] = Tick();
+  calls_ = true;
+  beside_.Start();
+  loops_.Run(
+      first_tag, [this](const Nest& value) { Finished(value); }, Mine([this](const absl::Status& status) {
+        if (!status.ok()) return OnRaised(status, "Run");
+        calls_ = false;
+        beside_.WhenDone([this] {
+          CheckAtRest();
+          ReadAll();
+        });
+      }));
+}
+
 void Cluster::StopSometime(uint64_t token) {
   After(absl::Milliseconds(static_cast<int64_t>(when_.Below(when_.Chance(0.5) ? 50 : 5'000))), [this, token] {
     if (!model_.pass || token + 1 != next_token_) return;
@@ -73,6 +90,7 @@ std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
 // The wire lets no such number through; and shares of data that belong to nobody are not read.
 void Cluster::OnToWorker(const ToWorker& message) {
   const auto* make = std::get_if<MakeResource>(&message);
+  if (make != nullptr) loops_.OnMake(*make);
   const int most = 4 * (config_.num_workers + 4);  // a liar claims a few beside its own
   if (make != nullptr && make->num_workers > most) Violation("X10", absl::StrCat("data is cut for ", make->num_workers, " workers, of which few exist"));
 }
@@ -95,7 +113,8 @@ void Cluster::CheckPass(int64_t elements, bool complete) {
 void Cluster::AdoptPass() {
   const absl::StatusOr<StoredJob> stored = chief_->store->Load();
   const bool has_one = stored.ok() && stored->state &&
-                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(), [](const DataPass& pass) { return pass.in_loop; });
+                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(),
+                                   [](const DataPass& pass) { return pass.in_loop && (pass.source == "known" || pass.source == "unknown"); });
   if (!has_one && model_.pass && model_.pass->stopped) model_.pass.reset();  // its end was not told to the program
   if (!has_one || !model_.last_pass) return;
   if (!model_.pass || model_.pass->epoch > core_->epoch()) {

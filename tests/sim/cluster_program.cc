@@ -66,8 +66,8 @@ void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
 
 // Steps of a loop may be dispatched beside each other, however late one is.
 int64_t Cluster::BegunAt(int64_t tag) const {
-  const auto scheduled = scheduled_.find(tag);
-  if (scheduled != scheduled_.end()) return scheduled->second;
+  const auto after = scheduled_.upper_bound(tag);  // the tags of a loop follow its first
+  if (tag > 0 && after != scheduled_.begin()) return std::prev(after)->second;
   return model_.pass ? model_.pass->begun : 0;
 }
 
@@ -78,6 +78,11 @@ bool Cluster::IsUnsureCommit(const absl::Status& error) const {
 
 bool Cluster::IsStoreFault(const absl::Status& error) const {
   return config_.store_faults && absl::IsResourceExhausted(error) && absl::StrContains(error.message(), "the store's disk");
+}
+
+// A life that cannot read what it is to begin with ends, and its supervisor starts another.
+bool Cluster::IsReadFault(const absl::Status& error) const {
+  return config_.reads_fail && absl::IsUnavailable(error) && absl::StrContains(error.message(), "the disk is broken");
 }
 
 bool Cluster::IsTooManyRecoveries(const absl::Status& error) const {
@@ -106,13 +111,14 @@ bool Cluster::NamesLiar(const absl::Status& error) const {
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   if (has_lied_ && !error.ok()) return true;  // a program without a handler for it
   const Reason reason = ReasonOf(error);
-  return IsUnsureCommit(error) || IsStoreFault(error) || IsTooManyRecoveries(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch ||
-         reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
+  return IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) || IsTooManyRecoveries(error) || reason == Reason::kPsLost ||
+         reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
 }
 
 bool Cluster::IsExpected(const absl::Status& error) const {
   if (lies_ && (absl::StrContains(error.message(), "ps 0") || absl::StrContains(error.message(), "half applied"))) return true;
-  if (IsUnsureCommit(error) || IsStoreFault(error) || IsTooManyRecoveries(error) || (config_.liar_may_end_job && NamesLiar(error))) return true;
+  if (IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) || IsTooManyRecoveries(error) || (config_.liar_may_end_job && NamesLiar(error)))
+    return true;
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
       return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
@@ -210,6 +216,7 @@ void Cluster::Act() {
   core_->SetProgramState(model_.program_state);
   if (rounds_done_++ >= config_.rounds) return EndProgram();
   if (config_.readers && when_.Chance(0.25)) return ReadTwo();
+  if (config_.loops && when_.Chance(0.4)) return RunLoops();
   switch (random_.Below(4)) {
     case 0:
     case 1: return ScheduleSome();
@@ -218,13 +225,14 @@ void Cluster::Act() {
   }
 }
 
-std::vector<VariableSpec> Cluster::Declarations() const {
-  std::vector<VariableSpec> all;
-  for (int i = 0; i < config_.num_variables; ++i) all.push_back({absl::StrCat("v", i), shapes_[i], Zeros(), {}, DType::kInt64});
-  all.push_back({"adam", {4}, Zeros(), Adam{0.001}});
-  if (config_.assigning_steps) all.push_back({"assigned", AssignedShape(), Zeros(), {}, DType::kInt64});
-  if (config_.cells) all.push_back({kCellsName, {kCells}, Zeros(), {}, DType::kInt64});
-  if (config_.slots_on_demand) all.push_back({"late", {4}, Zeros()});
+std::vector<Cluster::Declaration> Cluster::Declarations() const {
+  std::vector<Declaration> all;
+  for (int i = 0; i < config_.num_variables; ++i) all.push_back({{absl::StrCat("v", i), shapes_[i], Zeros(), {}, DType::kInt64}});
+  all.push_back({{"adam", {4}, Zeros(), Adam{0.001}}});
+  if (config_.assigning_steps) all.push_back({{"assigned", AssignedShape(), Zeros(), {}, DType::kInt64}});
+  if (config_.cells) all.push_back({{kCellsName, {kCells}, Zeros(), {}, DType::kInt64}});
+  if (config_.slots_on_demand) all.push_back({{"late", {4}, Zeros()}});
+  if (config_.colocated) all.push_back({{kNear, {2}, Zeros(), {}, DType::kInt64}, Colocation{kNearTo, 0}});
   return all;
 }
 
@@ -247,9 +255,9 @@ void Cluster::ClaimBrought(std::vector<std::string> names) {
 }
 
 void Cluster::CreateNext() {
-  const VariableSpec spec = Declarations()[created_++];
+  const Declaration next = Declarations()[created_++];
   calls_ = true;
-  core_->CreateVariable(spec, std::nullopt, Mine([this](absl::Status status) {
+  core_->CreateVariable(next.spec, next.with, Mine([this](absl::Status status) {
                           calls_ = false;
                           if (EndsTheJob(status)) return JobLost(status);
                           if (!status.ok()) return Violation("create", status.ToString());
@@ -270,6 +278,7 @@ void Cluster::Restore() {
 
 void Cluster::OnRestored(int64_t steps) {
   if (has_lied_) return model_.pass.reset(), Next();
+  ForgetRunsOfLaterEpochs();
   if (core_->Snapshot().adopted_steps) return OnAdopted(steps);
   if (must_adopt_) Violation("X21", "nothing but the coordinator was lost, and the job goes on from a checkpoint, or anew, instead of what its servers hold");
   const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;

@@ -13,6 +13,7 @@
 namespace divvy::sim {
 
 int64_t Cluster::TagOf(const StepCall& call) const {
+  if (Loops::IsOf(call)) return Loops::TagOf(call);
   if (IsOfPass(call)) return -1 - call.inputs[0].first;  // a position
   return *(*call.args.list())[0].tensor()->scalar<int64_t>();
 }
@@ -192,13 +193,16 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const WorkerSnapshot runner = process.worker->Inspect();
   const InputLease lease = IsOfPass(call) ? call.inputs[0] : InputLease{};
   const int64_t positions = std::max<int64_t>(0, std::min(lease.count, *pass_elements_ - lease.first));
+  const bool again = call.attempt > 1 || RanAs(call.step).has_value();
   ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0, call.ordinal.value_or(-1), positions};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));
   std::vector<script::Move> moves;
   Trace(absl::StrCat(process.node->address, " runs step ", tag, call.ordinal ? "" : ", read-only"));
   BeginInSession(process, runner);
   if (IsOfPass(call) && positions == 0) return {script::RunOut{}};
-  if (!IsOfPass(call) && !TakeInputs(process, call, moves)) return moves.push_back(script::RunOut{}), moves;
+  const bool has_data =
+      Loops::IsOf(call) ? loops_.Take(process.index, *process.inputs, call, again, moves) : IsOfPass(call) || TakeInputs(process, call, moves);
+  if (!has_data) return moves.push_back(script::RunOut{}), moves;
   if (positions < lease.count) moves.push_back(script::Ended{{lease.iterator, *pass_elements_}});
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
@@ -305,7 +309,7 @@ std::optional<int64_t> Cluster::LateGradientOf(int64_t tag) const {
 }
 
 void Cluster::DefineScripts(Process& process) {
-  for (const char* function : {"work", "read", "read_on"}) {
+  for (const char* function : {"work", "read", "read_on", "loop", "loop_on"}) {
     process.runner->Define(function, [this, &process](const StepCall& call) { return Body(process, call); });
   }
 }

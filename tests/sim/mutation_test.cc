@@ -147,6 +147,17 @@ SimConfig WithReaders(uint64_t seed) {
   return config;
 }
 
+// Workers that join while data is read that was cut without them.
+SimConfig WithOwnData(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.loops = config.own_data = config.late_workers = true;
+  config.changing_steps = config.failing_steps = config.power_loss = false;
+  config.num_workers = 4;
+  config.fault_rate = 0;
+  config.rounds = 10;
+  return config;
+}
+
 // Variables that are created while the checkpoint of a resize is made.
 SimConfig WithResizes(uint64_t seed) {
   SimConfig config = Rough(seed);
@@ -230,7 +241,7 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
-                              WithResizes, WithDeathsWhileLoading, WithLiar, WithRefusals}) {
+                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
@@ -254,6 +265,9 @@ TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFo
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }
 TEST(MutationTest, AnEndThatIsTakenForThatOfAllDatasetsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kEndIsOfOneDataset, WithReaders, "X10: "), 0u); }
+TEST(MutationTest, AWorkerThatComesTooLateForItsShareAndIsGivenStepsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kLateWorkerHasNoPart, WithOwnData, "X8: "), 0u);
+}
 TEST(MutationTest, AHorizonThatDoesNotSayHowFarPassesHaveGotIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHorizonHasPasses, WithAdoptions), 0u); }
 TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);

@@ -27,6 +27,13 @@ struct Delta {
 constexpr int64_t kCells = 4;
 constexpr char kCellsName[] = "cells";
 
+// One that was asked to lie where the first shard of the other does.
+constexpr char kNear[] = "near", kNearTo[] = "v0";
+
+// One that no server has the memory for, where memory is limited.
+constexpr char kHuge[] = "huge";
+constexpr int64_t kTightMemory = 1 << 20;
+
 // Every element of a direct write is serial * kWriteUnit, or a little more: so a commit names the write that it is of.
 constexpr int64_t kWriteUnit = 1'000'000;
 

@@ -200,6 +200,7 @@ void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerA
   site_.network().Call<WorkerAttachReply>(
       from_, to_, kUnaryDeadline,
       [site = &site_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
+        site->OnAttach(node, request);
         site->Trace(line);
         if (node.stand_in != nullptr) return node.stand_in->Attach(request, answer);
         std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);

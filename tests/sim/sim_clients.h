@@ -35,6 +35,7 @@ class SimSite {
   virtual void OnFalselyDone(EntryId step) {}                              // a worker says that the step has finished, and has not run it
   virtual void OnToWorker(const ToWorker& message) {}                      // one arrives at a worker
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
+  virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}  // one arrives at a worker
 };
 
 // The ways from one process to the others. Node::core is what answers at the other end. REQUIRES: `site` outlives every client.

@@ -27,6 +27,7 @@ void Cluster::StartPs(int index, const std::string& address) {
   options.address = address;
   options.record_history = true;
   options.max_commit_bytes = config_.commit_buffer_bytes;
+  if (config_.tight_memory) options.memory_limit_bytes = kTightMemory;
   if (config_.checkpoints) {
     process->files = std::make_unique<ProcessFiles>(disk_, process->node->executor, ProcessFiles::Of::kPs);
     process->checkpoint_files = MakeBundleFiles(*process->files, kCheckpoints);
@@ -60,6 +61,7 @@ void Cluster::StartWorker(int index, int life) {
   DefineScripts(*process);
   process->inputs->Define("known", {pass_elements_, absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("unknown", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
+  Loops::Define(config_, *process->inputs);
   process->inputs->Define("left", {config_.seed % 2 == 0 ? std::optional<int64_t>(ElementsOf("left")) : std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("right", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   WorkerOptions options;
@@ -148,6 +150,13 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
   if (!core.ok()) {
+    if (IsReadFault(core.status())) {
+      Trace(absl::StrCat("the coordinator does not start: ", core.status().message()));
+      world_.PostAfter(absl::Milliseconds(500), [this, life = life_, stored = chief_->store->LeftBehind()] {
+        if (life == life_ && !over_) StartCoordinator(stored);
+      });
+      return;
+    }
     // A store was lost, another job begun, and the old one's coordinator woke and made a checkpoint: a person has to say which of the two goes on.
     const bool two_jobs = ReasonOf(core.status()) == Reason::kWrongJob && lost_store_ && had_zombie_ && !config_.named_job;
     const bool had_ended = ReasonOf(core.status()) == Reason::kJobOver && complete;
@@ -171,6 +180,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   reading_.reset();
   inherited_.clear();
   beside_.BeginLife(life_);
+  loops_.BeginLife(life_);
   died_loading_.clear();
   has_loaded_ = must_adopt_ = false;
   Next();
@@ -237,6 +247,23 @@ void Cluster::OnPsExit(const Process& process) {
   });
 }
 
+// Where they may be late, the last comes at once, so that those before it join in what was cut without them.
+void Cluster::StartWorkers() {
+  Random random(MixSeeds(config_.seed, 49));
+  const int first = random.Chance(0.3) ? config_.num_workers - 1 : 0;
+  for (int i = 0; i < config_.num_workers; ++i) {
+    if (!config_.late_workers || i == first) {
+      StartWorker(i, ++newest_life_[i]);
+      continue;
+    }
+    world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(random.Below(8'000))), [this, i] {
+      if (over_ || newest_life_[i] > 0) return;
+      ++result_.late_workers;
+      StartWorker(i, ++newest_life_[i]);
+    });
+  }
+}
+
 // ---- the run ----
 
 SimResult Cluster::Run() {
@@ -245,6 +272,7 @@ SimResult Cluster::Run() {
   for (int i = 0; i < config_.num_variables; ++i) {
     shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)), 1 + static_cast<int64_t>(random_.Below(3))});
   }
+  if (config_.large) shapes_.back() = Shape{200, 3};
   BeginModel();
   FaultRates rates;
   rates.lose = config_.lose;
@@ -261,7 +289,7 @@ SimResult Cluster::Run() {
   }
   StartCoordinator({});
   for (int i = 0; i < num_ps_; ++i) StartPs(i);
-  for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
+  StartWorkers();
   if (config_.liar) StartLiar();
   if (config_.lying_ps)
     world_.PostAfter(absl::Milliseconds(static_cast<int64_t>(when_.Below(20'000))), [this] {
@@ -285,6 +313,7 @@ SimResult Cluster::Run() {
     }
   }
   result_.orders_not_judged = model_.cells.given_up();
+  result_.loops = loops_.counts().loops, result_.loops_of_own_data = loops_.counts().own, result_.ends_handled = loops_.counts().handled_ends;
   result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));

@@ -85,6 +85,13 @@ struct SimConfig {
   bool readers = false;              // steps read two datasets by iterators of the program's, and some handle the end
   bool read_only_steps = false;      // some of the scheduled steps
   bool stop_runs = false;            // the program stops some of its loops
+  bool loops = false;                // it runs loops other than its ordinary pass (loops.h)
+  bool own_data = false;             // some of them over data that is each worker's own
+  bool late_workers = false;         // all but one worker are started while the job runs
+  bool colocated = false;            // one variable lies where another does
+  bool large = false;                // a variable is larger than what is read, sent or saved at once
+  bool tight_memory = false;         // with `beside`: the program asks for variables that no server has the memory for
+  bool reads_fail = false;           // with `disk_faults`: now and then a file cannot be read
   bool long_steps = false;           // a few take longer than the deadline when they are first run
   bool liar = false;                 // beside the others there is a worker that says what it likes (lying_worker.h)
   bool liar_says_done = false, liar_says_failed = false, liar_says_applied = false, liar_only_refuses = false;
@@ -120,6 +127,7 @@ struct SimResult {
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t read_two = 0;  // datasets, to the end
+  int64_t loops = 0, loops_of_own_data = 0, ends_handled = 0, late_workers = 0;
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;
   int64_t rewinds = 0;
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end
@@ -132,9 +140,9 @@ struct SimResult {
   int64_t adoptions = 0;                          // coordinators that went on with what the servers held
   std::array<int64_t, kNumFailpoints> hits = {};  // of each failpoint
   int64_t killed_at_points = 0;
-  bool job_lost = false;  // ended with Unavailable, as it had to
-  absl::Duration virtual_time;
-  std::vector<std::string> trace;  // with SimConfig::trace
+  bool job_lost = false;                          // ended with Unavailable, as it had to
+  absl::Duration virtual_time, longest_recovery;  // the second: with all that failed there again
+  std::vector<std::string> trace;                 // with SimConfig::trace
 };
 
 SimResult RunSimulation(const SimConfig& config);

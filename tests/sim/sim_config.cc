@@ -33,6 +33,20 @@ void DrawLimits(SimConfig& config) {
   if (random.Chance(0.15)) config.max_step_attempts = 3 + static_cast<int>(random.Below(6));
 }
 
+// What programs read besides, and what they are like.
+void DrawMore(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 47));
+  config.loops = random.Chance(0.4);
+  const bool may_replay = (config.kill_ps && config.restart_ps && config.replay) || config.changing_steps || config.power_loss;
+  config.own_data = config.loops && !may_replay && random.Chance(0.7);  // what a step reads of it may be another element when it is replayed
+  config.late_workers = random.Chance(0.25);
+  config.colocated = random.Chance(0.3);
+  config.large = random.Chance(0.15);
+  if (config.large && config.commit_buffer_bytes > 0) config.commit_buffer_bytes = 40'000;
+  config.tight_memory = config.beside && random.Chance(0.4);
+  config.reads_fail = config.disk_faults && random.Chance(0.5);
+}
+
 // A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when their deadline has passed.
 void DrawLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 45));
@@ -68,6 +82,7 @@ void AddLyingPs(SimConfig& config) {
   config.lying_ps = config.kill_coordinator = true;
   config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss = config.duplicates = false;
   config.changing_steps = config.failing_steps = config.die_loading = config.learn_addresses = config.disk_faults = config.store_faults = false;
+  config.tight_memory = false;
   config.max_step_attempts = config.max_recoveries = 1000;
   config.step_deadline = absl::Seconds(6);
 }
@@ -119,6 +134,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.assigning_steps = random.Chance(0.3);
   DrawProgram(config);
   DrawLimits(config);
+  DrawMore(config);
   DrawLiar(config);
   return config;
 }

@@ -155,6 +155,23 @@ TEST(SimReadersTest, TwoDatasetsInAStepAreReadToTheEndWhicheverEndsFirst) {
   EXPECT_GT(read, 10);
 }
 
+// As programs do that are not like the one above.
+TEST(SimLoopsTest, LoopsToAStepOverOwnDataAndBesideEachOtherReadWhatIsTheirsThoughWorkersJoin) {
+  int64_t loops = 0, own = 0, handled = 0, late = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SimConfig config = Calm(seed);
+    config.loops = config.own_data = config.late_workers = config.stop_runs = true;
+    config.num_workers = 3;
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    loops += result.loops, own += result.loops_of_own_data, handled += result.ends_handled, late += result.late_workers;
+  }
+  EXPECT_GT(loops, 60);
+  EXPECT_GT(own, 20);
+  EXPECT_GT(handled, 20);
+  EXPECT_GT(late, 30);
+}
+
 // What was read while the log was run again is older than what the program has seen finished.
 TEST(SimRowCacheTest, NoRowThatWasReadInAReplayOutlivesIt) {
   int64_t rewinds = 0;

@@ -114,13 +114,17 @@ void ScriptedInputOpener::Define(std::string name, Source source) {
   sources_[std::move(name)] = std::move(source);
 }
 
-void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, ResultCallback<OpenedInput> done) {
+void ScriptedInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int, ResultCallback<OpenedInput> done) {
   Source source{std::nullopt, absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")), absl::ZeroDuration()};
   {
     MutexLock lock(mu_);
     const auto found = sources_.find(resource.source);
     if (found != sources_.end()) source = found->second;
     open_[resource.iterator] = resource;
+    if (source.is_cut) shares_[resource.iterator] = {worker_index, source.elements.value_or(0), num_workers};
+    if (source.is_cut && worker_index >= num_workers) {
+      source.error = absl::FailedPreconditionError(absl::StrCat("the data was cut for ", num_workers, " workers, and this is worker ", worker_index));
+    }
   }
   executor_.PostAfter(source.time, [source, done = std::move(done)] {
     if (source.error.ok()) return done(OpenedInput{source.elements, source.first});
@@ -131,6 +135,7 @@ void ScriptedInputOpener::Open(const MakeResource& resource, int, int, int, Resu
 void ScriptedInputOpener::Close(ResourceId iterator) {
   MutexLock lock(mu_);
   open_.erase(iterator);
+  shares_.erase(iterator);
 }
 
 void ScriptedInputOpener::ReadAhead(const InputLease& positions) {
@@ -141,6 +146,13 @@ void ScriptedInputOpener::ReadAhead(const InputLease& positions) {
 void ScriptedInputOpener::ForgetAhead(const InputLease& positions) {
   MutexLock lock(mu_);
   ahead_.erase(positions.first);
+}
+
+std::optional<int64_t> ScriptedInputOpener::Next(ResourceId iterator) {
+  MutexLock lock(mu_);
+  const auto share = shares_.find(iterator);
+  if (share == shares_.end() || share->second.next >= share->second.end) return std::nullopt;
+  return std::exchange(share->second.next, share->second.next + share->second.step);
 }
 
 std::vector<int64_t> ScriptedInputOpener::ahead() const {

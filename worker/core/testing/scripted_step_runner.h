@@ -93,6 +93,7 @@ class ScriptedInputOpener : public InputOpener {
     absl::Status error;               // of opening it
     absl::Duration time;              // that opening takes
     std::optional<ElementDigest> first = {};
+    bool is_cut = false;  // each worker has a share of it; one that came after it was cut has none, and cannot open it
   };
 
   // REQUIRES: `executor` outlives every Open.
@@ -106,7 +107,9 @@ class ScriptedInputOpener : public InputOpener {
   void ForgetAhead(const InputLease& positions) override;
 
   std::map<ResourceId, MakeResource> open() const;  // those opened and not closed
-  std::vector<int64_t> ahead() const;               // the first positions to be read ahead, of all iterators
+  // The next element of the worker's share of data that is cut; nullopt: none is left, or it is not open.
+  std::optional<int64_t> Next(ResourceId iterator);
+  std::vector<int64_t> ahead() const;  // the first positions to be read ahead, of all iterators
 
  private:
   Executor& executor_;
@@ -114,6 +117,10 @@ class ScriptedInputOpener : public InputOpener {
   std::map<std::string, Source> sources_ DIVVY_GUARDED_BY(mu_);
   std::map<ResourceId, MakeResource> open_ DIVVY_GUARDED_BY(mu_);
   std::set<int64_t> ahead_ DIVVY_GUARDED_BY(mu_);
+  struct Share {
+    int64_t next = 0, end = 0, step = 1;
+  };
+  std::map<ResourceId, Share> shares_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

@@ -1,0 +1,193 @@
+#include "tests/sim/loops.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace divvy::sim {
+namespace {
+
+// Steps that are over with their data, and those that go on without.
+constexpr char kEnds[] = "loop", kGoesOn[] = "loop_on";
+// The size of the first is known, that of the second is not, and of the third each worker has a share.
+constexpr char kKnown[] = "loop/known", kUnknown[] = "loop/unknown", kOwn[] = "loop/own";
+constexpr int64_t kTagsOfLoop = Loops::kTags / 2;
+
+int64_t ElementsOf(const SimConfig& config, const std::string& source) {
+  Random random(MixSeeds(MixSeeds(config.seed, 9), HashText(source)));
+  return 1 + static_cast<int64_t>(random.Below(60));
+}
+
+ResourceId IteratorOf(const StepCall& call) { return ResourceId((*call.args.list())[0].handle()->id); }
+
+}  // namespace
+
+void Loops::Define(const SimConfig& config, ScriptedInputOpener& inputs) {
+  const absl::Duration time = absl::Milliseconds(5);
+  inputs.Define(kKnown, {ElementsOf(config, kKnown), absl::OkStatus(), time});
+  inputs.Define(kUnknown, {std::nullopt, absl::OkStatus(), time});
+  ScriptedInputOpener::Source own{ElementsOf(config, kOwn), absl::OkStatus(), time};
+  own.is_cut = true;
+  inputs.Define(kOwn, own);
+}
+
+void Loops::BeginLife(int life) {
+  life_ = life;
+  loops_.clear();
+  taken_.clear();
+  shares_.clear();
+  left_ = 0;
+}
+
+bool Loops::IsOf(const StepCall& call) { return call.function == kEnds || call.function == kGoesOn; }
+
+int64_t Loops::TagOf(const StepCall& call) {
+  const int64_t first = *(*call.args.list())[1].tensor()->scalar<int64_t>();
+  const auto nth = call.inputs.empty() ? static_cast<int64_t>(call.step.value()) : call.inputs[0].first;
+  return first + nth % kTagsOfLoop;
+}
+
+// ---- the program ----
+
+Loops::Loop Loops::Draw(int64_t first_tag) {
+  Random random(MixSeeds(MixSeeds(config_.seed, 48), static_cast<uint64_t>(++drawn_)));
+  Loop loop;
+  RunRequest& request = loop.request;
+  request.step = {random.Chance(0.4) ? kGoesOn : kEnds, Nest(Nest::List{Nest(first_tag)}), false};
+  request.leased = !config_.own_data || random.Chance(0.5);
+  request.source = !request.leased ? kOwn : random.Chance(0.5) ? kKnown : kUnknown;
+  request.token = next_token_++;
+  const bool to_step = random.Chance(0.3);
+  if (to_step) request.last_step = site_.core().step() + 1 + static_cast<int64_t>(random.Below(100));
+  // A loop to a step begins where the last one in the life of its program stopped.
+  request.source_args = Nest(Nest::List{Nest(int64_t{life_}), Nest(to_step ? int64_t{0} : drawn_)});
+  ++counts_.loops, counts_.own += !request.leased;
+  return loop;
+}
+
+void Loops::Run(int64_t first_tag, std::function<void(const Nest&)> value, std::function<void(const absl::Status&)> done) {
+  done_ = std::move(done);
+  loops_.clear();
+  const bool two = site_.random().Chance(0.4);
+  for (int i = 0; i <= static_cast<int>(two); ++i) loops_.push_back(std::make_shared<Loop>(Draw(first_tag + i * kTagsOfLoop)));
+  left_ = static_cast<int>(loops_.size());
+  for (const auto& loop : std::vector<std::shared_ptr<Loop>>(loops_)) {
+    const RunRequest& request = loop->request;
+    site_.Tell(absl::StrCat("program: runs a loop over ", request.source, ", ", request.step.function,
+                            request.last_step ? absl::StrCat(", to step ", *request.last_step) : ""));
+    site_.core().Run(
+        request,
+        [alive = site_.Alive(), value](const Nest& result) {
+          if (alive()) value(result);
+        },
+        [this, alive = site_.Alive(), loop](const absl::Status& status) {
+          if (alive()) OnOver(loop, status);
+        });
+    if (config_.stop_runs && site_.random().Chance(0.3)) StopSometime(loop);
+  }
+}
+
+void Loops::StopSometime(const std::shared_ptr<Loop>& loop) {
+  site_.After(absl::Milliseconds(static_cast<int64_t>(site_.random().Below(3'000))), [this, loop] {
+    loop->stopped = true;
+    site_.core().StopRun(loop->request.token);
+  });
+}
+
+void Loops::OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status) {
+  loop->status = status;
+  site_.Tell(absl::StrCat("program: the loop over ", loop->request.source, " is over: ", status.ToString()));
+  if (site_.EndsProgram(status)) return;
+  Check(*loop);
+  if (--left_ > 0) return;
+  const auto failed = std::find_if(loops_.begin(), loops_.end(), [](const auto& each) { return !each->status.ok(); });
+  std::exchange(done_, nullptr)(failed == loops_.end() ? absl::OkStatus() : (*failed)->status);
+}
+
+// ---- what is checked ----
+
+bool Loops::MayFail() const { return config_.failing_steps || config_.changing_steps || config_.max_step_attempts < 1000 || config_.liar || config_.lying_ps; }
+
+void Loops::Check(const Loop& loop) {
+  const RunRequest& request = loop.request;
+  const bool whole = loop.status.ok() && !loop.stopped && !request.last_step;
+  if (request.last_step && loop.status.ok() && !loop.stopped && site_.core().step() < *request.last_step)
+    site_.Violated("X10", absl::StrCat("a loop to step ", *request.last_step, " is over at step ", site_.core().step()));
+  if (request.leased) return CheckLeased(loop, whole && !MayFail());
+  // Without a fault, no worker begins its share a second time, and none is away.
+  const bool calm = config_.fault_rate == 0 && config_.lose == 0 && config_.break_stream == 0 && config_.slow == 0 && config_.late == 0;
+  if (whole && calm && !MayFail()) CheckOwn(loop);
+}
+
+void Loops::CheckLeased(const Loop& loop, bool complete) {
+  const auto positions = site_.core().Inspect().finished_positions;
+  const int64_t elements = ElementsOf(config_, loop.request.source);
+  for (const ResourceId iterator : loop.iterators) {
+    std::vector<int> times(elements, 0);
+    const auto read = positions.find(iterator);
+    if (read != positions.end()) {
+      for (const auto& [first, count] : read->second) {
+        for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
+      }
+    }
+    for (int64_t p = 0; p < elements; ++p) {
+      if (times[p] > 1 || (complete && times[p] == 0))
+        site_.Violated("X10", absl::StrCat("element ", p, " of ", elements, " of a loop over ", loop.request.source, " was read ", times[p], " times"));
+    }
+  }
+}
+
+// Each worker that has read of its share has read all of it.
+void Loops::CheckOwn(const Loop& loop) {
+  const int64_t elements = ElementsOf(config_, kOwn);
+  for (const ResourceId iterator : loop.iterators) {
+    const int shares = shares_[iterator];
+    for (int worker = 0; worker < shares; ++worker) {
+      const auto taken = taken_.find({iterator, worker});
+      if (taken == taken_.end()) continue;
+      const int64_t share = (elements - worker + shares - 1) / shares;
+      if (static_cast<int64_t>(taken->second.size()) < share)
+        site_.Violated("X10", absl::StrCat("worker ", worker, " has read ", taken->second.size(), " of the ", share, " elements of its share"));
+    }
+  }
+}
+
+// ---- the workers ----
+
+void Loops::OnMake(const MakeResource& make) {
+  const Nest::List* args = make.args.list();
+  if (!absl::StartsWith(make.source, "loop/") || args == nullptr || *(*args)[0].tensor()->scalar<int64_t>() != life_) return;  // a zombie's
+  for (const auto& loop : loops_) {
+    if (loop->request.source == make.source && BitwiseEqual(loop->request.source_args, make.args)) loop->iterators.insert(make.iterator);
+  }
+  shares_[make.iterator] = make.num_workers;
+}
+
+bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again, std::vector<script::Move>& moves) {
+  const ResourceId iterator = IteratorOf(call);
+  std::optional<int64_t> end;  // of leased data
+  bool is_there = false;
+  if (call.inputs.empty()) {
+    const std::optional<int64_t> element = inputs.Next(iterator);
+    if (element) taken_[{iterator, worker}].insert(*element);
+    is_there = element.has_value();
+  } else {
+    const InputLease& lease = call.inputs[0];
+    const auto open = inputs.open();
+    const auto found = open.find(iterator);
+    const int64_t elements = found == open.end() ? 0 : ElementsOf(config_, found->second.source);
+    const int64_t there = std::max<int64_t>(0, std::min(lease.count, elements - lease.first));
+    is_there = there > 0;
+    end = lease.first + there;
+    if (there == lease.count && is_there) return true;
+  }
+  if (is_there && call.inputs.empty()) return true;
+  moves.push_back(script::Ended{{iterator, end}});
+  const bool goes_on = call.function == kGoesOn || (call.inputs.empty() && again);  // what its first run did can be done again without the element
+  counts_.handled_ends += goes_on && !is_there;
+  return is_there || goes_on;
+}
+
+}  // namespace divvy::sim

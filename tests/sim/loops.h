@@ -1,0 +1,83 @@
+// Loops of the program other than its ordinary pass: over data that is each worker's own, up to a training step, with steps that handle the end of the data
+// themselves, and two beside each other. No later life of the program takes one of them up.
+#ifndef DIVVY_TESTS_SIM_LOOPS_H_
+#define DIVVY_TESTS_SIM_LOOPS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/messages.h"
+#include "tests/sim/program_site.h"
+#include "tests/sim/sim_cluster.h"
+#include "worker/core/testing/scripted_step_runner.h"
+
+namespace divvy::sim {
+
+// Lives through all lives of the program. Not thread-safe, as the simulation is not.
+class Loops {
+ public:
+  // REQUIRES: both outlive it.
+  Loops(const SimConfig& config, ProgramSite& site) : config_(config), site_(site) {}
+
+  // Another life of the program begins: no loop is under way.
+  void BeginLife(int life);
+  // Runs one loop or two, whose steps have tags from `first_tag` to kTags beyond it. `done`, when all are over: OK, or the first error. An error that ends the
+  // program is told at once.
+  void Run(int64_t first_tag, std::function<void(const Nest&)> value, std::function<void(const absl::Status&)> done);
+  static constexpr int64_t kTags = 2000;
+
+  // ---- for the workers ----
+  static void Define(const SimConfig& config, ScriptedInputOpener& inputs);
+  // Whether the step is of such a loop, and then its tag.
+  static bool IsOf(const StepCall& call);
+  static int64_t TagOf(const StepCall& call);
+  // What a step finds of its data. False: nothing is left, and it does not handle that. `again`: it has been run before.
+  bool Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again, std::vector<script::Move>& moves);
+  // A worker is told to open data.
+  void OnMake(const MakeResource& make);
+
+  struct Counts {
+    int64_t loops = 0, own = 0, handled_ends = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Loop {
+    RunRequest request;
+    absl::Status status;
+    bool stopped = false;
+    std::set<ResourceId> iterators = {};
+  };
+  Loop Draw(int64_t first_tag);
+  void StopSometime(const std::shared_ptr<Loop>& loop);
+  void OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status);
+  void Check(const Loop& loop);
+  void CheckLeased(const Loop& loop, bool complete);
+  void CheckOwn(const Loop& loop);
+  bool MayFail() const;
+
+  const SimConfig& config_;
+  ProgramSite& site_;
+  int life_ = 0;
+  int64_t drawn_ = 0;
+  uint64_t next_token_ = uint64_t{1} << 40;   // not those of the program's other loops
+  std::vector<std::shared_ptr<Loop>> loops_;  // under way
+  int left_ = 0;
+  std::function<void(const absl::Status&)> done_;
+  // Of data of the workers' own: what each share's worker has taken, by iterator and index.
+  std::map<std::pair<ResourceId, int>, std::set<int64_t>> taken_;
+  std::map<ResourceId, int> shares_;
+  Counts counts_;
+};
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_LOOPS_H_
