@@ -170,6 +170,10 @@ bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, 
   std::optional<int64_t> end;  // of leased data
   bool is_there = false;
   if (call.inputs.empty()) {
+    if (worker >= shares_[iterator]) {
+      moves.push_back(script::Fail{absl::FailedPreconditionError(absl::StrCat("worker ", worker, " came after the data had been cut"))});
+      return true;
+    }
     const std::optional<int64_t> element = inputs.Next(iterator);
     if (element) taken_[{iterator, worker}].insert(*element);
     is_there = element.has_value();

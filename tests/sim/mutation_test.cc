@@ -15,6 +15,7 @@ namespace {
 SimConfig Rough(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
   config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = config.liar = config.lying_ps = false;
+  config.loops = config.own_data = config.late_workers = config.colocated = config.large = config.tight_memory = config.reads_fail = false;
   config.changing_steps = seed % 2 == 0;
   config.fault_rate = 0.05;
   config.late = 0.02;
