@@ -167,31 +167,29 @@ void Loops::OnMake(const MakeResource& make) {
 
 bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again, std::vector<script::Move>& moves) {
   const ResourceId iterator = IteratorOf(call);
-  std::optional<int64_t> end;  // of leased data
-  bool is_there = false;
-  if (call.inputs.empty()) {
-    if (worker >= shares_[iterator]) {
-      moves.push_back(script::Fail{absl::FailedPreconditionError(absl::StrCat("worker ", worker, " came after the data had been cut"))});
-      return true;
-    }
+  const auto open = inputs.open();
+  const auto found = open.find(iterator);
+  const bool is_own = call.inputs.empty();
+  if (is_own && found != open.end() && worker >= found->second.num_workers) {
+    moves.push_back(script::Fail{absl::FailedPreconditionError(absl::StrCat("worker ", worker, " came after the data had been cut"))});
+    return true;
+  }
+  if (is_own) {
     const std::optional<int64_t> element = inputs.Next(iterator);
     if (element) taken_[{iterator, worker}].insert(*element);
-    is_there = element.has_value();
+    if (element) return true;
+    moves.push_back(script::Ended{{iterator, std::nullopt}});
   } else {
     const InputLease& lease = call.inputs[0];
-    const auto open = inputs.open();
-    const auto found = open.find(iterator);
     const int64_t elements = found == open.end() ? 0 : ElementsOf(config_, found->second.source);
     const int64_t there = std::max<int64_t>(0, std::min(lease.count, elements - lease.first));
-    is_there = there > 0;
-    end = lease.first + there;
-    if (there == lease.count && is_there) return true;
+    if (there == lease.count && there > 0) return true;
+    moves.push_back(script::Ended{{iterator, lease.first + there}});
+    if (there > 0) return true;
   }
-  if (is_there && call.inputs.empty()) return true;
-  moves.push_back(script::Ended{{iterator, end}});
-  const bool goes_on = call.function == kGoesOn || (call.inputs.empty() && again);  // what its first run did can be done again without the element
-  counts_.handled_ends += goes_on && !is_there;
-  return is_there || goes_on;
+  const bool goes_on = call.function == kGoesOn || (is_own && again);  // what its first run did can be done again without the element
+  counts_.handled_ends += goes_on;
+  return goes_on;
 }
 
 }  // namespace divvy::sim
