@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What coverage.py makes of small trees that claim too much, snippets.py of guides that show something else than what is built, and
-links.py of pages that lead nowhere."""
+"""What coverage.py makes of small trees that claim too much, snippets.py of guides that show something else than what is built,
+links.py of pages that lead nowhere, and quotes.py of a page that quotes what the source does not say."""
 import os
 import tempfile
 import unittest
 
 import coverage
 import links
+import quotes
 import snippets
 
 COVERED = "".join("| %s | holds | `a/a_test.cc`: `ATest.Holds` |\n" % rule for rule in coverage.RULES)
@@ -113,6 +114,50 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(["gone.md is not there"], self.words("[a](gone.md)\n"))
         self.assertEqual(["other.md has no heading #fences"], self.words("[a](other.md#fences)\n"))
         self.assertEqual(["docs/gone.h is not there"], self.words("see `docs/gone.h`\n"))
+
+
+SPEAKER = """// It says "a comment".
+constexpr int kMost = 8  << 10;
+void f() {
+  Log(Cat("refuses connections: ", 1, " are open \\"now\\" "
+          "(--most)"));
+  Log(Cat(who, " may not ", "register as ", task, ": look"));
+}
+"""
+
+
+class QuotesTest(unittest.TestCase):
+    def findings(self, lines="| `may not` | yes |\n", limits="<!-- a.cc: kMost = 8 << 10 -->", test=""):
+        page = "| other |\n|---|\n| `not looked at` |\n\n| line | meaning |\n|---|---|\n%s\n%s\n" % (lines, limits)
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "docs"))
+            for path, content in {quotes.PAGE: page, "a.cc": SPEAKER, "b.cc": 'f("from b");', "a_test.cc": test}.items():
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(content)
+            return [finding[1:] for finding in quotes.check(root)[0]]
+
+    def test_what_the_source_says(self):
+        for line in ("refuses connections: ... are open", 'open "now" (--most)', "... may not register as ...: look"):
+            self.assertEqual([], self.findings("| `%s` | meaning |\n" % line), line)
+
+    def test_what_no_source_says(self):
+        said = ("refuses connection: ", "a comment", "may not ... from b", "may not look", "...")
+        for line in said:
+            self.assertEqual([("line", "no source says: " + line)], self.findings("| `%s` | meaning |\n" % line))
+
+    def test_a_test_is_no_source(self):
+        self.assertEqual([("line", "no source says: in a test")], self.findings("| `in a test` | x |\n", test='f("in a test");'))
+
+    def test_every_text_of_the_first_column_counts_and_none_of_the_others(self):
+        self.assertEqual([("line", "no source says: gone")], self.findings("| `may not`, `gone` | `also gone` |\n"))
+
+    def test_a_limit_that_has_changed(self):
+        self.assertEqual([("source", "a.cc does not have: kMost = 9")], self.findings(limits="<!-- a.cc: kMost = 9 -->"))
+        self.assertEqual([("source", "gone.h is not there")], self.findings(limits="<!-- gone.h: kMost -->"))
+
+    def test_a_page_that_quotes_nothing(self):
+        self.assertEqual([("none", "no line of the log is quoted")], self.findings(lines=""))
+        self.assertEqual([("none", "no limit names its source")], self.findings(limits=""))
 
 
 if __name__ == "__main__":
