@@ -48,16 +48,21 @@ BundleSlice ToBundle(const SavedSlice& slice, int file) {
   return {slice.tensor, slice.dtype, slice.full_shape, slice.first_row, slice.first_row + slice.rows, file, slice.offset, slice.size_bytes, slice.masked_crc};
 }
 
-// WriteBundleIndex finds what is there and does not fit; this, what is not there.
-absl::Status CheckComplete(const Layout& layout, const std::vector<BundleSlice>& slices) {
-  std::set<std::string> saved;
-  for (const BundleSlice& slice : slices) saved.insert(slice.tensor);
+// WriteBundleIndex finds what is there and does not fit; this, what is not there, and whose it was to write.
+absl::Status CheckComplete(const Layout& layout, const std::vector<std::vector<SavedSlice>>& parts) {
+  std::set<std::pair<size_t, std::string>> saved;
+  for (size_t ps = 0; ps < parts.size(); ++ps) {
+    for (const SavedSlice& slice : parts[ps]) saved.emplace(ps, slice.tensor);
+  }
   for (const auto& [id, variable] : layout.variables()) {
-    if (variable.spec.shape.num_elements() == 0) continue;
     std::vector<std::string> names = {variable.spec.name};
     for (size_t i = 0; i < variable.slots.size(); ++i) names.push_back(variable.SlotName(static_cast<int>(i)));
-    for (const std::string& name : names) {
-      if (saved.count(name) == 0) return absl::DataLossError(absl::StrCat("no server has written \"", name, "\""));
+    for (int part = 0; part < variable.num_shards(); ++part) {
+      if (variable.ShardShape(part).num_elements() == 0) continue;
+      for (const std::string& name : names) {
+        if (saved.count({static_cast<size_t>(variable.ps[part]), name}) == 0)
+          return absl::DataLossError(absl::StrCat("ps ", variable.ps[part], " has written nothing of \"", name, "\""));
+      }
     }
   }
   return absl::OkStatus();
@@ -156,7 +161,7 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
   for (size_t file = 0; file < parts.size(); ++file) {
     for (const SavedSlice& slice : parts[file]) slices.push_back(ToBundle(slice, static_cast<int>(file)));
   }
-  RETURN_IF_ERROR(CheckComplete(*state.layout, slices));
+  RETURN_IF_ERROR(CheckComplete(*state.layout, parts));
   SetOwn(state.job);
   RETURN_IF_ERROR(CheckOwner(Claim::kMake));
   const int num_files = static_cast<int>(parts.size()) + 1;
