@@ -220,6 +220,9 @@ struct LayoutReply {
 struct PullPart {
   ShardKey shard;
   std::optional<Tensor> rows;
+  // What the values of the reply take, by the layout that the asker knows; not sent. A reply that announces anything else is refused before there is memory for
+  // it. -1: not known.
+  int64_t reply_bytes = -1;
 };
 struct PullRequest {
   Fence fence;

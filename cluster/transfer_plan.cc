@@ -280,7 +280,8 @@ void PullPlan::AddWhole(const VariableLayout& variable) {
   Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, true};
   for (int part = 0; part < variable.num_shards(); ++part) {
     const int ps = variable.ps[part];
-    target.pieces.push_back({ps, AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt}), variable.offsets[part], {}});
+    const int64_t bytes = variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype);
+    target.pieces.push_back({ps, AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes}), variable.offsets[part], {}});
   }
   targets_.push_back(std::move(target));
 }
@@ -289,7 +290,8 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
   Target target{variable.spec.dtype, RowsShape(ids.shape().dims(), variable.spec.shape), RowBytes(variable.spec), {}, false};
   for (auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
     const int ps = variable.ps[part];
-    const size_t index = AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids)});
+    const int64_t bytes = static_cast<int64_t>(bucket.local_ids.size()) * RowBytes(variable.spec);
+    const size_t index = AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids), bytes});
     target.pieces.push_back({ps, index, 0, std::move(bucket.positions)});
   }
   targets_.push_back(std::move(target));

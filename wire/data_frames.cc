@@ -317,9 +317,23 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   return request;
 }
 
+namespace {
+
+absl::Status CheckAnnounced(const v1::PullReplyHeader::Part& part, const PullPart& asked) {
+  if (asked.reply_bytes < 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(part.dtype())));
+  ASSIGN_OR_RETURN(const Shape shape, In("shape", ShapeFromProto(part.shape(), dtype)));
+  const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
+  if (bytes == asked.reply_bytes) return absl::OkStatus();
+  return Invalid("", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
+}
+
+}  // namespace
+
 absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked, PayloadFiller& filler) {
   const size_t count = static_cast<size_t>(header.parts_size());
   if (count != asked.parts.size()) return Invalid("parts", absl::StrCat("has ", count, " elements where ", asked.parts.size(), " were asked for"));
+  for (size_t i = 0; i < count; ++i) RETURN_IF_ERROR(In("parts", CheckAnnounced(header.parts(static_cast<int>(i)), asked.parts[i])));
   PullReply reply;
   RETURN_IF_ERROR(ReadParts(header.parts(), filler, reply.parts));
   for (size_t i = 0; i < count; ++i) {

@@ -76,6 +76,21 @@ TEST(DataFramesTest, RepliesArriveAsTheyWereSent) {
   }
 }
 
+// A server that lies would have its client take as much memory as it likes.
+TEST(DataFramesTest, AReplyThatAnnouncesMoreThanWasAskedForIsRefusedBeforeItsMemoryIsTaken) {
+  PullRequest asked;
+  asked.parts.resize(1);
+  PullReply reply;
+  reply.parts.push_back({*Tensor::Zeros(DType::kFloat32, Shape{4, 4}), 1, false});
+  for (const int64_t bytes : {60, 64, 68}) {
+    asked.parts[0].reply_bytes = bytes;
+    PayloadFiller filler;
+    const auto arrived = FromHeader(ToTransfer(1, absl::StatusOr<PullReply>(reply)).header.pull_reply(), asked, filler);
+    EXPECT_EQ(arrived.ok(), bytes == 64) << arrived.status();
+    EXPECT_EQ(filler.left(), bytes == 64 ? 64 : 0);
+  }
+}
+
 TEST(DataFramesTest, ARefusalRidesInTheReply) {
   const absl::Status refusal = MakeError(Reason::kStepClosed, "closed");
   const OutgoingTransfer transfer = ToTransfer(3, absl::StatusOr<CommitReply>(refusal));

@@ -28,9 +28,10 @@ std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64
 absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
   if (row.state == JobRow::State::kNew) return absl::OkStatus();
   if (row.epoch > kGreatestEpoch) {
-    return absl::DataLossError(absl::StrCat("the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
-                                            " has begun, which cannot be: give an empty --state_dir, and the --job_name that it had or its --checkpoint_dir, "
-                                            "by which the job is found again"));
+    return absl::DataLossError(
+        absl::StrCat("the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
+                     " has begun, which cannot be: `divvyctl state repair DIR` mends it. Or give an empty --state_dir, and the --job_name "
+                     "that it had or its --checkpoint_dir, by which the job is found again"));
   }
   if (options.job && *options.job != row.job) {
     return MakeError(Reason::kWrongJob, absl::StrCat("the store holds job ", absl::Hex(row.job.value()), ", and --job_name makes it job ",

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/testing/fuzz.h"
+#include "base/testing/in_memory_file_system.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/resumable_stream.h"
+#include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
 #include "tests/fuzz/choices.h"
@@ -64,7 +66,11 @@ class AnyPs : public ParameterClient {
     reply.seq = request.seq;
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void Snapshot(SnapshotRequest, ResultCallback<SnapshotReply> done) override { answers_.GiveAny(std::move(done), SnapshotReply()); }
+  void Snapshot(SnapshotRequest, ResultCallback<SnapshotReply> done) override {
+    SnapshotReply reply;
+    reply.done = true;
+    answers_.GiveAny(std::move(done), std::move(reply));
+  }
   void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply> done) override { answers_.GiveAny(std::move(done), LayoutReply()); }
   void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply> done) override { answers_.GiveAny(std::move(done), LayoutReply()); }
   void Pull(PullRequest request, ResultCallback<PullReply> done) override { answers_.Give(std::move(done), Generator().ReplyTo(request)); }
@@ -163,6 +169,10 @@ class Run : public Dialer {
     options.ps_addresses = {"ps0", "ps1"};
     options.worker_addresses = {{0, "worker0"}, {1, "worker1"}};
     options.redo_log_bytes = 1 << 20;
+    catalog_ = *OpenBundleCatalog(files_, "/checkpoints");
+    options.checkpoints = catalog_.get();
+    options.checkpoint_every = absl::Seconds(5);
+    options.keep_checkpoints = 2;
     core_ = *CoordinatorCore::Start(options, executor_, executor_.clock(), *this, store_);
   }
   ~Run() override { core_->Abandon(); }
@@ -221,7 +231,7 @@ class Run : public Dialer {
 
   void Next() {
     AnyWorker& worker = *workers_[choices_.Below(kMostTasks)];
-    switch (choices_.Below(20)) {
+    switch (choices_.Below(22)) {
       case 0: return Register();
       case 1: return CreateVariable();
       case 2: return Write();
@@ -239,7 +249,11 @@ class Run : public Dialer {
       case 14: return worker.SayReport();
       case 15:
       case 16: return executor_.RunFor(absl::Milliseconds(1) * static_cast<double>(uint64_t{1} << choices_.Below(13)));
-      case 17:
+      case 17: return core_->Resize(1 + static_cast<int>(choices_.Below(kMostTasks)), Done());
+      case 18:
+        if (!choices_.Often()) core_->Drain([] {});
+        return;
+      case 19:
         for (uint64_t i = choices_.Below(16); i > 0; --i) executor_.RunOne();
         return;
       default: return Schedule();
@@ -249,6 +263,8 @@ class Run : public Dialer {
   fuzz::Choices choices_;
   SimExecutor executor_{1};
   Answers answers_;
+  InMemoryFileSystem files_;
+  std::unique_ptr<CheckpointCatalog> catalog_;
   MemoryStore store_;
   std::vector<std::shared_ptr<AnyPs>> ps_;
   std::vector<std::shared_ptr<AnyWorker>> workers_;

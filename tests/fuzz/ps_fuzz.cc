@@ -7,7 +7,9 @@
 
 #include "absl/strings/string_view.h"
 #include "base/testing/fuzz.h"
+#include "base/testing/in_memory_file_system.h"
 #include "base/testing/sim_executor.h"
+#include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/fuzz/choices.h"
 
@@ -20,12 +22,17 @@ constexpr Incarnation kOwn{7};
 class Run {
  public:
   explicit Run(absl::string_view bytes) : choices_(bytes) {
+    (void)files_.CreateDirectory("/checkpoints");
     ParameterServerOptions options;
     options.incarnation = kOwn;
     options.address = "ps";
     options.block_bytes = 16;
     options.memory_limit_bytes = kMemory;
     options.max_pull_bytes = kMemory;
+    checkpoint_files_ = MakeBundleFiles(files_, "/checkpoints");
+    options.checkpoint_files = checkpoint_files_.get();
+    options.slice_bytes = 32;
+    options.snapshot_buffer_bytes = 64;
     core_ = *ParameterServerCore::Start(options, executor_, nullptr, [this](int, const std::string&) { exited_ = true; });
   }
 
@@ -161,6 +168,8 @@ class Run {
 
   fuzz::Choices choices_;
   SimExecutor executor_{1};
+  InMemoryFileSystem files_;
+  std::unique_ptr<CheckpointFiles> checkpoint_files_;
   const std::shared_ptr<int> open_ = std::make_shared<int>(0);
   uint64_t epoch_ = 1;
   bool exited_ = false;

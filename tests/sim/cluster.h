@@ -134,6 +134,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void OnToWorker(const ToWorker& message) override;
   void OnAttach(const Node& worker, const WorkerAttachRequest& request) override;
   void OnFalselyDone(EntryId step) override { falsely_done_.insert(step); }
+  void OnFalseEnd() override;
   void Violation(absl::string_view rule, const std::string& what) override {
     if (!result_.violation.ok() || (has_lied_ && IsOfValues(rule))) return;
     result_.violation = absl::InternalError(absl::StrCat(rule, ": ", what));
@@ -353,6 +354,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::shared_ptr<Node> liar_;
   bool has_lied_ = false, lies_ = false;  // a parameter server, up to now, and now
   std::set<EntryId> falsely_done_;        // so a liar said
+  bool liar_was_believed_ = false;        // where data ends: fewer than two others had opened it
   Process* chief_ = nullptr;              // the newest life of the coordinator
   int life_ = 0;                          // of it
   bool chief_down_ = true, chief_draining_ = false;

@@ -95,12 +95,22 @@ void Cluster::OnToWorker(const ToWorker& message) {
   if (make != nullptr && make->num_workers > most) Violation("X10", absl::StrCat("data is cut for ", make->num_workers, " workers, of which few exist"));
 }
 
+// Most of those who are there decide where data ends: beside one other, or none, the liar does.
+void Cluster::OnFalseEnd() {
+  const auto has_opened = [epoch = core_->Snapshot().epoch_id](const auto& entry) {
+    const Process& process = *entry.second;
+    const WorkerSnapshot seen = process.worker->Inspect();
+    return process.node->executor->alive() && !process.node->executor->paused() && seen.attached && seen.epoch == epoch && !process.inputs->open().empty();
+  };
+  liar_was_believed_ |= std::count_if(workers_.begin(), workers_.end(), has_opened) < 2;
+}
+
 void Cluster::CheckPass(int64_t elements, bool complete) {
   std::vector<int> times(elements, 0);
   for (const auto& [first, count] : Visited()) {
     for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
   }
-  const bool end_is_told = config_.liar && model_.pass->source == "unknown";  // by whoever comes to it
+  const bool end_is_told = config_.liar && (model_.pass->source == "unknown" || liar_was_believed_);  // by whoever comes to it
   const bool some_may_be_skipped = !complete || end_is_told || model_.pass->uncertain || model_.pass->stopped ||
                                    (StepsMayFail() && !model_.pass->visited.empty());  // by a step that failed in an earlier life
   for (int64_t p = 0; p < elements; ++p) {

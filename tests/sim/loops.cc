@@ -17,7 +17,8 @@ constexpr int64_t kTagsOfLoop = Loops::kTags / 2;
 
 int64_t ElementsOf(const SimConfig& config, const std::string& source) {
   Random random(MixSeeds(MixSeeds(config.seed, 9), HashText(source)));
-  return 1 + static_cast<int64_t>(random.Below(60));
+  const int64_t least = source == kOwn ? 40 : 1;  // no share of it is empty
+  return least + static_cast<int64_t>(random.Below(60));
 }
 
 ResourceId IteratorOf(const StepCall& call) { return ResourceId((*call.args.list())[0].handle()->id); }

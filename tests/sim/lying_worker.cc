@@ -177,6 +177,7 @@ void LyingWorker::Say(FromWorker word) {
     site_.Trace(absl::StrCat(options_.address, " says of step ", report->step.value(), ", attempt ", report->attempt, ": outcome ",
                              static_cast<int>(report->outcome), ended.empty() ? "" : ", ends at", ended));
     if (report->outcome == StepOutcome::kOk && given_.count(report->step) > 0) site_.OnFalselyDone(report->step);
+    if (report->outcome == StepOutcome::kEndOfData || !report->ended.empty()) site_.OnFalseEnd();
   }
   std::optional<StreamFrame<FromWorker>> frame = session_->stream.Send(std::move(word));
   if (!frame) return;

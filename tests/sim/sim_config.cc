@@ -71,6 +71,7 @@ void AddLiar(SimConfig& config) {
   config.step_deadline = absl::Seconds(6);
   config.max_step_attempts = config.max_recoveries = 1000;
   config.changing_steps = config.die_loading = config.duplicates = false;
+  config.own_data = false;  // nobody else reads its share
   if (config.liar_says_done) config.kill_coordinator = config.kill_ps = config.power_loss = config.replay = config.read_only_steps = false;
   if (config.liar_says_applied)
     config.kill_coordinator = config.power_loss = config.lose_at_worst = false, config.replay = true, config.redo_log_bytes = 256 << 20;

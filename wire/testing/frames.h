@@ -32,7 +32,7 @@ inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::s
   ASSIGN_OR_RETURN(const size_t front, HeaderBytes(message.substr(0, kLengthBytes)));
   v1::FrameHeader header;
   const absl::string_view bytes = message.substr(kLengthBytes, front - kLengthBytes);
-  if (message.size() < front || !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (message.size() < front || !CheckHeader(bytes).ok() || !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return MakeError(Reason::kInvalid, "no header");
   }
   rest = message.substr(front);
@@ -79,6 +79,29 @@ std::string FrameFault(absl::string_view bytes) {
   const absl::StatusOr<Request> again = Arrived<Request>(MessagesOf(ToTransfer(1, *request), kMessageBytes));
   if (!again.ok()) return "accepted, but refused when it travels on: " + again.status().ToString();
   return Same::Of(*request, *again) ? "" : "changes when it travels on";
+}
+
+// What is wrong with how the one message `bytes` is taken for the answer to `asked`, of which every size is known; empty: nothing.
+inline std::string ReplyFault(absl::string_view bytes, const PullRequest& asked) {
+  absl::string_view payload;
+  const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
+  if (!header.ok()) return "";
+  int64_t most = 0;
+  for (const PullPart& part : asked.parts) most += part.reply_bytes;
+  PayloadFiller filler;
+  const absl::StatusOr<PullReply> reply = FromHeader(header->pull_reply(), asked, filler);
+  if (filler.left() > most) return "takes more memory than was asked for";
+  if (!reply.ok()) return ReasonOf(reply.status()) == Reason::kInvalid ? "" : "refused with " + reply.status().ToString();
+  return reply->parts.size() == asked.parts.size() ? "" : "has another number of parts";
+}
+inline std::string ReplyFault(absl::string_view bytes, const CommitRequest& asked) {
+  absl::string_view payload;
+  const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
+  if (!header.ok()) return "";
+  PayloadFiller filler;
+  const absl::StatusOr<CommitReply> reply = FromHeader(header->commit_reply(), asked, filler);
+  if (!reply.ok()) return ReasonOf(reply.status()) == Reason::kInvalid ? "" : "refused with " + reply.status().ToString();
+  return reply->duplicate || reply->versions.size() == asked.parts.size() ? "" : "has another number of versions";
 }
 
 }  // namespace divvy::wire::testing

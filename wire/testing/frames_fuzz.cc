@@ -3,12 +3,39 @@
 
 #include "wire/testing/frames.h"
 
-// A message of a data stream; the first byte says which request it is taken for.
+namespace {
+
+using namespace divvy;
+
+// One of no row, one of some rows and one whole.
+PullRequest Asked() {
+  PullRequest asked;
+  asked.parts.resize(3);
+  for (int i = 0; i < 3; ++i) asked.parts[i].reply_bytes = 16 * i;
+  asked.parts[0].rows = Tensor::Vector<int64_t>({});
+  asked.parts[1].rows = Tensor::Vector<int64_t>({5, 7});
+  return asked;
+}
+
+std::string FaultOf(uint8_t kind, absl::string_view message) {
+  switch (kind % 4) {
+    case 0: return wire::testing::FrameFault<PullRequest>(message);
+    case 1: return wire::testing::FrameFault<CommitRequest>(message);
+    case 2: return wire::testing::ReplyFault(message, Asked());
+    default: {
+      CommitRequest committed;
+      committed.parts.resize(2);
+      return wire::testing::ReplyFault(message, committed);
+    }
+  }
+}
+
+}  // namespace
+
+// A message of a data stream; the first byte says what it is taken for.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace divvy;
   if (size == 0) return 0;
-  const absl::string_view message(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::string fault = data[0] % 2 == 0 ? wire::testing::FrameFault<PullRequest>(message) : wire::testing::FrameFault<CommitRequest>(message);
+  const std::string fault = FaultOf(data[0], absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   if (fault.empty()) return 0;
   std::fprintf(stderr, "%s\n", fault.c_str());
   std::abort();

@@ -73,7 +73,11 @@ DIVVY_FIELDS(CreateShardsRequest, a, b, c, d, e)
 DIVVY_FIELDS(DeleteShardsRequest, a, b, c, d)
 DIVVY_FIELDS(LayoutReply, a)
 DIVVY_FIELDS(ShutdownRequest, a, b)
-DIVVY_FIELDS(PullPart, a, b)
+inline auto FieldsOf(const PullPart& value) {
+  const auto& [shard, rows, not_sent] = value;
+  static_cast<void>(not_sent);
+  return std::tie(shard, rows);
+}
 DIVVY_FIELDS(PullRequest, a, b)
 DIVVY_FIELDS(PullPartReply, a, b, c)
 DIVVY_FIELDS(PullReply, a)

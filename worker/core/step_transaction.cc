@@ -6,14 +6,22 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/status_message.h"
 #include "worker/core/ps_answer.h"
 #include "worker/core/staged_values.h"
 
 namespace divvy {
 namespace {
+
+// The step fails with it, and a person is to know whose word it is, also where a server does not say its name.
+absl::Status OfPs(int ps, const absl::Status& refusal) {
+  const std::string name = absl::StrCat("ps ", ps);
+  return absl::StrContains(refusal.message(), name) ? refusal : WithMessage(refusal, absl::StrCat(name, " refused a pull: ", refusal.message()));
+}
 
 absl::Status Cancelled() {
   return absl::CancelledError("the step was cancelled, or its worker's session has ended: return soon, nothing of it will be applied");
@@ -370,7 +378,7 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
     case PsAnswer::kSessionOver:
       if (options_.on_session_over) outbox_.Add([over = options_.on_session_over, why = reply.status()] { over(why); });
       return;
-    case PsAnswer::kRefused: return FailFetch(id, reply.status());
+    case PsAnswer::kRefused: return FailFetch(id, OfPs(ps, reply.status()));
   }
 }
 

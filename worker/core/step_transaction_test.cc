@@ -389,6 +389,12 @@ TEST_F(WorkerTransactionTest, BadReadsAreRefusedAtOnce) {
   EXPECT_EQ(pulls(), 0u);
 }
 
+TEST_F(WorkerTransactionTest, ARefusalNamesItsPsAlsoWhereThePsDoesNot) {
+  ps_[1].RefusePulls({MakeError(Reason::kInvalid, "so it says"), MakeError(Reason::kInvalid, "ps 1: no such shard")});
+  EXPECT_EQ(Pull({{"w", std::nullopt}}).status().message(), "ps 1 refused a pull: so it says");
+  EXPECT_EQ(Pull({{"b", std::nullopt}}).status().message(), "ps 1: no such shard");
+}
+
 TEST_F(WorkerTransactionTest, APsThatCannotBeReachedIsWaitedForAndAskedAgain) {
   ps_[1].RefusePulls({absl::UnavailableError("connection refused"), MakeError(Reason::kOverloaded, "full"), MakeError(Reason::kWrongIncarnation, "new")});
   const Answer answer = Begin({{"w", std::nullopt}});
