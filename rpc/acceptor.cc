@@ -1,8 +1,10 @@
 #include "rpc/acceptor.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -28,23 +30,50 @@ std::optional<ino_t> InodeOf(int fd) {
   return fstat(fd, &info) == 0 ? std::optional<ino_t>(info.st_ino) : std::nullopt;
 }
 
+// Without the port, which differs in each connection; "": it is no TCP connection.
+std::string AddressOfPeer(const Descriptor& connection) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  char host[NI_MAXHOST] = "";
+  if (getpeername(connection.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.ss_family == AF_UNIX) return "";
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return host;
+}
+
 bool IsOutOfDescriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 }  // namespace
 
-bool OpenConnections::Admit(int fd, absl::Duration now) {
-  open_.erase(fd);  // whatever had this number is closed
-  if (open_.size() >= most_ && now - looked_ >= kLookEvery) {
+OpenConnections::Admission OpenConnections::Judge(const std::string& from) const {
+  if (open_.size() >= most_) return Admission::kTooMany;
+  const auto others = of_address_.find(from);
+  return others == of_address_.end() || others->second < most_of_one_address() ? Admission::kAdmitted : Admission::kTooManyOfOneAddress;
+}
+
+OpenConnections::Admission OpenConnections::Admit(int fd, const std::string& from, absl::Duration now) {
+  if (const auto before = open_.find(fd); before != open_.end()) Forget(before);  // whatever had this number is closed
+  if (Judge(from) != Admission::kAdmitted && now - looked_ >= kLookEvery) {
     looked_ = now;
     ForgetClosed();
   }
-  if (open_.size() >= most_) return false;
-  open_[fd] = InodeOf(fd).value_or(0);
-  return true;
+  const Admission admission = Judge(from);
+  if (admission != Admission::kAdmitted) return admission;
+  open_[fd] = {InodeOf(fd).value_or(0), from};
+  if (!from.empty()) ++of_address_[from];
+  return admission;
+}
+
+void OpenConnections::Forget(std::map<int, Open>::iterator connection) {
+  const auto address = of_address_.find(connection->second.from);
+  if (address != of_address_.end() && --address->second == 0) of_address_.erase(address);
+  open_.erase(connection);
 }
 
 void OpenConnections::ForgetClosed() {
-  for (auto next = open_.begin(); next != open_.end();) next = InodeOf(next->first) == next->second ? std::next(next) : open_.erase(next);
+  for (auto next = open_.begin(); next != open_.end();) {
+    const auto each = next++;
+    if (InodeOf(each->first) != each->second.inode) Forget(each);
+  }
 }
 
 Acceptor::Acceptor(ListeningSockets sockets, int max_connections, Take take)
@@ -80,9 +109,17 @@ void Acceptor::Run() {
 void Acceptor::TakeOne(const Descriptor& socket) {
   Descriptor connection = AcceptConnection(socket);
   if (!connection) return IsOutOfDescriptors(errno) ? ShedOne(socket) : void();  // else it has gone meanwhile
-  if (open_.Admit(connection.get(), Clock::Real().Elapsed())) return take_(std::move(connection));
-  const std::string text = absl::StrCat("refuses connections: ", max_connections_,
-                                        " are open (--max_connections). See who holds them (ss -tn), and keep out who does not belong here by a firewall");
+  const std::string from = AddressOfPeer(connection);
+  const OpenConnections::Admission admission = open_.Admit(connection.get(), from, Clock::Real().Elapsed());
+  if (admission == OpenConnections::Admission::kAdmitted) return take_(std::move(connection));
+  const std::string text =
+      admission == OpenConnections::Admission::kTooMany
+          ? absl::StrCat("refuses connections: ", max_connections_,
+                         " are open (--max_connections). See who holds them (ss -tn), and keep out who does not belong here by a firewall")
+          : absl::StrCat(
+                "refuses connections from ", from, ": ", open_.most_of_one_address(),
+                " of it are open, and one address may hold half of --max_connections. Keep it out by a firewall if it does not belong here; else raise "
+                "the flag");
   if (said_.Admit(text)) DIVVY_LOG(WARNING) << text;
 }
 

@@ -5,9 +5,11 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "base/descriptor.h"
@@ -17,23 +19,33 @@
 
 namespace divvy {
 
-// Counts connections that others close, by looking at their descriptors. Not thread-safe.
+// Counts connections that others close, by looking at their descriptors. One address holds at most half of them, or 128 where that is more: a stranger who
+// opens all that it can, and never ends a handshake, leaves room for the tasks of other hosts. Not thread-safe.
 class OpenConnections {
  public:
   // REQUIRES: most >= 1.
   explicit OpenConnections(int most) : most_(static_cast<size_t>(most)) {}
-  // Counts `fd` until it is closed. False: there are as many already; not counted.
-  bool Admit(int fd, absl::Duration now);
+  enum class Admission { kAdmitted, kTooMany, kTooManyOfOneAddress };
+  // Counts `fd` until it is closed, unless there are too many already. `from`: the address of the other end without its port; "": of this machine's sockets.
+  Admission Admit(int fd, const std::string& from, absl::Duration now);
+  size_t most_of_one_address() const { return std::max<size_t>(most_ / 2, 128); }
 
  private:
+  struct Open {
+    ino_t inode = 0;  // a descriptor's number is used again, its inode is not
+    std::string from;
+  };
+  Admission Judge(const std::string& from) const;
+  void Forget(std::map<int, Open>::iterator connection);
   void ForgetClosed();
 
   const size_t most_;
-  std::map<int, ino_t> open_;  // a descriptor's number is used again, its inode is not
+  std::map<int, Open> open_;
+  std::map<std::string, size_t> of_address_;
   absl::Duration looked_ = -absl::InfiniteDuration();
 };
 
-// A thread that hands each connection on. Above `max_connections`, a connection is closed at once. Where no descriptor is left, connections are closed, too,
+// A thread that hands each connection on. One that OpenConnections does not admit is closed at once. Where no descriptor is left, connections are closed, too,
 // rather than left in the queue: their callers learn it and try again. Both are said in the log, once a minute. Thread-safe.
 class Acceptor {
  public:

@@ -706,6 +706,24 @@ TEST_F(ControlTest, ConnectionsAboveTheLimitAreClosedAndThoseThatCloseMakeRoom) 
   EXPECT_TRUE(channel->WaitForConnected(GrpcDeadline(kPatience)));
 }
 
+// Descriptors stand for connections.
+TEST(OpenConnectionsTest, OneAddressHoldsHalfOfThemAndWhatItClosesMakesRoom) {
+  using Admission = OpenConnections::Admission;
+  OpenConnections open(300);
+  std::vector<Descriptor> strangers, others;
+  const auto admit = [&open](std::vector<Descriptor>& whose, const std::string& from, absl::Duration now) {
+    whose.push_back(Socket());
+    return open.Admit(whose.back().get(), from, now);
+  };
+  for (int i = 0; i < 150; ++i) ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(1)), Admission::kAdmitted);
+  EXPECT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(2)), Admission::kTooManyOfOneAddress);
+  for (int i = 0; i < 75; ++i) ASSERT_EQ(admit(others, absl::StrCat("10.0.1.", i), absl::Seconds(3)), Admission::kAdmitted);
+  strangers.erase(strangers.begin(), strangers.begin() + 10);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(4)), Admission::kAdmitted);
+  for (int i = 0; i < 75; ++i) ASSERT_EQ(admit(others, "", absl::Seconds(5)), Admission::kAdmitted) << "sockets of this machine have no address";
+  EXPECT_EQ(admit(others, "", absl::Seconds(6)), Admission::kTooMany);
+}
+
 // Keeps the process from opening more files than it has now and `more`.
 class FewDescriptors {
  public:
