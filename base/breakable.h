@@ -35,6 +35,7 @@ enum class Rule {
   kEndIsOfOneDataset,        // the end of one dataset says nothing of the others that the step reads
   kLossWhileLoadingCounts,   // a server that is lost while it loads counts as a recovery
   kLateWorkerHasNoPart,      // a worker that joins a pass over data that was cut for fewer workers reads none of it
+  kReadDataKeepsItsCut,      // data of which steps have read is not cut anew for a worker that comes
   kHorizonHasPasses,         // servers are told how far passes have got with the steps that they may forget
   kOneWorkerEndsNoJob,       // what one worker says of epoch, job or length of the data is its own error
   kEpochsArePlausible,       // an epoch that no coordinator of the job can have begun is nobody's word

@@ -208,8 +208,8 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const auto& [checkpoint, of_it] = *it;
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
-    kept += committed && wanted;
-    if (wanted || !(checkpoint < below)) continue;  // later ones may be being written
+    kept += committed && wanted && CanBe(checkpoint.epoch);  // one that nobody can load takes no good one's place
+    if (wanted || !(checkpoint < below)) continue;             // later ones may be being written
     RETURN_IF_ERROR(Remove(checkpoint, of_it));
     removed.push_back(checkpoint);
   }
@@ -270,8 +270,8 @@ absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, con
 
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
   const std::string prefix = absl::StrCat(directory, "/", checkpoint.name());
-  // The next epoch is above it: such a number would leave none.
-  if (checkpoint.epoch > kGreatestEpoch)
+  // The job goes on in an epoch above it, which must be one that can be.
+  if (!CanBe(checkpoint.epoch))
     return absl::DataLossError(absl::StrCat(prefix, " is of epoch ", checkpoint.epoch.value(), ", which no coordinator can have begun: remove it"));
   ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(files, prefix));
   const absl::StatusOr<Tensor> job = reader->ReadTensor(kJobTensor);

@@ -84,13 +84,17 @@ TEST_F(BundleCatalogTest, ACheckpointOfAnEpochThatLeavesNoneAfterItIsPassedOver)
   const auto catalog = Open();
   ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());
   JobState state = StateOf(kJob, 2);
-  for (const uint64_t epoch : {~uint64_t{0}, (uint64_t{1} << 48) + 1}) {
+  for (const uint64_t epoch : {~uint64_t{0}, uint64_t{1} << 48}) {
     state.checkpoint.epoch = Epoch(epoch);
     ASSERT_EQ(catalog->Commit(state, {}), absl::OkStatus());
     const auto newest = catalog->Newest(std::nullopt);
     ASSERT_TRUE(newest.ok()) << newest.status();
     EXPECT_EQ((**newest).checkpoint.serial, 1u) << epoch;
   }
+  ASSERT_EQ(catalog->Commit(StateOf(kJob, 3), {}), absl::OkStatus());
+  std::vector<CheckpointId> removed;
+  ASSERT_EQ(catalog->Collect(2, {}, {Epoch(1), 4}, removed), absl::OkStatus());
+  EXPECT_THAT(removed, IsEmpty()) << "two good ones are kept";
 }
 
 TEST_F(BundleCatalogTest, ACheckpointThatIsNoFileIsPassedOver) {

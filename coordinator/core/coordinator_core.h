@@ -328,7 +328,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool MostHaveOpened(ResourceId iterator) const DIVVY_REQUIRES(mu_);
   bool MostHere(const std::function<bool(const Worker&)>& says) const DIVVY_REQUIRES(mu_);  // of the workers that have a session
   bool MayServe(const Worker& worker) const DIVVY_REQUIRES(mu_);
-  bool CountsForData(const Worker& worker) const DIVVY_REQUIRES(mu_);
+  bool CountsForData(const Worker& worker, int served, int expected) const DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);

@@ -850,6 +850,23 @@ TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
   EXPECT_FALSE(ran->over) << ran->status;
 }
 
+TEST_F(EndsTest, TheFirstWorkerMayHaveAnIndexFarAboveThoseThatFollow) {
+  Boot(1, 0, {});
+  world_.RunFor(absl::Milliseconds(500));
+  const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
+  std::vector<int> shares;
+  for (const int index : {40, 0}) {
+    const std::string address = absl::StrCat("worker", workers_.size());
+    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    workers_.back()->opens = false;
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+    world_.RunFor(absl::Milliseconds(50));
+    shares.push_back(workers_[0]->made.back().num_workers);
+  }
+  EXPECT_THAT(shares, ElementsAre(41, 1)) << "alone it reads its share; beside another it would leave most of the data to nobody";
+  EXPECT_FALSE(ran->over) << ran->status;
+}
+
 TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   Start(1, 1);
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
@@ -1658,7 +1675,7 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
 // It serves, so it is no phantom; and of 65,535 shares the others would have one each.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
   Start(1, 2);
-  for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(19, 20)}) {
+  for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(32, 2), std::pair(35, 36)}) {  // 16 + 4 * 5: each of the three has served
     const std::string address = absl::StrCat("worker", workers_.size());
     workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
     core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});

@@ -27,7 +27,7 @@ std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64
 
 absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
   if (row.state == JobRow::State::kNew) return absl::OkStatus();
-  if (row.epoch > kGreatestEpoch) {
+  if (!CanBe(row.epoch)) {
     return absl::DataLossError(
         absl::StrCat("the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
                      " has begun, which cannot be: `divvyctl state repair DIR` mends it. Or give an empty --state_dir, and the --job_name "

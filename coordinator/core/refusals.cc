@@ -104,7 +104,7 @@ absl::Status WithoutCheckpoints(int ps, const std::string& address) {
 // An epoch begins with each start of a coordinator and each rewind: a million of them between two words of a task are not to be had.
 bool IsPlausible(Epoch said, Epoch own) {
   constexpr uint64_t kMostAtOnce = uint64_t{1} << 20;
-  return said <= kGreatestEpoch && (said <= own || said.value() - own.value() <= kMostAtOnce);
+  return CanBe(said) && (said <= own || said.value() - own.value() <= kMostAtOnce);
 }
 
 absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said) {

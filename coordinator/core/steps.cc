@@ -211,12 +211,15 @@ void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
 
 // A pass does not wait for workers that are away: some may never come. Nobody else reads their parts.
 void CoordinatorCore::WarnOfUnreadParts(const MakeResource& make) {
+  constexpr size_t kMostNames = 5;
   std::vector<std::string> away;
-  for (const auto& [index, worker] : workers_) {
-    const bool has_read = worker.state != Worker::State::kDialing || worker.ReadingOf(make.iterator).ended;
-    if (index < make.num_workers && !has_read) away.push_back(absl::StrCat("worker ", index));
+  for (int index = 0; index < make.num_workers && away.size() <= kMostNames; ++index) {
+    const auto worker = workers_.find(index);
+    const bool is_there = worker != workers_.end() && worker->second.state != Worker::State::kDialing && !worker->second.leaving;
+    if (!is_there && (worker == workers_.end() || !worker->second.ReadingOf(make.iterator).ended)) away.push_back(absl::StrCat("worker ", index));
   }
   if (away.empty()) return;
+  if (away.size() > kMostNames) away.back() = "others";
   const std::string text = absl::StrCat(
       "a pass over data source \"", make.source, "\" is over without ", absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
       "kFile or kData each worker has a part of its own, and nobody has read what was left of theirs. Start them, or use kLease, the default");
@@ -261,9 +264,12 @@ bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
 
 // The number that data is cut for: a share for each index up to the last that counts.
 int CoordinatorCore::NumWorkers() const {
+  const auto number_of = [this](auto counts) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
+  const int served = number_of([](const auto& each) { return each.second.has_served; });
+  const int expected = served > 0 ? served : number_of([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); });
   int number = 1;
   for (const auto& [index, worker] : workers_) {
-    if (CountsForData(worker)) number = index + 1;
+    if (CountsForData(worker, served, expected)) number = index + 1;
   }
   return number;
 }
@@ -275,18 +281,14 @@ bool CoordinatorCore::MayServe(const Worker& worker) const {
 }
 
 // A worker that the cluster's description names counts, whether it is there or not. Of the others those that have served, and those that have just registered
-// and are about to: an index that somebody merely claims would leave a share of the data unread. And an index far above the number of workers would cut it into
-// shares that are nobody's.
-bool CoordinatorCore::CountsForData(const Worker& worker) const {
+// and are about to: an index that somebody merely claims would leave a share of the data unread. Nor does one count whose index is far above the number of
+// those that have served, unless it is the only one: the data would be cut into shares that nobody reads.
+bool CoordinatorCore::CountsForData(const Worker& worker, int served, int expected) const {
   if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
   constexpr int kGaps = 16;  // indices that nobody has, of a job whose workers are not all there
-  const auto number = [this](auto counts) { return 2 * static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
-  const int served = number([](const auto& each) { return each.second.has_served; });
-  if (worker.index >= kGaps + 2 * served) return false;
+  if (served > 1 && worker.index >= kGaps + 4 * served) return false;
   if (worker.state != Worker::State::kDialing) return true;
-  if (!MayServe(worker)) return false;
-  if (worker.has_served) return true;
-  return worker.index < (served > 0 ? served : number([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); }));
+  return MayServe(worker) && (worker.has_served || worker.index < 2 * expected);
 }
 
 // Goes on in the pass in which the last loop with last_step stopped; one over other data ends that pass.

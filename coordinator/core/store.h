@@ -22,6 +22,8 @@ namespace divvy {
 
 // A count of 2^48 starts and rewinds is of no coordinator: such a number is an error of whoever says it.
 constexpr Epoch kGreatestEpoch{uint64_t{1} << 48};
+// Whether a coordinator may have begun it: the next one begins another above it. Pure.
+inline bool CanBe(Epoch epoch) { return epoch < kGreatestEpoch; }
 
 // The one row of a job. What is in it was durable before anybody was told.
 struct JobRow {

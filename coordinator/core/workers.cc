@@ -155,7 +155,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
 }
 
 // A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours: sessions
-// of epochs that are near to each other differ. Who has used up an epoch's 65,536 goes on with those of an epoch that is far from it.
+// of epochs near to each other differ (session_numbers.h).
 SessionId CoordinatorCore::NextSession() {
   SessionId session = kCoordinatorSession;
   while (session == kCoordinatorSession) session = SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? row_.epoch : Epoch(), next_session_++);
@@ -250,10 +250,10 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
 
 // Workers come one after the other when a job starts. Each has a share of data that nobody has read of when it comes.
 void CoordinatorCore::CutAnew(const Worker& joining) {
-  const int number = NumWorkers();
   for (auto& [id, iterator] : iterators_) {
-    if (iterator.make.leased || iterator.is_read || iterator.make.num_workers >= number) continue;
-    iterator.make.num_workers = number;
+    if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut))) continue;
+    const int number = NumWorkers();
+    if (std::exchange(iterator.make.num_workers, number) == number) continue;
     for (auto& [index, worker] : workers_) {
       if (index == joining.index) continue;
       worker.reads.erase(id);

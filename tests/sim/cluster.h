@@ -408,7 +408,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     uint64_t layout_version = 0;
   };
   std::optional<LeftBehind> left_behind_;
-  bool has_loaded_ = false, must_adopt_ = false;                    // of this life
+  bool has_loaded_ = false, must_adopt_ = false, has_run_ = false;  // of this life
   std::map<std::pair<Incarnation, Epoch>, uint64_t> told_layouts_;  // by server and lineage: the newest that it was told of
   std::map<int64_t, DirectWrite> pending_writes_;                   // of this life, by serial: not answered
   int64_t next_serial_ = 1, ticks_ = 0;

@@ -46,6 +46,7 @@ void Cluster::CheckAlways() {
     ++result_.checkpoints;
   }
   const CoordinatorSnapshot seen = core_->Snapshot();
+  has_run_ |= seen.phase == CoordinatorSnapshot::Phase::kRunning;
   const int64_t beyond = config_.beside ? 100'000 : 10'000;  // first values that the program brings are let in
   if (seen.redo_log_bytes > config_.redo_log_bytes + beyond) Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
   result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);

@@ -37,6 +37,7 @@ void Loops::Define(const SimConfig& config, ScriptedInputOpener& inputs) {
 void Loops::BeginLife(int life) {
   life_ = life;
   loops_.clear();
+  made_.clear();
   taken_.clear();
   shares_.clear();
   left_ = 0;
@@ -63,7 +64,8 @@ Loops::Loop Loops::Draw(int64_t first_tag) {
   const bool to_step = random.Chance(0.3);
   if (to_step) request.last_step = site_.core().step() + 1 + static_cast<int64_t>(random.Below(100));
   // A loop to a step begins where the last one in the life of its program stopped.
-  request.source_args = Nest(Nest::List{Nest(int64_t{life_}), Nest(to_step ? int64_t{0} : drawn_)});
+  loop.args = to_step ? 0 : drawn_;
+  request.source_args = Nest(Nest::List{Nest(int64_t{life_}), Nest(loop.args)});
   ++counts_.loops, counts_.own += !request.leased;
   return loop;
 }
@@ -125,7 +127,7 @@ void Loops::Check(const Loop& loop) {
 void Loops::CheckLeased(const Loop& loop, bool complete) {
   const auto positions = site_.core().Inspect().finished_positions;
   const int64_t elements = ElementsOf(config_, loop.request.source);
-  for (const ResourceId iterator : loop.iterators) {
+  for (const ResourceId iterator : IteratorsOf(loop)) {
     std::vector<int> times(elements, 0);
     const auto read = positions.find(iterator);
     if (read != positions.end()) {
@@ -140,17 +142,22 @@ void Loops::CheckLeased(const Loop& loop, bool complete) {
   }
 }
 
-// Each worker that has read of its share has read all of it.
+// Each worker that has read of its share has read all of it, and no element was read twice or by two.
 void Loops::CheckOwn(const Loop& loop) {
+  ++counts_.own_judged;
   const int64_t elements = ElementsOf(config_, kOwn);
-  for (const ResourceId iterator : loop.iterators) {
+  for (const ResourceId iterator : IteratorsOf(loop)) {
     const int shares = shares_[iterator];
-    for (int worker = 0; worker < shares; ++worker) {
-      const auto taken = taken_.find({iterator, worker});
-      if (taken == taken_.end()) continue;
+    std::set<int64_t> read;
+    for (const auto& [whose, taken] : taken_) {
+      const int worker = whose.second;
+      if (whose.first != iterator) continue;
+      for (const int64_t element : taken) {
+        if (!read.insert(element).second) site_.Violated("X10", absl::StrCat("element ", element, " of the workers' own data was read twice"));
+      }
       const int64_t share = (elements - worker + shares - 1) / shares;
-      if (static_cast<int64_t>(taken->second.size()) < share)
-        site_.Violated("X10", absl::StrCat("worker ", worker, " has read ", taken->second.size(), " of the ", share, " elements of its share"));
+      if (static_cast<int64_t>(taken.size()) != share)
+        site_.Violated("X10", absl::StrCat("worker ", worker, " has read ", taken.size(), " of the ", share, " elements of its share"));
     }
   }
 }
@@ -160,9 +167,7 @@ void Loops::CheckOwn(const Loop& loop) {
 void Loops::OnMake(const MakeResource& make) {
   const Nest::List* args = make.args.list();
   if (!absl::StartsWith(make.source, "loop/") || args == nullptr || *(*args)[0].tensor()->scalar<int64_t>() != life_) return;  // a zombie's
-  for (const auto& loop : loops_) {
-    if (loop->request.source == make.source && BitwiseEqual(loop->request.source_args, make.args)) loop->iterators.insert(make.iterator);
-  }
+  made_[{make.source, *(*args)[1].tensor()->scalar<int64_t>()}].insert(make.iterator);
   shares_[make.iterator] = make.num_workers;
 }
 
@@ -177,7 +182,7 @@ bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, 
   }
   if (is_own) {
     const std::optional<int64_t> element = inputs.Next(iterator);
-    if (element) taken_[{iterator, worker}].insert(*element);
+    if (element) taken_[{iterator, worker}].push_back(*element);
     if (element) return true;
     moves.push_back(script::Ended{{iterator, std::nullopt}});
   } else {

@@ -45,7 +45,7 @@ class Loops {
   void OnMake(const MakeResource& make);
 
   struct Counts {
-    int64_t loops = 0, own = 0, handled_ends = 0;
+    int64_t loops = 0, own = 0, own_judged = 0, handled_ends = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -54,12 +54,13 @@ class Loops {
     RunRequest request;
     absl::Status status;
     bool stopped = false;
-    std::set<ResourceId> iterators = {};
+    int64_t args = 0;
   };
   Loop Draw(int64_t first_tag);
   void StopSometime(const std::shared_ptr<Loop>& loop);
   void OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status);
   void Check(const Loop& loop);
+  const std::set<ResourceId>& IteratorsOf(const Loop& loop) { return made_[{loop.request.source, loop.args}]; }
   void CheckLeased(const Loop& loop, bool complete);
   void CheckOwn(const Loop& loop);
   bool MayFail() const;
@@ -72,8 +73,9 @@ class Loops {
   std::vector<std::shared_ptr<Loop>> loops_;  // under way
   int left_ = 0;
   std::function<void(const absl::Status&)> done_;
+  std::map<std::pair<std::string, int64_t>, std::set<ResourceId>> made_;  // in this life, by source and the number among its arguments
   // Of data of the workers' own: what each share's worker has taken, by iterator and index.
-  std::map<std::pair<ResourceId, int>, std::set<int64_t>> taken_;
+  std::map<std::pair<ResourceId, int>, std::vector<int64_t>> taken_;
   std::map<ResourceId, int> shares_;
   Counts counts_;
 };

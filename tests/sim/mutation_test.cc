@@ -154,7 +154,7 @@ SimConfig WithOwnData(uint64_t seed) {
   config.loops = config.own_data = config.late_workers = true;
   config.changing_steps = config.failing_steps = config.power_loss = false;
   config.num_workers = 4;
-  config.fault_rate = 0;
+  config.fault_rate = config.lose = config.duplicate = config.break_stream = config.slow = config.late = 0;
   config.rounds = 10;
   return config;
 }
@@ -269,6 +269,7 @@ TEST(MutationTest, AnEndThatIsTakenForThatOfAllDatasetsIsFound) { EXPECT_NE(Firs
 TEST(MutationTest, AWorkerThatComesTooLateForItsShareAndIsGivenStepsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLateWorkerHasNoPart, WithOwnData, "X8: "), 0u);
 }
+TEST(MutationTest, DataThatIsCutAnewAfterStepsHaveReadOfItIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kReadDataKeepsItsCut, WithOwnData, "X10: "), 0u); }
 TEST(MutationTest, AHorizonThatDoesNotSayHowFarPassesHaveGotIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHorizonHasPasses, WithAdoptions), 0u); }
 TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);

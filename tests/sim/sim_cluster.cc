@@ -115,6 +115,7 @@ void Cluster::StartLiar() {
 
 void Cluster::StartCoordinator(StoredJob stored) {
   const bool complete = stored.job.state == JobRow::State::kComplete;
+  has_run_ = false;
   auto process = std::make_unique<Process>();
   process->node = network_.Boot(absl::StrCat("chief/0/life", ++life_));
   process->dialer = std::make_unique<SimDialer>(*this, process->node);
@@ -314,6 +315,7 @@ SimResult Cluster::Run() {
   }
   result_.orders_not_judged = model_.cells.given_up();
   result_.loops = loops_.counts().loops, result_.loops_of_own_data = loops_.counts().own, result_.ends_handled = loops_.counts().handled_ends;
+  result_.own_judged = loops_.counts().own_judged;
   result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));

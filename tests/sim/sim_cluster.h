@@ -127,7 +127,7 @@ struct SimResult {
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;
   int64_t read_two = 0;  // datasets, to the end
-  int64_t loops = 0, loops_of_own_data = 0, ends_handled = 0, late_workers = 0;
+  int64_t loops = 0, loops_of_own_data = 0, own_judged = 0, ends_handled = 0, late_workers = 0;
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;
   int64_t rewinds = 0;
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end

@@ -156,6 +156,22 @@ TEST(SimReadersTest, TwoDatasetsInAStepAreReadToTheEndWhicheverEndsFirst) {
 }
 
 // As programs do that are not like the one above.
+TEST(SimLoopsTest, EachWorkersOwnDataIsReadOnceByThoseThatAreThereWhenItIsCut) {
+  int64_t judged = 0, late = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimConfig config;
+    config.seed = seed;
+    config.rounds = 8;
+    config.num_workers = 4;
+    config.loops = config.own_data = config.late_workers = true;
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    judged += result.own_judged, late += result.late_workers;
+  }
+  EXPECT_GT(judged, 20);
+  EXPECT_GT(late, 60);
+}
+
 TEST(SimLoopsTest, LoopsToAStepOverOwnDataAndBesideEachOtherReadWhatIsTheirsThoughWorkersJoin) {
   int64_t loops = 0, own = 0, handled = 0, late = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {

@@ -18,8 +18,6 @@ namespace {
 // More than a job can have begun since the newest epoch that its store names, and little beside kGreatestEpoch.
 constexpr uint64_t kFarAbove = uint64_t{1} << 20;
 
-bool CanBe(Epoch epoch) { return epoch <= kGreatestEpoch; }
-
 // Of the epochs that can be; the job's own left out.
 Epoch GreatestNamed(const StoredJob& job) {
   Epoch greatest;
@@ -84,7 +82,7 @@ StateRepair RepairOf(const StoredJob& job) {
   JobRow row = job.job;
   const Epoch named = GreatestNamed(job);
   if (!CanBe(row.epoch) || row.epoch < named) {
-    row.epoch = Epoch(std::min(named.value() + kFarAbove, kGreatestEpoch.value()));
+    row.epoch = Epoch(std::min(named.value() + kFarAbove, kGreatestEpoch.value() - 1));
     repair.said.push_back(absl::StrCat("epoch ", job.job.epoch.value(), " cannot be: it becomes ", row.epoch.value()));
   }
   if (!CanBe(row.lineage)) {

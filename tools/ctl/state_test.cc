@@ -44,7 +44,7 @@ TEST(StateRepairTest, NothingOfASoundJobIsTouched) {
   job.checkpoints = {Checkpoint(Epoch(4), 8)};
   EXPECT_THAT(RepairOf(job).said, IsEmpty());
   EXPECT_FALSE(RepairOf(job).change.job.has_value());
-  EXPECT_THAT(RepairOf(Running(kGreatestEpoch)).said, IsEmpty());
+  EXPECT_THAT(RepairOf(Running(Epoch(kGreatestEpoch.value() - 1))).said, IsEmpty());
   EXPECT_THAT(RepairOf(StoredJob()).said, IsEmpty());
 }
 
@@ -69,7 +69,7 @@ TEST(StateRepairTest, AnEpochThatHasOverflownIsFoundByWhatItsRowsName) {
 TEST(StateRepairTest, WhatIsMendedIsInRangeWhateverTheRowsName) {
   const StateRepair repair = RepairOf(Running(Epoch(kPoison), kGreatestEpoch));
   ASSERT_TRUE(repair.change.job.has_value());
-  EXPECT_LE(repair.change.job->epoch, kGreatestEpoch);
+  EXPECT_TRUE(CanBe(repair.change.job->epoch));
   StoredJob mended = Running(repair.change.job->epoch, repair.change.job->lineage);
   EXPECT_THAT(RepairOf(mended).said, IsEmpty()) << mended.job.epoch.value();
 }
