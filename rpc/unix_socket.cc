@@ -1,9 +1,7 @@
 // Algorithm:
 //  1. Lock PATH.lock. Whoever holds that lock owns the path, so steps 2 to 4 have no race with another server.
 //  2. Bind. If nothing stands at the path, go to step 4.
-//  3. Remove the socket there if nobody listens at it, and bind again. A process that does not know the lock (an older version) may listen there: it is found
-//  by
-//     connecting to it.
+//  3. Connect to the socket there: a process of an older version, which does not know the lock, may listen at it. If nobody does, remove it and bind again.
 //  4. Listen. The lock is kept.
 #include "rpc/unix_socket.h"
 

@@ -100,8 +100,11 @@ Told HugeData(const std::string& answer, Random& random) {
   absl::StatusOr<v1::FrameHeader> header = wire::testing::Opened(answer, payload);
   Told told;
   if (header.ok() && header->has_pull_reply()) {
-    v1::PullReplyHeader::Part& part = *header->mutable_pull_reply()->add_parts();
+    v1::PullReplyHeader& reply = *header->mutable_pull_reply();
+    const bool has_parts = reply.parts_size() > 0 && random.Chance(0.8);
+    v1::PullReplyHeader::Part& part = has_parts ? *reply.mutable_parts(0) : *reply.add_parts();
     part.set_dtype(v1::DT_FLOAT32);
+    part.clear_shape();
     part.add_shape(random.Chance(0.5) ? int64_t{1} << 40 : 64 * kMib);
   }
   told.messages.push_back(header.ok() ? wire::EncodeHeader(*header) + std::string(payload) : answer);

@@ -231,7 +231,8 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   const bool long_for_assign = config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
   if (long_for_assign) moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
-  if (config_.long_steps && call.attempt == 1 && MixSeeds(MixSeeds(config_.seed, tag), 8) % 50 == 0) {
+  const bool comes_again = Loops::IsOf(call);  // in each pass of its loop
+  if (config_.long_steps && !comes_again && call.attempt == 1 && MixSeeds(MixSeeds(config_.seed, tag), 8) % 50 == 0) {
     ++result_.overran;
     moves.push_back(script::Take{2 * config_.step_deadline});
   }

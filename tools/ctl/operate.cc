@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/exit_codes.h"
@@ -69,6 +70,7 @@ class CoordinatorAt {
   }
 
   static absl::Status Unreached(const absl::Status& status) {
+    if (absl::StrContains(status.message(), "certificate")) return status;  // somebody serves there, and the message says what is wrong
     return absl::UnavailableError(
         absl::StrCat(status.message(), ". Start the coordinator, or give the address where it serves: --addr=HOST:PORT, or TF_CONFIG"));
   }

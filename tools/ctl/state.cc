@@ -1,15 +1,20 @@
 #include "tools/ctl/state.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/remove_tree.h"
 #include "base/status_macros.h"
+#include "base/status_message.h"
 #include "coordinator/store/sqlite_store.h"
 
 namespace divvy {
@@ -53,12 +58,28 @@ std::string Described(const StoredJob& job) {
 
 std::string FileIn(const std::string& directory) { return directory + "/divvy.db"; }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(FileSystem& files, const std::string& directory, Executor& executor) {
-  const absl::StatusOr<FileInfo> file = files.Stat(FileIn(directory));
-  if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat(directory, ": there is no divvy.db: give the coordinator's --state_dir"));
-  RETURN_IF_ERROR(file.status());
-  return SqliteStore::Open(directory, executor);
+absl::StatusOr<std::string> ReadDatabase(FileSystem& files, const std::string& directory) {
+  absl::StatusOr<std::string> bytes = files.ReadFile(FileIn(directory));
+  if (absl::IsNotFound(bytes.status())) return absl::NotFoundError(absl::StrCat(directory, ": there is no divvy.db: give the coordinator's --state_dir"));
+  return bytes;
 }
+
+// A directory of its own under TMPDIR, which goes with it.
+class Scratch {
+ public:
+  Scratch() : path_((std::filesystem::temp_directory_path() / "divvy-state-XXXXXX").string()) { made_ = mkdtemp(path_.data()) != nullptr; }
+  ~Scratch() {
+    if (made_) RemoveTree(path_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  bool made() const { return made_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool made_ = false;
+};
 
 absl::Status PutAndWait(Store& store, StoreChange change) {
   Mutex mu;
@@ -98,21 +119,30 @@ StateRepair RepairOf(const StoredJob& job) {
   return repair;
 }
 
+// To open a store may change it: one of an older version becomes one of this. divvy.db alone is a whole copy, so a copy is opened.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadDatabase(files, directory));
+  const Scratch scratch;
+  if (!scratch.made()) return absl::FailedPreconditionError(absl::StrCat("cannot make ", scratch.path(), ": set TMPDIR to a directory that you may write"));
+  RETURN_IF_ERROR(files.ReplaceFile(FileIn(scratch.path()), bytes));
   ThreadPoolExecutor executor(1);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenStore(files, directory, executor));
-  ASSIGN_OR_RETURN(const StoredJob job, store->Load());
-  return Described(job);
+  const auto describe = [&]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, SqliteStore::Open(scratch.path(), executor));
+    ASSIGN_OR_RETURN(const StoredJob job, store->Load());
+    return Described(job);
+  };
+  absl::StatusOr<std::string> described = describe();
+  if (described.ok()) return described;
+  return WithMessage(described.status(), absl::StrReplaceAll(described.status().message(), {{scratch.path(), directory}}));
 }
 
 absl::StatusOr<std::string> RepairState(FileSystem& files, const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string before, ReadDatabase(files, directory));  // as it is; an older version's is another when it has been opened
   ThreadPoolExecutor executor(1);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, OpenStore(files, directory, executor));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, SqliteStore::Open(directory, executor));
   ASSIGN_OR_RETURN(const StoredJob job, store->Load());
   StateRepair repair = RepairOf(job);
   if (repair.said.empty()) return "there is nothing to mend\n";
-  // Each change is in divvy.db itself when it is told to be done, so the file alone is a whole copy.
-  ASSIGN_OR_RETURN(const std::string before, files.ReadFile(FileIn(directory)));
   RETURN_IF_ERROR(files.ReplaceFile(FileIn(directory) + ".before-repair", before));
   RETURN_IF_ERROR(PutAndWait(*store, std::move(repair.change)));
   return absl::StrCat(absl::StrJoin(repair.said, "\n"), "\n");

@@ -11,14 +11,16 @@
 
 namespace divvy {
 
-// Both of the functions that take a directory open its store as a coordinator does, so no coordinator may run on it. They block on the disk. Errors: NotFound,
-// there is no divvy.db; FailedPrecondition, a coordinator holds it, or another version of Divvy wrote it; DataLoss, it is damaged; others as SqliteStore::Open.
+// The functions that take a directory block on the disk. Errors: NotFound, there is no divvy.db; FailedPrecondition, a later version of Divvy wrote it; DataLoss,
+// it is damaged; others as SqliteStore::Open.
 
-// A few lines: the job, its state, epoch and lineage, its variables and checkpoints; and what RepairState would mend.
+// A few lines: the job, its state, epoch and lineage, its variables and checkpoints; and what RepairState would mend. Changes nothing there: it reads a copy
+// under TMPDIR, and a coordinator may run on the directory.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory);
 
 // Mends epochs that no coordinator can have begun, of a job that cannot be started for them: RepairOf. Before that, it copies divvy.db to
-// divvy.db.before-repair, in place of an older copy. Returns a line for each thing mended, or says that there is nothing to mend, and then changes nothing.
+// divvy.db.before-repair, in place of an older copy. Returns a line for each thing mended, or says that there is nothing to mend. FailedPrecondition, too, where
+// a coordinator holds the directory. A file of an older version becomes one of this version.
 absl::StatusOr<std::string> RepairState(FileSystem& files, const std::string& directory);
 
 struct StateRepair {

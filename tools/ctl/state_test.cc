@@ -142,6 +142,16 @@ TEST_F(StateDirectoryTest, ASoundOneIsDescribedAndLeftAsItIs) {
   EXPECT_EQ(Read().job.epoch, Epoch(5));
 }
 
+TEST_F(StateDirectoryTest, OneThatIsDescribedStaysWhatItWasAlsoWhileACoordinatorHoldsIt) {
+  Write(Running(Epoch(5)));
+  const std::string before = files_.ReadFile(directory_ + "/divvy.db").value_or("");
+  const std::unique_ptr<Store> coordinator = Open();
+  EXPECT_THAT(DescribeState(files_, directory_).value_or("refused"), HasSubstr("epoch 5"));
+  EXPECT_EQ(files_.ReadFile(directory_ + "/divvy.db").value_or("gone"), before);
+  ASSERT_TRUE(files_.ReplaceFile(directory_ + "/divvy.db", "no database").ok());
+  EXPECT_THAT(std::string(DescribeState(files_, directory_).status().message()), HasSubstr(directory_)) << "not the copy";
+}
+
 TEST_F(StateDirectoryTest, OneThatACoordinatorHoldsIsRefused) {
   Write(Running(Epoch(kPoison)));
   const std::unique_ptr<Store> coordinator = Open();
