@@ -122,11 +122,16 @@ void Cluster::CheckPass(int64_t elements, bool complete) {
 // The store is told that a pass is over after the program is: a life that finds it still there goes on in it, and tells its program once more.
 void Cluster::AdoptPass() {
   const absl::StatusOr<StoredJob> stored = chief_->store->Load();
-  const bool has_one = stored.ok() && stored->state &&
-                       std::any_of(stored->state->state.data.begin(), stored->state->state.data.end(),
-                                   [](const DataPass& pass) { return pass.in_loop && (pass.source == "known" || pass.source == "unknown"); });
-  if (!has_one && model_.pass && model_.pass->stopped) model_.pass.reset();  // its end was not told to the program
-  if (!has_one || !model_.last_pass) return;
+  // Others in it may be of earlier lives, and nobody takes them up any more.
+  const auto is_stored = [&stored](const std::optional<Model::Pass>& pass) {
+    if (!pass || !stored.ok() || !stored->state) return false;
+    const std::vector<DataPass>& data = stored->state->state.data;
+    return std::any_of(data.begin(), data.end(),
+                       [&pass](const DataPass& each) { return each.in_loop && each.source == pass->source && BitwiseEqual(each.args, pass->args); });
+  };
+  const bool has_last = is_stored(model_.last_pass);
+  if (!has_last && !is_stored(model_.pass) && model_.pass && model_.pass->stopped) model_.pass.reset();  // its end was not told to the program
+  if (!has_last) return;
   if (!model_.pass || model_.pass->epoch > core_->epoch()) {
     model_.pass = model_.last_pass;
   } else {

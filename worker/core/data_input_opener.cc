@@ -40,13 +40,19 @@ class PeekedIterator : public DatasetIterator {
     return elements;
   }
   Element Next() override {
+    ++position_;
     if (next_.empty()) return iterator_->Next();
     Element next = std::move(next_.front());
     next_.pop_front();
     return next;
   }
+  // To an element that has been looked at without reading it again: a source of text would begin anew.
   absl::Status Seek(int64_t position) override {
+    const auto is_element = [](const Element& next) { return next.ok() && next->has_value(); };
+    while (position_ < position && !next_.empty() && is_element(next_.front())) next_.pop_front(), ++position_;
+    if (position_ == position && !next_.empty()) return absl::OkStatus();
     next_.clear();
+    position_ = position;
     return iterator_->Seek(position);
   }
   std::optional<int64_t> size() override { return iterator_->size(); }
@@ -54,6 +60,7 @@ class PeekedIterator : public DatasetIterator {
  private:
   const std::unique_ptr<DatasetIterator> iterator_;
   std::deque<Element> next_;  // read, and not yet given
+  int64_t position_ = 0;      // of the next one to be given
 };
 
 struct Opened {
@@ -74,7 +81,7 @@ StrategyParts PartsFor(const InputContext& context, Executor& executor) {
 // and with the same three in 1 of 720.
 constexpr int64_t kMostCompared = 3;
 
-// Every worker reads the first elements, so that the coordinator can tell whether all read the same. It reads no more of them than it reads ahead in any case,
+// Every worker reads the first elements, so that the coordinator can tell whether all read the same: as many as it would have read ahead beside its first step,
 // which is the same number on every worker. The step that reads an element gets its error; there is no digest then.
 void PeekAtFirst(Opened& opened, int64_t ahead) {
   auto peeked = std::make_unique<PeekedIterator>(std::move(opened.iterator));

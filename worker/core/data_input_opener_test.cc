@@ -253,6 +253,17 @@ TEST_F(ReadAheadTest, WhatIsReadAheadInAnyCaseIsDigestedTooUpToThreeElements) {
   EXPECT_THAT(Read(0, 4), ElementsAre("CPU:0 0", "CPU:0 1"));
 }
 
+TEST_F(ReadAheadTest, AWorkerThatBeginsAmongTheFirstElementsReadsNoneTwice) {
+  for (const int first : {0, 1, 2}) {
+    Reads().Clear();
+    Open(kReadAhead(int64_t{9}));
+    EXPECT_THAT(Read(first, 1), ElementsAre(absl::StrCat("CPU:0 ", first)));
+    EXPECT_THAT(Read(first + 1, 1), ElementsAre(absl::StrCat("CPU:0 ", first + 1)));
+    const std::vector<int> read = Reads().all();
+    for (const int number : {0, 1, 2}) EXPECT_EQ(std::count(read.begin(), read.end(), number), 1) << number << ", beginning with " << first;
+  }
+}
+
 TEST_F(ReadAheadTest, AnErrorAmongTheFirstElementsIsThatOfTheStepThatReadsIt) {
   Open(kDamaged(int64_t{9}));
   EXPECT_FALSE(input_.first.has_value());
