@@ -43,7 +43,7 @@ enum class Rule {
   kSizeIsOfMost,             // what few workers say of the size of the data does not count
   kStepErrorsAreOfSteps,     // what a worker reports of a step has none of the reasons that end a job
 };
-inline constexpr int kNumRules = 26;
+inline constexpr int kNumRules = static_cast<int>(Rule::kStepErrorsAreOfSteps) + 1;  // the last of them
 
 #ifdef DIVVY_BREAKABLE
 
