@@ -21,12 +21,13 @@ for file in README.md Dockerfile share/doc/divvy/{LICENSE,guide.md,operations.md
   [[ -s $sdk/$file ]] || fail "no $file"
 done
 
-# The image has the packages of all libraries that a program and the stock binaries name.
+# The image has the packages of all libraries that a program and the stock binaries name. Readers read to the end: a writer whose pipe is closed early ends
+# with an error, and the test with it.
 for file in "$sdk"/lib/libdivvy.so "$sdk"/bin/*; do readelf -d "$file"; done | grep -oP 'NEEDED.*\[\K[^]]+' | sort -u | grep -v divvy >needed
 while read -r library; do
-  path=$(ldconfig -p | awk -v name="$library" '$1 == name { print $NF; exit }')
+  path=$(ldconfig -p | awk -v name="$library" '$1 == name && !found++ { print $NF }')
   path=$(realpath "$path") folder=$(basename "$(dirname "$(realpath "$path")")")
-  package=$(dpkg -S "*/$folder/$(basename "$path")" | cut -d: -f1 | head -n 1)  # /lib is a link to /usr/lib, and packages name either
+  package=$(dpkg -S "*/$folder/$(basename "$path")" | cut -d: -f1 | sed -n 1p)  # /lib is a link to /usr/lib, and packages name either
   [[ $package == libc6 || $package == libgcc-s1 ]] || grep -qw -- "$package" "$sdk/Dockerfile" || fail "the image lacks $package, for $library"
 done <needed
 
@@ -42,8 +43,8 @@ grep -q 'version: 0.1.0' log || { cat log; fail "CMake does not say which versio
 # ---- --help lists flags with their defaults
 "$sdk/bin/worker" --help >log || fail "--help ended with $?"
 grep -q -- '--blas_threads=0' log || { cat log; fail "the flags of a worker"; }
-"$sdk/bin/ps_server" --help | grep -q -- '--memory_limit_bytes=0' || fail "the flags of a parameter server"
-"$sdk/bin/divvyctl" launch --help | grep -q -- '--max_restarts=5' || fail "the flags of divvyctl launch"
+"$sdk/bin/ps_server" --help | grep -- '--memory_limit_bytes=0' >/dev/null || fail "the flags of a parameter server"
+"$sdk/bin/divvyctl" launch --help | grep -- '--max_restarts=5' >/dev/null || fail "the flags of divvyctl launch"
 code=0
 "$sdk/bin/divvyctl" resize --addr=127.0.0.1:1 2>log || code=$?
 [[ $code -eq 64 ]] && grep -q 'Give --ps=N' log || { cat log; fail "resize without --ps ended with $code"; }
