@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/random.h"
 #include "base/remove_tree.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
@@ -67,18 +68,25 @@ absl::StatusOr<std::string> ReadDatabase(FileSystem& files, const std::string& d
 // A directory of its own under TMPDIR, which goes with it.
 class Scratch {
  public:
-  Scratch() : path_((std::filesystem::temp_directory_path() / "divvy-state-XXXXXX").string()) { made_ = mkdtemp(path_.data()) != nullptr; }
+  explicit Scratch(FileSystem& files) : path_(absl::StrCat(TemporaryDirectory(), "/divvy-state-", absl::Hex(EntropySeed(), absl::kZeroPad16))) {
+    made_ = files.CreateDirectory(path_);
+  }
   ~Scratch() {
-    if (made_) RemoveTree(path_);
+    if (made_.ok()) RemoveTree(path_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  bool made() const { return made_; }
+  const absl::Status& made() const { return made_; }
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
-  bool made_ = false;
+  static std::string TemporaryDirectory() {
+    const char* const given = std::getenv("TMPDIR");
+    return given == nullptr || *given == 0 ? "/tmp" : given;
+  }
+
+  const std::string path_;
+  absl::Status made_;
 };
 
 absl::Status PutAndWait(Store& store, StoreChange change) {
@@ -122,8 +130,8 @@ StateRepair RepairOf(const StoredJob& job) {
 // To open a store may change it: one of an older version becomes one of this. divvy.db alone is a whole copy, so a copy is opened.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadDatabase(files, directory));
-  const Scratch scratch;
-  if (!scratch.made()) return absl::FailedPreconditionError(absl::StrCat("cannot make ", scratch.path(), ": set TMPDIR to a directory that you may write"));
+  const Scratch scratch(files);
+  RETURN_IF_ERROR(scratch.made());
   RETURN_IF_ERROR(files.ReplaceFile(FileIn(scratch.path()), bytes));
   ThreadPoolExecutor executor(1);
   const auto describe = [&]() -> absl::StatusOr<std::string> {
