@@ -585,9 +585,10 @@ void CoordinatorCore::MakeDeclared() {
   for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
 }
 
-// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for.
+// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so
+// falsely.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
-  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_) return false;
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_ || options_.checkpoints == nullptr) return false;
   outbox_.Add([self = shared_from_this(), bad = *restored_, error] {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {
