@@ -171,6 +171,7 @@ void LyingWorker::SayLater(FromWorker word, double never) {
 
 void LyingWorker::Say(FromWorker word) {
   if (session_ == nullptr || session_->connection == nullptr) return;
+  if (std::holds_alternative<ResourceReady>(word)) site_.OnFalseEnd();
   if (auto* report = std::get_if<Report>(&word)) {
     std::string ended;
     for (const EndedInput& end : report->ended) absl::StrAppend(&ended, " ", end.position.value_or(-1));

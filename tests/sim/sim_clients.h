@@ -33,7 +33,7 @@ class SimSite {
   virtual void OnApplied(const Node& ps, const CommitRequest& request) {}  // it was applied for the first time
   virtual void OnLoad(const Node& ps, const LoadRequest& request) {}       // one is about to reach a ps
   virtual void OnFalselyDone(EntryId step) {}                              // a worker says that the step has finished, and has not run it
-  virtual void OnFalseEnd() {}                                             // a worker says that data has ended, and has not read it
+  virtual void OnFalseEnd() {}                                             // a worker says how large data is, or that it has ended, and has not read it
   virtual void OnToWorker(const ToWorker& message) {}                      // one arrives at a worker
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
   virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}  // one arrives at a worker
