@@ -46,10 +46,15 @@ absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, Paylo
   return part;
 }
 
-absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, PayloadFiller& filler) {
+// What does not fit `asked` is refused before there is memory for it.
+absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, const PullPart& asked, PayloadFiller& filler) {
   PullPartReply part;
   ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(from.dtype())));
   ASSIGN_OR_RETURN(Shape shape, In("shape", ShapeFromProto(from.shape(), dtype)));
+  if (asked.rows && (shape.rank() == 0 || shape.dim(0) != asked.rows->shape().num_elements())) return Invalid("", "has other rows than were asked for");
+  const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
+  if (asked.reply_bytes >= 0 && bytes != asked.reply_bytes)
+    return Invalid("", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
   ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
   part.version = from.version();
   part.torn = from.torn();
@@ -317,30 +322,13 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   return request;
 }
 
-namespace {
-
-absl::Status CheckAnnounced(const v1::PullReplyHeader::Part& part, const PullPart& asked) {
-  if (asked.reply_bytes < 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(part.dtype())));
-  ASSIGN_OR_RETURN(const Shape shape, In("shape", ShapeFromProto(part.shape(), dtype)));
-  const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
-  if (bytes == asked.reply_bytes) return absl::OkStatus();
-  return Invalid("", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
-}
-
-}  // namespace
-
 absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked, PayloadFiller& filler) {
   const size_t count = static_cast<size_t>(header.parts_size());
   if (count != asked.parts.size()) return Invalid("parts", absl::StrCat("has ", count, " elements where ", asked.parts.size(), " were asked for"));
-  for (size_t i = 0; i < count; ++i) RETURN_IF_ERROR(In("parts", CheckAnnounced(header.parts(static_cast<int>(i)), asked.parts[i])));
+  RETURN_IF_ERROR(CheckCount("parts", count));
   PullReply reply;
-  RETURN_IF_ERROR(ReadParts(header.parts(), filler, reply.parts));
-  for (size_t i = 0; i < count; ++i) {
-    const std::optional<Tensor>& rows = asked.parts[i].rows;
-    const Shape& shape = reply.parts[i].values.shape();
-    if (rows && (shape.rank() == 0 || shape.dim(0) != rows->shape().num_elements())) return Invalid(Element("parts", i), "has other rows than were asked for");
-  }
+  auto part = asked.parts.begin();
+  ASSIGN_OR_RETURN(reply.parts, ReadAll("parts", header.parts(), [&](const auto& from) { return PartFrom(from, *part++, filler); }));
   return reply;
 }
 

@@ -283,6 +283,18 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     start([outcome](absl::Status status) { *outcome = {true, std::move(status)}; });
     return outcome;
   }
+  // A worker that nobody has listed registers, at an address of its own.
+  void Come(int index) {
+    const std::string address = absl::StrCat("worker", workers_.size());
+    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+  }
+  // What data of the workers' own is cut for now, as worker 0 hears it.
+  int SharesOfData() {
+    core_->MakeIterator("data", Nest(), /*leased=*/false);
+    world_.RunFor(absl::Milliseconds(20));
+    return workers_[0]->made.back().num_workers;
+  }
   std::shared_ptr<Outcome> Run(const RunRequest& request) {
     return Watch([&](StatusCallback done) {
       core_->Run(
@@ -840,10 +852,8 @@ TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
   world_.RunFor(absl::Milliseconds(500));
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   for (const int index : {2, 1}) {
-    const std::string address = absl::StrCat("worker", workers_.size());
-    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    Come(index);
     workers_.back()->opens = false;
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Milliseconds(50));
   }
   for (const auto& worker : workers_) EXPECT_EQ(worker->made.back().num_workers, 3);
@@ -856,10 +866,8 @@ TEST_F(EndsTest, TheFirstWorkerMayHaveAnIndexFarAboveThoseThatFollow) {
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   std::vector<int> shares;
   for (const int index : {40, 0}) {
-    const std::string address = absl::StrCat("worker", workers_.size());
-    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    Come(index);
     workers_.back()->opens = false;
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Milliseconds(50));
     shares.push_back(workers_[0]->made.back().num_workers);
   }
@@ -1658,31 +1666,23 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
     phantom.index = index;
     phantom.address = "worker2";
     core_->Register(phantom, [](const absl::StatusOr<RegisterReply>&) {});
-    core_->MakeIterator("data", Nest(), /*leased=*/false);
-    world_.RunFor(absl::Milliseconds(20));
-    return workers_[0]->made.back().num_workers;
+    return SharesOfData();
   };
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 2));
   workers_[2]->refuses = absl::UnavailableError("nobody listens there");
   EXPECT_EQ(num_workers(65'534), 2);
   EXPECT_EQ(num_workers(2), 3) << "one that has just registered is about to serve";
   world_.RunFor(absl::Minutes(1));
-  core_->MakeIterator("data", Nest(), /*leased=*/false);
-  world_.RunFor(absl::Milliseconds(20));
-  EXPECT_EQ(workers_[0]->made.back().num_workers, 2);
+  EXPECT_EQ(SharesOfData(), 2);
 }
 
 // It serves, so it is no phantom; and of 65,535 shares the others would have one each.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
   Start(1, 2);
   for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(32, 2), std::pair(35, 36)}) {  // 16 + 4 * 5: each of the three has served
-    const std::string address = absl::StrCat("worker", workers_.size());
-    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+    Come(index);
     world_.RunFor(absl::Seconds(1));
-    core_->MakeIterator("data", Nest(), /*leased=*/false);
-    world_.RunFor(absl::Milliseconds(20));
-    EXPECT_EQ(workers_[0]->made.back().num_workers, shares) << index;
+    EXPECT_EQ(SharesOfData(), shares) << index;
   }
 }
 
@@ -1695,9 +1695,7 @@ TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
     core_->Register({JobName::kWorker, 1, Incarnation(9), "worker1"}, [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Seconds(1));
   }
-  core_->MakeIterator("data", Nest(), /*leased=*/false);
-  world_.RunFor(absl::Milliseconds(20));
-  EXPECT_EQ(workers_[0]->made.back().num_workers, 1);
+  EXPECT_EQ(SharesOfData(), 1);
 }
 
 // Seed 47 of the simulation with a liar: it gave each step back at once, had room again, and was given it again until its attempts were used up.

@@ -250,9 +250,9 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
 
 // Workers come one after the other when a job starts. Each has a share of data that nobody has read of when it comes.
 void CoordinatorCore::CutAnew(const Worker& joining) {
+  const int number = NumWorkers();
   for (auto& [id, iterator] : iterators_) {
     if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut))) continue;
-    const int number = NumWorkers();
     if (std::exchange(iterator.make.num_workers, number) == number) continue;
     for (auto& [index, worker] : workers_) {
       if (index == joining.index) continue;

@@ -258,6 +258,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<StagedWrite> StagedWritesOf(const DirectWrite& write) const;
   std::map<EntryId, std::set<int>> AppliedNow();
   void ScheduleSome();
+  void EndRound();
   void AssignAtRest();
   void BeginPass();
   void RunPass();

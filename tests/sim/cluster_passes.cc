@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "tests/sim/visits.h"
 
 namespace divvy::sim {
 
@@ -42,12 +43,8 @@ void Cluster::OnPassOver(const absl::Status& status) {
   model_.pass->failed = !status.ok();
   model_.last_pass = std::exchange(model_.pass, std::nullopt);
   if (!status.ok()) return OnRaised(status, "Run");
-  calls_ = false;
   Trace("program: the pass is over");
-  beside_.WhenDone([this] {
-    CheckAtRest();
-    ReadAll();
-  });
+  EndRound();
 }
 
 // Loops that no later life takes up.
@@ -59,11 +56,7 @@ void Cluster::RunLoops() {
   loops_.Run(
       first_tag, [this](const Nest& value) { Finished(value); }, Mine([this](const absl::Status& status) {
         if (!status.ok()) return OnRaised(status, "Run");
-        calls_ = false;
-        beside_.WhenDone([this] {
-          CheckAtRest();
-          ReadAll();
-        });
+        EndRound();
       }));
 }
 
@@ -106,10 +99,7 @@ void Cluster::OnFalseEnd() {
 }
 
 void Cluster::CheckPass(int64_t elements, bool complete) {
-  std::vector<int> times(elements, 0);
-  for (const auto& [first, count] : Visited()) {
-    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
-  }
+  const std::vector<int> times = TimesRead(Visited(), elements);
   const bool end_is_told = config_.liar && (model_.pass->source == "unknown" || liar_was_believed_);  // by whoever comes to it
   const bool some_may_be_skipped = !complete || end_is_told || model_.pass->uncertain || model_.pass->stopped ||
                                    (StepsMayFail() && !model_.pass->visited.empty());  // by a step that failed in an earlier life

@@ -317,14 +317,15 @@ void Cluster::ScheduleSome() {
   }
   beside_.Start();
   if (config_.assign_in_steps && config_.beside && random_.Chance(0.3)) AssignAtRest();
-  ScheduleAll(std::move(requests), [this] {
-    JoinThen([this] {
-      calls_ = false;
-      beside_.WhenDone([this] {
-        CheckAtRest();
-        ReadAll();
-      });
-    });
+  ScheduleAll(std::move(requests), [this] { JoinThen([this] { EndRound(); }); });
+}
+
+// Its steps have ended without an error.
+void Cluster::EndRound() {
+  calls_ = false;
+  beside_.WhenDone([this] {
+    CheckAtRest();
+    ReadAll();
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/visits.h"
 
 namespace divvy::sim {
 
@@ -54,11 +55,7 @@ void Cluster::EndReading() {
   CheckRead(reading_->left, ElementsOf("left"), /*complete=*/!StepsMayFail() && !config_.changing_steps && !config_.liar);
   CheckRead(reading_->right, ElementsOf("right"), /*complete=*/false);
   DropReading();
-  calls_ = false;
-  beside_.WhenDone([this] {
-    CheckAtRest();
-    ReadAll();
-  });
+  EndRound();
 }
 
 void Cluster::DropReading() {
@@ -69,14 +66,7 @@ void Cluster::DropReading() {
 }
 
 void Cluster::CheckRead(ResourceId iterator, int64_t elements, bool complete) {
-  std::vector<int> times(elements, 0);
-  const auto positions = core_->Inspect().finished_positions;
-  const auto read = positions.find(iterator);
-  if (read != positions.end()) {
-    for (const auto& [first, count] : read->second) {
-      for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
-    }
-  }
+  const std::vector<int> times = TimesRead(core_->Inspect().finished_positions[iterator], elements);
   for (int64_t p = 0; p < elements; ++p) {
     if (times[p] > 1 || (complete && times[p] == 0)) {
       Violation("X10", absl::StrCat("element ", p, " of ", elements, " of a dataset of the program was read ", times[p], " times"));
@@ -91,7 +81,7 @@ bool Cluster::TakeInputs(Process& process, const StepCall& call, std::vector<scr
   for (const InputLease& lease : call.inputs) {
     const auto found = open.find(lease.iterator);
     const int64_t elements = found == open.end() ? 0 : ElementsOf(found->second.source);
-    const int64_t there = std::max<int64_t>(0, std::min(lease.count, elements - lease.first));
+    const int64_t there = ElementsAt(lease, elements);
     if (there == lease.count && lease.count > 0) continue;
     moves.push_back(script::Ended{{lease.iterator, lease.first + there}});
     has_all &= there > 0;

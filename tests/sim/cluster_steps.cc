@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/sim/visits.h"
 
 namespace divvy::sim {
 
@@ -192,7 +193,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (process.replicas != config_.replicas) Violation("X19", absl::StrCat("step ", tag, " runs on a worker of ", process.replicas, " replicas"));
   const WorkerSnapshot runner = process.worker->Inspect();
   const InputLease lease = IsOfPass(call) ? call.inputs[0] : InputLease{};
-  const int64_t positions = std::max<int64_t>(0, std::min(lease.count, *pass_elements_ - lease.first));
+  const int64_t positions = ElementsAt(lease, *pass_elements_);
   const bool again = call.attempt > 1 || RanAs(call.step).has_value();
   ran_[runner.job][{call.step, runner.epoch}] = {tag, call.learning_rate_scale, 0, call.ordinal.value_or(-1), positions};
   Random random(MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(tag)), 1000 + call.attempt));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/sim/visits.h"
 
 namespace divvy::sim {
 namespace {
@@ -125,16 +126,10 @@ void Loops::Check(const Loop& loop) {
 }
 
 void Loops::CheckLeased(const Loop& loop, bool complete) {
-  const auto positions = site_.core().Inspect().finished_positions;
+  auto positions = site_.core().Inspect().finished_positions;
   const int64_t elements = ElementsOf(config_, loop.request.source);
   for (const ResourceId iterator : IteratorsOf(loop)) {
-    std::vector<int> times(elements, 0);
-    const auto read = positions.find(iterator);
-    if (read != positions.end()) {
-      for (const auto& [first, count] : read->second) {
-        for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
-      }
-    }
+    const std::vector<int> times = TimesRead(positions[iterator], elements);
     for (int64_t p = 0; p < elements; ++p) {
       if (times[p] > 1 || (complete && times[p] == 0))
         site_.Violated("X10", absl::StrCat("element ", p, " of ", elements, " of a loop over ", loop.request.source, " was read ", times[p], " times"));
@@ -188,7 +183,7 @@ bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, 
   } else {
     const InputLease& lease = call.inputs[0];
     const int64_t elements = found == open.end() ? 0 : ElementsOf(config_, found->second.source);
-    const int64_t there = std::max<int64_t>(0, std::min(lease.count, elements - lease.first));
+    const int64_t there = ElementsAt(lease, elements);
     if (there == lease.count && there > 0) return true;
     moves.push_back(script::Ended{{iterator, lease.first + there}});
     if (there > 0) return true;

@@ -81,27 +81,27 @@ std::string FrameFault(absl::string_view bytes) {
   return Same::Of(*request, *again) ? "" : "changes when it travels on";
 }
 
-// What is wrong with how the one message `bytes` is taken for the answer to `asked`, of which every size is known; empty: nothing.
-inline std::string ReplyFault(absl::string_view bytes, const PullRequest& asked) {
-  absl::string_view payload;
-  const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
-  if (!header.ok()) return "";
-  int64_t most = 0;
-  for (const PullPart& part : asked.parts) most += part.reply_bytes;
-  PayloadFiller filler;
-  const absl::StatusOr<PullReply> reply = FromHeader(header->pull_reply(), asked, filler);
-  if (filler.left() > most) return "takes more memory than was asked for";
-  if (!reply.ok()) return ReasonOf(reply.status()) == Reason::kInvalid ? "" : "refused with " + reply.status().ToString();
-  return reply->parts.size() == asked.parts.size() ? "" : "has another number of parts";
+// The answer to `asked` that a header begins.
+inline absl::StatusOr<PullReply> Answer(const v1::FrameHeader& header, const PullRequest& asked, PayloadFiller& filler) {
+  return FromHeader(header.pull_reply(), asked, filler);
 }
-inline std::string ReplyFault(absl::string_view bytes, const CommitRequest& asked) {
+inline absl::StatusOr<CommitReply> Answer(const v1::FrameHeader& header, const CommitRequest& asked, PayloadFiller& filler) {
+  return FromHeader(header.commit_reply(), asked, filler);
+}
+inline bool Answers(const PullReply& reply, const PullRequest& asked) { return reply.parts.size() == asked.parts.size(); }
+inline bool Answers(const CommitReply& reply, const CommitRequest& asked) { return reply.duplicate || reply.versions.size() == asked.parts.size(); }
+
+// What is wrong with how the one message `bytes` is taken for the answer to `asked`, which takes at most `most_bytes`; empty: nothing.
+template <typename Request>
+std::string ReplyFault(absl::string_view bytes, const Request& asked, int64_t most_bytes) {
   absl::string_view payload;
   const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
   if (!header.ok()) return "";
   PayloadFiller filler;
-  const absl::StatusOr<CommitReply> reply = FromHeader(header->commit_reply(), asked, filler);
+  const auto reply = Answer(*header, asked, filler);
+  if (filler.left() > most_bytes) return "takes more memory than was asked for";
   if (!reply.ok()) return ReasonOf(reply.status()) == Reason::kInvalid ? "" : "refused with " + reply.status().ToString();
-  return reply->duplicate || reply->versions.size() == asked.parts.size() ? "" : "has another number of versions";
+  return Answers(*reply, asked) ? "" : "answers another number of parts";
 }
 
 }  // namespace divvy::wire::testing

@@ -7,7 +7,8 @@ namespace {
 
 using namespace divvy;
 
-// One of no row, one of some rows and one whole.
+constexpr int64_t kAskedBytes = 48;
+// One of no row, one of some rows and one whole: kAskedBytes.
 PullRequest Asked() {
   PullRequest asked;
   asked.parts.resize(3);
@@ -21,11 +22,11 @@ std::string FaultOf(uint8_t kind, absl::string_view message) {
   switch (kind % 4) {
     case 0: return wire::testing::FrameFault<PullRequest>(message);
     case 1: return wire::testing::FrameFault<CommitRequest>(message);
-    case 2: return wire::testing::ReplyFault(message, Asked());
+    case 2: return wire::testing::ReplyFault(message, Asked(), kAskedBytes);
     default: {
       CommitRequest committed;
       committed.parts.resize(2);
-      return wire::testing::ReplyFault(message, committed);
+      return wire::testing::ReplyFault(message, committed, 0);
     }
   }
 }

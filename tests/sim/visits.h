@@ -1,0 +1,28 @@
+// Which positions of a dataset have been read, and how often.
+#ifndef DIVVY_TESTS_SIM_VISITS_H_
+#define DIVVY_TESTS_SIM_VISITS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cluster/messages.h"
+
+namespace divvy::sim {
+
+// How many elements the data has at the leased positions. Pure.
+inline int64_t ElementsAt(const InputLease& lease, int64_t elements) { return std::max<int64_t>(0, std::min(lease.count, elements - lease.first)); }
+
+// How often each of the data's elements was read; `read`: (first, count), which may go beyond its end. Pure.
+inline std::vector<int> TimesRead(const std::vector<std::pair<int64_t, int64_t>>& read, int64_t elements) {
+  std::vector<int> times(elements, 0);
+  for (const auto& [first, count] : read) {
+    for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];
+  }
+  return times;
+}
+
+}  // namespace divvy::sim
+
+#endif  // DIVVY_TESTS_SIM_VISITS_H_
