@@ -319,18 +319,21 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() 
   return join;
 }
 
+// Nullopt: not within `timeout`, and the join has been given up.
+std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join, absl::Duration timeout) {
+  MutexLock lock(join.mu);
+  join.arrived.WaitFor(join.mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return join.status.has_value(); });
+  join.given_up = !join.status.has_value();
+  return join.status;
+}
+
 absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
   RETURN_IF_ERROR(TakeLateError());
   std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
   if (join == nullptr) join = BeginJoin();
-  {
-    MutexLock lock(join->mu);
-    if (join->arrived.WaitFor(join->mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return join->status.has_value(); })) {
-      // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
-      return join->status->ok() ? TakeLateError() : *join->status;
-    }
-    join->given_up = true;
-  }
+  const std::optional<absl::Status> status = WaitForJoin(*join, timeout);
+  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
+  if (status) return status->ok() ? TakeLateError() : *status;
   MutexLock lock(mu_);
   given_up_joins_.push_back(std::move(join));
   return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");

@@ -99,6 +99,7 @@ class BlockingCoordinator : public Coordinator {
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> Queue(absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once);
   std::shared_ptr<JoinWait> TakeGivenUpJoin();
   std::shared_ptr<JoinWait> BeginJoin();
+  static std::optional<absl::Status> WaitForJoin(JoinWait& join, absl::Duration timeout);
   absl::StatusOr<CheckpointId> Save();
   absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
   // An error that a Join raised after its caller had stopped waiting: the next call returns it.
