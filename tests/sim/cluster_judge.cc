@@ -70,12 +70,13 @@ void Cluster::CheckRecovery() {
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));
 }
 
-// Of two processes of one index: the one whose state the coordinator counts on.
+// Of two processes of one index: the one whose state the coordinator counts on. False if it has ended, which the coordinator may not know yet.
 bool Cluster::FindServingPs(int index) {
   const Epoch lineage = core_->Inspect().lineage;
   const Incarnation life = core_->Inspect().ps[index];
   for (const std::unique_ptr<Process>& process : processes_) {
     if (process->ps == nullptr || process->index != index || process->incarnation != life) continue;
+    if (!process->node->executor->alive()) return false;
     ps_[index] = process.get();
     return process->ps->Inspect().lineage == lineage;
   }
