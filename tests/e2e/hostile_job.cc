@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -19,7 +21,7 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3);
+constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3), kUntilAllHaveEnded = absl::Seconds(10);
 constexpr int64_t kBeyondBudgets = int64_t{64} << 20;
 
 // A number of a process in /proc, in KiB there.
@@ -85,7 +87,7 @@ absl::Status HostileJob::Start(TaskId task) {
   life.flags = certificates_->FlagsOf(CertificateName(task));
   life.flags.push_back("--health_address=" + health_address(task));
   // A job that has ended with an error is over for its state directory: the next one goes on from the checkpoints.
-  const std::string state = absl::StrCat(options_.directory, "/state-", chief_lives_), checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
+  const std::string state = absl::StrCat(options_.directory, "/state-", jobs_ended_), checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
   if (task.type == TaskType::kChief) life.flags.insert(life.flags.end(), {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
   if (task.type == TaskType::kPs) {
     life.flags.insert(life.flags.end(),
@@ -119,8 +121,8 @@ absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
     if (!cluster_->running(task) && !options_.may_end) RETURN_IF_ERROR(StartAgain(task, kind));
   }
   const absl::Status goes_on = AwaitRounds(kind);
-  if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message()));
-  AwaitAnswers(kind, absl::ZeroDuration());
+  if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message(), cluster_->processes().LastLines()));
+  AwaitAnswers(kind, options_.may_end ? kPatience : absl::ZeroDuration());  // one that is started again takes a moment
   return absl::OkStatus();
 }
 
@@ -131,7 +133,6 @@ absl::Status HostileJob::StartAgain(TaskId task, HostileKind& kind) {
   } else {
     kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
   }
-  if (task == kChiefTask && options_.may_end) ++chief_lives_;
   return Start(task);
 }
 
@@ -160,17 +161,38 @@ absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Durat
   return absl::OkStatus();
 }
 
-// A coordinator that ends the job ends the other tasks before itself: they are started with it. One that has ended alone is started a little later.
+// A task that has ended alone is started a little later: the coordinator may be about to end the job, and the task was told so first.
 absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
+  if (!cluster_->running(kChiefTask)) return StartAfterChief(kind);
   const absl::Duration now = Clock::Real().Elapsed();
-  const bool all = !cluster_->running(kChiefTask);
   for (const TaskId& task : tasks()) {
     if (cluster_->running(task)) {
       ended_at_.erase(ToString(task));
-    } else if (all || now - ended_at_.emplace(ToString(task), now).first->second > kUntilTheJobEnds) {
+    } else if (now - ended_at_.emplace(ToString(task), now).first->second > kUntilTheJobEnds) {
       RETURN_IF_ERROR(StartAgain(task, kind));
     }
   }
+  return absl::OkStatus();
+}
+
+// A coordinator that has no memory or disk left does not end the job: it is started again with its state directory, and the other tasks have waited for it.
+// Of any other error it tells them, and the next job has a state directory of its own. A task that could not be told in time would refuse that job: a person
+// stops it then, as the refusal says, and so does this.
+absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
+  ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kPatience));
+  if (status.signal != 0 || status.code() == exit_codes::kResources || status.code() >= exit_codes::kOfSignal) return StartAgain(kChiefTask, kind);
+  ++jobs_ended_;
+  const auto runs = [this](const TaskId& task) { return cluster_->running(task); };
+  const std::vector<TaskId> all = tasks();
+  cluster_->processes().WaitUntil([&] { return std::none_of(all.begin(), all.end(), runs); }, kUntilAllHaveEnded);
+  std::vector<TaskId> stopped, ended;
+  std::partition_copy(all.begin(), all.end(), std::back_inserter(stopped), std::back_inserter(ended), runs);
+  for (const TaskId& task : stopped) {
+    ++kind.outcomes[absl::StrCat(ToString(task), " was not told that the job had ended")];
+    RETURN_IF_ERROR(cluster_->Kill(task).status());
+  }
+  for (const TaskId& task : ended) RETURN_IF_ERROR(StartAgain(task, kind));
+  for (const TaskId& task : stopped) RETURN_IF_ERROR(Start(task));
   return absl::OkStatus();
 }
 

@@ -94,6 +94,7 @@ class HostileJob {
   absl::Status Start(TaskId task);
   absl::Status StartAgain(TaskId task, HostileKind& kind);
   absl::Status StartWhatEnded(HostileKind& kind);
+  absl::Status StartAfterChief(HostileKind& kind);
   // The job goes on: two more rounds. Starts again what ends meanwhile where it may.
   absl::Status AwaitRounds(HostileKind& kind);
   void NotePeak(TaskId task, HostileKind& kind);
@@ -108,7 +109,7 @@ class HostileJob {
   std::map<std::string, int64_t> resting_bytes_, peaks_;
   std::map<std::string, v1::TaskStatus> status_;
   std::map<std::string, absl::Duration> ended_at_;
-  int chief_lives_ = 0;  // of those that end with the job
+  int jobs_ended_ = 0;  // each had a state directory of its own
 };
 
 // "worker-2", as `divvyctl certs` calls it.

@@ -37,8 +37,9 @@ int Main() {
   if (!result.ok()) return Say(absl::StrCat("hostile: ", result.status().message(), "\nFAILED: its directory is left: ", directory->path())), 1;
   Say(result->Table());
   for (const std::string& fault : result->Faults()) Say("hostile: " + fault);
+  if (!result->Faults().empty())
+    return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed, "; its directory is left: ", directory->path())), 1;
   directory->Remove();
-  if (!result->Faults().empty()) return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed)), 1;
   Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter = ", result->steps, " = the steps that were scheduled"));
   return 0;
 }

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/file_system.h"
 #include "base/random.h"
 #include "gmock/gmock.h"
@@ -19,7 +21,12 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
   options.program = "tests/e2e/counter_program";
   options.directory = absl::StrCat(std::getenv("TEST_TMPDIR"), "/hostile");
   options.seed = EntropySeed();
-  options.on_kind = [](const HostileKind& kind) { std::printf("%s: %lld\n", kind.name.c_str(), static_cast<long long>(kind.tries)); };
+  options.on_kind = [](const HostileKind& kind) {
+    std::printf("%s: %lld, %s\n", kind.name.c_str(), static_cast<long long>(kind.tries),
+                absl::FormatTime("%H:%M:%S", absl::Now(), absl::UTCTimeZone()).c_str());
+    for (const std::string& fault : kind.faults) std::printf("%s: %s\n", kind.name.c_str(), fault.c_str());
+    std::fflush(stdout);  // a run that is ended for its time says how far it came
+  };
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(options.directory).ok());
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   const absl::StatusOr<HostileResult> result = RunHostile(options);
