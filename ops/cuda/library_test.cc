@@ -1,4 +1,5 @@
-// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door, and where there is no GPU says so in CUDA's own words.
+// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door, and where there is no GPU says so in CUDA's own words. Where one is required
+// (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
 #include <cstdlib>
 #include <string>
 
@@ -19,6 +20,7 @@ TEST(CudaLibraryTest, CountsItsDevicesOrSaysWhyThereIsNone) {
     EXPECT_GT((*math)->num_devices(), 0);
     return;
   }
+  ASSERT_EQ(std::getenv("DIVVY_REQUIRE_GPU"), nullptr) << math.status();
   EXPECT_EQ(math.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(math.status().message()), AnyOf(HasSubstr("no CUDA-capable device"), HasSubstr("driver"), HasSubstr("CUDA finds no device")));
 }

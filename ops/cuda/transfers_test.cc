@@ -1,7 +1,6 @@
 // The order of copies and computation, on devices that do what they are told as late as they may, or whenever a seed says.
 #include "ops/cuda/transfers.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -10,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
-#include "base/random.h"
 #include "base/trace_range.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/backends.h"
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
+#include "ops/cuda/testing/tensor_program.h"
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/testing/map_reader.h"
@@ -49,12 +48,6 @@ struct Devices {
   GpuBackend backend;
 };
 
-Tensor Filled(int64_t n, float value) {
-  Tensor filled = *Tensor::Uninitialized(DType::kFloat32, Shape{n});
-  std::fill_n(filled.fresh_data<float>(), n, value);
-  return filled;
-}
-
 Tensor Added(const Devices& devices, const Tensor& a, const Tensor& b) {
   Tensor sum = *Tensor::Uninitialized(DType::kFloat32, a.shape(), a.device());
   devices.backend.Binary(BinaryOp::kAdd, a, b, sum);
@@ -68,79 +61,6 @@ bool IsComputed(const Tensor& there) {
   return bits != 0xA5A5A5A5;
 }
 
-bool AllAre(const Tensor& tensor, float value) {
-  const absl::Span<const float> values = *tensor.values<float>();
-  return std::all_of(values.begin(), values.end(), [=](float x) { return x == value; });
-}
-
-// Every value is alike in all its elements: so a model of a tensor is a number.
-class Program {
- public:
-  Program(Devices& devices, int num_devices, uint64_t seed) : devices_(devices), num_devices_(num_devices), random_(seed) {}
-
-  void Run(int steps) {
-    for (int i = 0; i < steps; ++i) {
-      switch (random_.Below(8)) {
-        case 0:
-        case 1: Upload(); break;
-        case 2: CopyAcross(); break;
-        case 3: Forget(); break;
-        case 4: Bring(); break;
-        default: Add(); break;
-      }
-      if (random_.Chance(0.3) && !there_.empty()) Any().tensor.MarkWritten();
-    }
-    Bring();
-  }
-
- private:
-  struct Value {
-    Tensor tensor;
-    float value;
-  };
-  Value& Any() { return there_[random_.Below(there_.size())]; }
-  // Some in pinned memory of the host, some in pieces, some small.
-  int64_t AnySize() { return std::vector<int64_t>{5, 700, 20'000, 20'000, 1'500'000}[random_.Below(random_.Chance(0.03) ? 5 : 4)]; }
-
-  void Upload() {
-    const auto value = static_cast<float>(random_.Below(1000));
-    Tensor here = Filled(AnySize(), value);
-    there_.push_back({*here.To(Gpu(static_cast<int>(random_.Below(num_devices_)))), value});
-    (*here.mutable_values<float>())[0] = -1;  // no device sees it
-  }
-  void CopyAcross() {
-    if (there_.empty()) return;
-    const Value from = Any();
-    there_.push_back({*from.tensor.To(Gpu(static_cast<int>(random_.Below(num_devices_)))), from.value});
-  }
-  void Add() {
-    if (there_.empty()) return;
-    const Value a = Any(), b = Any();
-    if (a.tensor.device() != b.tensor.device() || a.tensor.shape() != b.tensor.shape()) return;
-    there_.push_back({Added(devices_, a.tensor, b.tensor), a.value + b.value});
-  }
-  void Forget() {
-    if (!there_.empty()) there_.erase(there_.begin() + static_cast<std::ptrdiff_t>(random_.Below(there_.size())));
-  }
-  void Bring() {
-    std::vector<Tensor> some;
-    std::vector<float> values;
-    for (const Value& value : there_) {
-      if (random_.Chance(0.5)) continue;
-      some.push_back(value.tensor);
-      values.push_back(value.value);
-    }
-    const absl::StatusOr<std::vector<Tensor>> here = ToHost(some);
-    ASSERT_TRUE(here.ok()) << here.status();
-    for (size_t i = 0; i < some.size(); ++i) ASSERT_TRUE(AllAre((*here)[i], values[i])) << some[i].ToString() << " of " << values[i];
-  }
-
-  Devices& devices_;
-  const int num_devices_;
-  Random random_;
-  std::vector<Value> there_;
-};
-
 TEST(TransfersTest, WhateverTheOrderThatEventsAllowTheValuesAreRight) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     for (const Manner manner : {Manner::kAtOnce, Manner::kLate, Manner::kAnyTime}) {
@@ -149,7 +69,7 @@ TEST(TransfersTest, WhateverTheOrderThatEventsAllowTheValuesAreRight) {
       if (seed % 3 == 0) options = {size_t{300} << 10, size_t{5} << 20};  // soon used up
       Devices devices(2, manner, seed, options);
       if (seed % 7 == 0) devices.math.pinned_bytes = 0;
-      Program(devices, 2, seed).Run(150);
+      TensorProgram(devices.backend, 2, seed).Run(150);
       devices.math.FinishAll();
       EXPECT_EQ(devices.math.bytes_in_use(0) + devices.math.bytes_in_use(1), 0u);
       EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));

@@ -1,0 +1,14 @@
+// A piece of work on several threads at once, for tests of what is thread-safe.
+#ifndef DIVVY_BASE_TESTING_ON_THREADS_H_
+#define DIVVY_BASE_TESTING_ON_THREADS_H_
+
+#include <functional>
+
+namespace divvy {
+
+// Runs work(0) to work(n - 1), each on a thread of its own, and returns when all have returned. REQUIRES: n >= 1.
+void OnThreads(int n, const std::function<void(int)>& work);
+
+}  // namespace divvy
+
+#endif  // DIVVY_BASE_TESTING_ON_THREADS_H_

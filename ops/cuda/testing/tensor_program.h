@@ -1,0 +1,50 @@
+// Copies and sums of tensors in an order that a seed draws, each value beside a model of it.
+#ifndef DIVVY_OPS_CUDA_TESTING_TENSOR_PROGRAM_H_
+#define DIVVY_OPS_CUDA_TESTING_TENSOR_PROGRAM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/random.h"
+#include "ops/backend.h"
+#include "tensor/tensor.h"
+
+namespace divvy::internal {
+
+// Every value is the same in all its elements, so the model of a tensor is a number. One thread at a time; several programs may run at once.
+class TensorProgram {
+ public:
+  // On GPU:0 to GPU:num_devices-1, on which `backend` computes. REQUIRES: `backend` outlives it.
+  TensorProgram(const Backend& backend, int num_devices, uint64_t seed) : backend_(backend), num_devices_(num_devices), random_(seed) {}
+
+  // Fails the test that calls it where a value that comes back is another than its model.
+  void Run(int steps);
+
+ private:
+  struct Value {
+    Tensor tensor;
+    float value;
+  };
+  Value& Any() { return there_[random_.Below(there_.size())]; }
+  Device AnyDevice() { return {Device::Kind::kGpu, static_cast<int>(random_.Below(num_devices_))}; }
+  int64_t AnySize();
+  void Upload();
+  void CopyAcross();
+  void Add();
+  void Forget();
+  void Bring();
+
+  const Backend& backend_;
+  const int num_devices_;
+  Random random_;
+  std::vector<Value> there_;
+};
+
+// A vector of `n` float32 on the CPU, each of this value.
+Tensor Filled(int64_t n, float value);
+// REQUIRES: float32, on the CPU.
+bool AllAre(const Tensor& tensor, float value);
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPS_CUDA_TESTING_TENSOR_PROGRAM_H_
