@@ -46,12 +46,21 @@ std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const 
   }
   std::vector<Comparison> comparisons;
   for (size_t i = 0; i < figures.size(); ++i) {
-    comparisons.push_back({figures[i].name, ceiling.name, Median(rates[i]), Median(ceiling_rates), Median(ratios[i]), rates[i]});
+    comparisons.push_back({figures[i].name, ceiling.name, Median(rates[i]), Median(ceiling_rates), Median(ratios[i]), rates[i], ceiling_rates});
   }
   return comparisons;
 }
 
 Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds) { return CompareAll({figure}, ceiling, units, rounds)[0]; }
+
+Comparison MeasureAlone(const Contender& figure, double units, int rounds) {
+  Comparison alone;
+  alone.figure = figure.name;
+  SecondsOf(figure);
+  for (int round = 0; round < rounds; ++round) alone.rates.push_back(units / SecondsOf(figure));
+  alone.rate = Median(alone.rates);
+  return alone;
+}
 
 double TimesAsFast(const Comparison& a, const Comparison& b) {
   std::vector<double> ratios;
@@ -60,15 +69,24 @@ double TimesAsFast(const Comparison& a, const Comparison& b) {
 }
 
 void Print(const Comparison& comparison, const Unit& unit) {
+  if (comparison.ceiling.empty()) {
+    std::printf("%-24s %9.1f %s\n", comparison.figure.c_str(), comparison.rate / unit.scale, unit.name.c_str());
+    std::fflush(stdout);
+    return;
+  }
   std::printf("%-24s %9.1f %s   %-32s %9.1f %s   %.2f of it\n", comparison.figure.c_str(), comparison.rate / unit.scale, unit.name.c_str(),
               comparison.ceiling.c_str(), comparison.ceiling_rate / unit.scale, unit.name.c_str(), comparison.ratio);
   std::fflush(stdout);
 }
 
 void PrintJson(const std::string& bench, const Comparison& comparison, const Unit& unit) {
-  std::printf("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rate\": %.4g, \"ceiling\": \"%s\", \"ceiling_rate\": %.4g, \"ratio\": %.3f}\n",
-              bench.c_str(), comparison.figure.c_str(), unit.name.c_str(), comparison.rate / unit.scale, comparison.ceiling.c_str(),
-              comparison.ceiling_rate / unit.scale, comparison.ratio);
+  std::printf("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rate\": %.4g", bench.c_str(), comparison.figure.c_str(), unit.name.c_str(),
+              comparison.rate / unit.scale);
+  if (!comparison.ceiling.empty()) {
+    std::printf(", \"ceiling\": \"%s\", \"ceiling_rate\": %.4g, \"ratio\": %.3f", comparison.ceiling.c_str(), comparison.ceiling_rate / unit.scale,
+                comparison.ratio);
+  }
+  std::printf("}\n");
   std::fflush(stdout);
 }
 

@@ -16,10 +16,11 @@ struct Contender {
 
 // How `figure` did beside `ceiling`, both doing the same `units` of work in a run.
 struct Comparison {
-  std::string figure, ceiling;
+  std::string figure, ceiling;        // "" for no ceiling: then its rates and the ratio say nothing
   double rate = 0, ceiling_rate = 0;  // units per second, the median of the rounds
   double ratio = 0;                   // the median of each round's own ratio: a disturbance that lasts hits both
   std::vector<double> rates;          // of each round
+  std::vector<double> ceiling_rates;  // of each round
 };
 
 // `rounds` rounds, in each of which both run once, and one before them to warm up, which does not count. Blocks for as long as that takes. REQUIRES: rounds
@@ -28,6 +29,9 @@ Comparison Compare(const Contender& figure, const Contender& ceiling, double uni
 
 // The same for several figures beside one ceiling, all in each round.
 std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds);
+
+// The figure alone, where there is no ceiling to hold it against.
+Comparison MeasureAlone(const Contender& figure, double units, int rounds);
 
 // How often `a`'s rate goes into `b`'s, two figures of one CompareAll: the median of each round's own ratio.
 double TimesAsFast(const Comparison& a, const Comparison& b);

@@ -60,13 +60,17 @@ class CudaCeilings : public DeviceCeilings {
     return properties.name;
   }
 
+  // In the mode of ops/cuda/cuda_math.cu: sums of narrow products are not rounded on the way.
   void Multiply(Precision precision, const std::vector<Product>& products, int times) override {
-    Check(cublasSetMathMode(blas_, precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+    const int mode = precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
+    Check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(mode | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)), "cublasSetMathMode");
     for (int i = 0; i < times; ++i) {
       for (const Product& product : products) MultiplyOnce(precision, product);
     }
-    Wait();
+    Synchronize();
   }
+
+  void Synchronize() override { Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 
   // Tensors come from the device's own pool, which is one for the process.
   int64_t TakePeakBytes() override {
@@ -79,8 +83,6 @@ class CudaCeilings : public DeviceCeilings {
   }
 
  private:
-  void Wait() { Check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
-
   // cuBLAS's matrices stand in columns: what it takes for c is ours transposed.
   void MultiplyOnce(Precision precision, const Product& p) {
     const bool narrow = precision == Precision::kBFloat16;
@@ -102,17 +104,6 @@ class CudaCeilings : public DeviceCeilings {
 };
 
 }  // namespace
-
-std::vector<Product> PerceptronProducts(int64_t batch, const std::vector<int64_t>& widths) {
-  std::vector<Product> products;
-  for (size_t i = 0; i + 1 < widths.size(); ++i) {
-    const int64_t in = widths[i], out = widths[i + 1];
-    products.push_back({batch, out, in});
-    products.push_back({in, out, batch, /*a_transposed=*/true});
-    if (i > 0) products.push_back({batch, in, out, false, /*b_transposed=*/true});
-  }
-  return products;
-}
 
 std::unique_ptr<DeviceCeilings> DeviceCeilings::Open(std::string& why) {
   int count = 0;

@@ -23,13 +23,15 @@ std::vector<Product> PerceptronProducts(int64_t batch, const std::vector<int64_t
 // The first device. One thread at a time. Every method waits until the device is done; a call that CUDA refuses ends the process with CUDA's words.
 class DeviceCeilings {
  public:
-  // Null: there is no device that CUDA can use; `why` says it in CUDA's words.
+  // Null: there is no device that CUDA can use, and `why` says it in CUDA's words; or this is a build without CUDA.
   static std::unique_ptr<DeviceCeilings> Open(std::string& why);
   virtual ~DeviceCeilings() = default;
 
   virtual std::string name() const = 0;
   // By cuBLAS, one after another, `times` times all of them. The operands are random numbers that lie on the device.
   virtual void Multiply(Precision precision, const std::vector<Product>& products, int times) = 0;
+  // Waits for all that this process has told the device, as the end of Multiply does: so that a figure and its ceiling pay the same for waiting.
+  virtual void Synchronize() = 0;
   // The most memory of the device that tensors of this process have held at once since the last call. What this class itself holds is not counted.
   virtual int64_t TakePeakBytes() = 0;
 };

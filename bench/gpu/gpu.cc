@@ -1,8 +1,8 @@
 // bazel run --config=cuda //bench/gpu [-- --format=json]
 //
-// What the first GPU does through ops/ beside what it does where CUDA's own libraries are called and nothing else: products, training steps of perceptrons at
-// batches of 64 to 4096 beside the products that they are made of, and steps whose batches are copied to the device meanwhile beside the slower of the two.
-// Exits with 78 where there is no GPU.
+// What the first GPU does through ops/ beside what it does where CUDA's own libraries are called and nothing else: products by shape, training steps of
+// perceptrons at batches of 64 to 4096 beside the products that they are made of, how much of copies is hidden behind computation, and what single calls cost.
+// Without CUDA (DIVVY_CUDA_LIBRARY names a library whose devices the host plays) there are no ceilings. Exits with 78 where there is no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,14 +18,18 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "bench/gpu/device_ceilings.h"
+#include "bench/gpu/overlap.h"
 #include "bench/rounds.h"
 #include "ops/cuda/gpus.h"
 #include "ops/gradient_tape.h"
 #include "ops/ops.h"
 #include "ops/variable_reader.h"
+#include "tensor/device_memory.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 7, "in each of which both run once");
+ABSL_FLAG(int, times, 50, "that a round does what it measures; more often where it is short");
+ABSL_FLAG(int64_t, largest, 4096, "no product, width or batch is larger: for a rehearsal on devices that the host plays");
 
 namespace divvy::bench {
 namespace {
@@ -34,6 +38,14 @@ constexpr Device kGpu{Device::Kind::kGpu, 0};
 
 void Report(const Comparison& comparison, const Unit& unit) {
   absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu", comparison, unit) : Print(comparison, unit);
+}
+
+// A figure that has no ceiling, as it is.
+void ReportFigure(const std::string& what, double value, const std::string& unit) {
+  Comparison figure;
+  figure.figure = what;
+  figure.rate = value;
+  Report(figure, {unit});
 }
 
 // A benchmark has nobody to hand an error to.
@@ -53,28 +65,64 @@ Tensor RandomOnHost(const Shape& shape) {
 
 Tensor RandomOnGpu(const Shape& shape) { return OrDie(RandomOnHost(shape).To(kGpu)); }
 
-// Until the device has done all that it was told.
-void WaitFor(const Tensor& tensor) { OrDie(OrDie(tensor.Reshape({-1})).Rows(0, 1).value().To(Device{})); }
+// Whatever a device found wrong would make a figure meaningless.
+void CheckFailures() {
+  const DeviceFailures failures = OrDie(GpuMemory())->FindFailures(kGpu);
+  if (failures.count == 0) return;
+  std::fprintf(stderr, "%s\n", failures.last.ToString().c_str());
+  std::exit(EXIT_FAILURE);
+}
+
+// Waits for the device in the same way as the ceiling does.
+void Synchronize(DeviceCeilings* ceilings) { ceilings != nullptr ? ceilings->Synchronize() : CheckFailures(); }
+
+// `ceiling` runs only where there are ceilings.
+void MeasureAndReport(DeviceCeilings* ceilings, const Contender& figure, const Contender& ceiling, double units, const Unit& unit) {
+  const int rounds = absl::GetFlag(FLAGS_rounds);
+  Report(ceilings != nullptr ? Compare(figure, ceiling, units, rounds) : MeasureAlone(figure, units, rounds), unit);
+  CheckFailures();
+}
+
+int64_t AtMostLargest(int64_t size) { return std::min(size, absl::GetFlag(FLAGS_largest)); }
 
 // ---- products ----------------------------------------------------------------------------------------------------------------------------------------
 
-void MeasureProduct(DeviceCeilings& ceilings, DType dtype, int64_t size, int times) {
+struct Sizes {
+  int64_t m, n, k;
+};
+
+void MeasureProduct(DeviceCeilings* ceilings, DType dtype, const Sizes& sizes) {
+  const auto [m, n, k] = sizes;
   const bool narrow = dtype == DType::kBFloat16;
-  const Var a = OrDie(Cast(Var(RandomOnGpu({size, size})), dtype).Value());
-  const Var b = OrDie(Cast(Var(RandomOnGpu({size, size})), dtype).Value());
-  const Contender figure{absl::StrCat("MatMul ", DTypeName(dtype), " ", size, "^3"), [&] {
-                           Tensor last;
-                           for (int i = 0; i < times; ++i) last = OrDie(MatMul(a, b).Value());
-                           WaitFor(last);
+  const double operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  // Small ones as often as takes some milliseconds: the wait at the end of a round then counts for less than a hundredth.
+  const int times = absl::GetFlag(FLAGS_times) * static_cast<int>(std::clamp(5e9 / operations, 1.0, 40.0));
+  const Var a = OrDie(Cast(Var(RandomOnGpu({m, k})), dtype).Value());
+  const Var b = OrDie(Cast(Var(RandomOnGpu({k, n})), dtype).Value());
+  const Contender figure{absl::StrCat("MatMul ", DTypeName(dtype), " ", m, "x", n, "x", k), [&] {
+                           for (int i = 0; i < times; ++i) OrDie(MatMul(a, b).Value());
+                           Synchronize(ceilings);
                          }};
-  const Contender ceiling{"cuBLAS alone", [&] { ceilings.Multiply(narrow ? Precision::kBFloat16 : Precision::kFloat32, {{size, size, size}}, times); }};
-  const auto n = static_cast<double>(size);
-  Report(Compare(figure, ceiling, 2 * n * n * n * times, absl::GetFlag(FLAGS_rounds)), {"TFLOP/s", 1e12});
+  const Contender ceiling{"cuBLAS alone", [&] { ceilings->Multiply(narrow ? Precision::kBFloat16 : Precision::kFloat32, {{m, n, k}}, times); }};
+  MeasureAndReport(ceilings, figure, ceiling, operations * times, {"TFLOP/s", 1e12});
+}
+
+// Squares, and the shapes of mnist_mlp's first layer.
+void MeasureProducts(DeviceCeilings* ceilings) {
+  const int64_t largest = absl::GetFlag(FLAGS_largest);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int64_t size : {4096, 2048, 1024, 512, 256, 64}) {
+      if (size <= largest || size == 64) MeasureProduct(ceilings, dtype, {AtMostLargest(size), AtMostLargest(size), AtMostLargest(size)});
+    }
+    for (const int64_t batch : {64, 256, 1024, 4096}) {
+      if (batch <= largest) MeasureProduct(ceilings, dtype, {batch, 512, 784});
+    }
+  }
 }
 
 // ---- perceptrons -------------------------------------------------------------------------------------------------------------------------------------
 
-const std::vector<int64_t> kWidths = {1024, 4096, 4096, 1024};
+std::vector<int64_t> Widths() { return {AtMostLargest(1024), AtMostLargest(4096), AtMostLargest(4096), AtMostLargest(1024)}; }
 
 class NoVariables : public VariableReader {
  public:
@@ -84,10 +132,10 @@ class NoVariables : public VariableReader {
 
 struct Perceptron {
   std::vector<Tensor> kernels, biases;
-  Perceptron() {
-    for (size_t i = 0; i + 1 < kWidths.size(); ++i) {
-      kernels.push_back(RandomOnGpu({kWidths[i], kWidths[i + 1]}));
-      biases.push_back(RandomOnGpu({kWidths[i + 1]}));
+  explicit Perceptron(const std::vector<int64_t>& widths) {
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+      kernels.push_back(RandomOnGpu({widths[i], widths[i + 1]}));
+      biases.push_back(RandomOnGpu({widths[i + 1]}));
     }
   }
 
@@ -105,61 +153,103 @@ struct Perceptron {
   }
 };
 
-Tensor ZeroLabels(int64_t batch) { return OrDie(Tensor::Vector<int64_t>(std::vector<int64_t>(batch)).To(kGpu)); }
-
-void MeasurePerceptron(DeviceCeilings& ceilings, int64_t batch, int times) {
-  const Perceptron perceptron;
-  const Tensor x = RandomOnGpu({batch, kWidths[0]}), labels = ZeroLabels(batch);
+void MeasurePerceptron(DeviceCeilings* ceilings, int64_t batch) {
+  const int times = absl::GetFlag(FLAGS_times);
+  const std::vector<int64_t> widths = Widths();
+  const Perceptron perceptron(widths);
+  const Tensor x = RandomOnGpu({batch, widths[0]}), labels = OrDie(Tensor::Vector<int64_t>(std::vector<int64_t>(batch)).To(kGpu));
   const Contender figure{absl::StrCat("perceptron step, batch ", batch), [&] {
-                           Tensor last;
-                           for (int i = 0; i < times; ++i) last = perceptron.Step(x, labels);
-                           WaitFor(last);
+                           for (int i = 0; i < times; ++i) perceptron.Step(x, labels);
+                           Synchronize(ceilings);
                          }};
-  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings.Multiply(Precision::kFloat32, PerceptronProducts(batch, kWidths), times); }};
-  Report(Compare(figure, ceiling, static_cast<double>(batch * times), absl::GetFlag(FLAGS_rounds)), {"examples/s"});
+  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings->Multiply(Precision::kFloat32, PerceptronProducts(batch, widths), times); }};
+  MeasureAndReport(ceilings, figure, ceiling, static_cast<double>(batch * times), {"examples/s"});
 }
 
 // ---- copies beside computation -----------------------------------------------------------------------------------------------------------------------
 
-// Steps whose batch was copied while the step before was computed, beside the slower of copies and computation alone: 1 where all of the faster is hidden.
-void MeasureOverlap(int64_t batch, int times) {
-  const Perceptron perceptron;
-  const Tensor host = RandomOnHost({batch, kWidths[0]}), there = RandomOnGpu({batch, kWidths[0]}), labels = ZeroLabels(batch);
-  const Contender copies{"copies", [&] {
-                           Tensor last;
-                           for (int i = 0; i < times; ++i) last = OrDie(host.To(kGpu));
-                           WaitFor(last);
-                         }};
-  const Contender steps{"steps", [&] {
-                          Tensor last;
-                          for (int i = 0; i < times; ++i) last = perceptron.Step(there, labels);
-                          WaitFor(last);
-                        }};
-  const Contender both{absl::StrCat("steps with copies, batch ", batch), [&] {
-                         Tensor last;
-                         for (int i = 0; i < times; ++i) last = perceptron.Step(OrDie(host.To(kGpu)), labels);
-                         WaitFor(last);
-                       }};
-  std::vector<Comparison> beside_copies = CompareAll({both, steps}, copies, static_cast<double>(batch * times), absl::GetFlag(FLAGS_rounds));
-  Comparison hidden = beside_copies[0];
-  hidden.ceiling = "the slower of both alone";
-  hidden.ceiling_rate = std::min(beside_copies[1].rate, hidden.ceiling_rate);
-  hidden.ratio = hidden.rate / hidden.ceiling_rate;
-  Report(hidden, {"examples/s"});
+double SecondsEach(int times, const std::function<void()>& run) { return 1 / MeasureAlone({"", run}, times, /*rounds=*/3).rate; }
+
+// 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as long as the copy.
+void MeasureOverlap(DeviceCeilings* ceilings) {
+  const int times = absl::GetFlag(FLAGS_times);
+  const int64_t size = AtMostLargest(2048);
+  const Tensor host = RandomOnHost({AtMostLargest(4096), AtMostLargest(4096)});
+  const Var a = RandomOnGpu({size, size});
+  const auto copy = [&] { OrDie(host.To(kGpu)); };
+  const auto product = [&] { OrDie(MatMul(a, a).Value()); };
+  const auto repeat = [&](int n, const std::function<void()>& one) {
+    for (int i = 0; i < n; ++i) one();
+    Synchronize(ceilings);
+  };
+  const int products = ComputationsPerCopy(SecondsEach(times, [&] { repeat(times, copy); }), SecondsEach(times, [&] { repeat(times, product); }));
+  const auto compute = [&] {
+    for (int i = 0; i < products; ++i) product();
+  };
+  const std::vector<Comparison> alone = CompareAll({{"copies", [&] { repeat(times, copy); }}, {"computation", [&] { repeat(times, compute); }}},
+                                                   {"both",
+                                                    [&] {
+                                                      repeat(times, [&] {
+                                                        copy();
+                                                        compute();
+                                                      });
+                                                    }},
+                                                   times, absl::GetFlag(FLAGS_rounds));
+  std::vector<double> hidden;
+  for (size_t i = 0; i < alone[0].rates.size(); ++i) {
+    hidden.push_back(HiddenPart(1 / alone[0].rates[i], 1 / alone[1].rates[i], 1 / alone[0].ceiling_rates[i]));
+  }
+  ReportFigure(absl::StrCat("hidden part of copies of ", host.size_bytes() >> 20, " MiB beside ", products, " products of ", size, "^3"), Median(hidden), "");
+  ReportFigure("copies of pinned memory to the device", alone[0].rate * static_cast<double>(host.size_bytes()) / 1e9, "GB/s");
+  CheckFailures();
+}
+
+// ---- what single calls cost --------------------------------------------------------------------------------------------------------------------------
+
+void MeasureCost(DeviceCeilings* ceilings, const std::string& name, const std::function<void()>& one) {
+  const int times = absl::GetFlag(FLAGS_times) * 10;
+  const double seconds = SecondsEach(times, [&] {
+    for (int i = 0; i < times; ++i) one();
+    Synchronize(ceilings);
+  });
+  ReportFigure(name, seconds * 1e6, "us");
+}
+
+void MeasureCosts(DeviceCeilings* ceilings) {
+  const Tensor number = Tensor::Vector<float>({1}), there = OrDie(number.To(kGpu)), wide = RandomOnGpu({AtMostLargest(4096), AtMostLargest(1024)});
+  MeasureCost(ceilings, "a kernel of one element, with its memory", [&] { OrDie(Relu(Var(there)).Value()); });
+  MeasureCost(ceilings, "memory for one element", [&] { OrDie(Tensor::Uninitialized(DType::kFloat32, Shape{1}, kGpu)); });
+  MeasureCost(ceilings, "one element to the device", [&] { OrDie(number.To(kGpu)); });
+  MeasureCost(ceilings, "one element to the device and back", [&] { OrDie(OrDie(Relu(Var(OrDie(number.To(kGpu)))).Value()).To(Device{})); });
+  MeasureCost(ceilings, "a sum of 4096 rows of 1024", [&] { OrDie(ReduceSum(Var(wide), {0}).Value()); });
+  // A small value need not wait for a large one before it: if it does, this takes as long as the copy.
+  const Tensor large = RandomOnHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
+  MeasureCost(ceilings, "one element there and back behind a large copy", [&] {
+    const Tensor copied = OrDie(large.To(kGpu));
+    OrDie(OrDie(Relu(Var(OrDie(number.To(kGpu)))).Value()).To(Device{}));
+  });
 }
 
 int Main() {
-  std::string why;
-  const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
-  if (ceilings == nullptr) {
-    std::fprintf(stderr, "there is no GPU to measure: %s\n", why.c_str());
+  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_times) < 1 || absl::GetFlag(FLAGS_largest) < 1) {
+    std::fprintf(stderr, "--rounds, --times and --largest: wanted at least 1\n");
+    return exit_codes::kUsage;
+  }
+  const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAll, {}}});
+  if (!gpus.ok()) {
+    std::fprintf(stderr, "there is no GPU to measure: %s\n", gpus.status().ToString().c_str());
     return exit_codes::kConfiguration;
   }
-  OrDie(OpenGpus({{GpuChoice::Kind::kAll, {}}}));
-  if (absl::GetFlag(FLAGS_format) != "json") std::printf("%s; medians of %d rounds in turns\n", ceilings->name().c_str(), absl::GetFlag(FLAGS_rounds));
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) MeasureProduct(*ceilings, dtype, 4096, 10);
-  for (const int64_t batch : {64, 256, 1024, 4096}) MeasurePerceptron(*ceilings, batch, 50);
-  MeasureOverlap(1024, 50);
+  std::string why;
+  const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
+  if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
+  if (absl::GetFlag(FLAGS_format) != "json") std::printf("%s; medians of %d rounds in turns\n", gpus->names[0].c_str(), absl::GetFlag(FLAGS_rounds));
+  MeasureCosts(ceilings.get());
+  MeasureOverlap(ceilings.get());
+  MeasureProducts(ceilings.get());
+  for (const int64_t batch : {64, 256, 1024, 4096}) {
+    if (batch <= absl::GetFlag(FLAGS_largest)) MeasurePerceptron(ceilings.get(), batch);
+  }
   return EXIT_SUCCESS;
 }
 
