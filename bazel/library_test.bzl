@@ -7,6 +7,10 @@ _LIBRARY = {
     "//conditions:default": "//ops/cuda/testing:libdivvy_host_devices.so",
 }
 
+# Where tools/gpu_suite puts the libraries of a pack. An RPATH, which libraries
+# of libraries are looked for in, too.
+PACK_LINKOPTS = ["-Wl,--disable-new-dtags,-rpath,$$ORIGIN/lib"]
+
 def cc_test_by_library(name, size = "small", **kwargs):
     """A cc_test tagged gpu: tools/gpu_suite runs it on a machine with a GPU.
 
@@ -23,6 +27,7 @@ def cc_test_by_library(name, size = "small", **kwargs):
         size = size,
         data = select({when: [library] for when, library in _LIBRARY.items()}),
         env = select({when: {"DIVVY_CUDA_LIBRARY": "$(rootpath %s)" % library} for when, library in _LIBRARY.items()}),
+        linkopts = PACK_LINKOPTS,
         tags = ["gpu"],
         **kwargs
     )

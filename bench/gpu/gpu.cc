@@ -115,7 +115,7 @@ void MeasureProducts(DeviceCeilings* ceilings) {
       if (size <= largest || size == 64) MeasureProduct(ceilings, dtype, {AtMostLargest(size), AtMostLargest(size), AtMostLargest(size)});
     }
     for (const int64_t batch : {64, 256, 1024, 4096}) {
-      if (batch <= largest) MeasureProduct(ceilings, dtype, {batch, 512, 784});
+      if (std::max<int64_t>(batch, 784) <= largest) MeasureProduct(ceilings, dtype, {batch, 512, 784});
     }
   }
 }
@@ -199,7 +199,8 @@ void MeasureOverlap(DeviceCeilings* ceilings) {
   for (size_t i = 0; i < alone[0].rates.size(); ++i) {
     hidden.push_back(HiddenPart(1 / alone[0].rates[i], 1 / alone[1].rates[i], 1 / alone[0].ceiling_rates[i]));
   }
-  ReportFigure(absl::StrCat("hidden part of copies of ", host.size_bytes() >> 20, " MiB beside ", products, " products of ", size, "^3"), Median(hidden), "");
+  ReportFigure(absl::StrCat("hidden part of copies of ", host.size_bytes() >> 20, " MiB beside ", products, " products of ", size, "^3"), 100 * Median(hidden),
+               "%");
   ReportFigure("copies of pinned memory to the device", alone[0].rate * static_cast<double>(host.size_bytes()) / 1e9, "GB/s");
   CheckFailures();
 }
@@ -221,7 +222,7 @@ void MeasureCosts(DeviceCeilings* ceilings) {
   MeasureCost(ceilings, "memory for one element", [&] { OrDie(Tensor::Uninitialized(DType::kFloat32, Shape{1}, kGpu)); });
   MeasureCost(ceilings, "one element to the device", [&] { OrDie(number.To(kGpu)); });
   MeasureCost(ceilings, "one element to the device and back", [&] { OrDie(OrDie(Relu(Var(OrDie(number.To(kGpu)))).Value()).To(Device{})); });
-  MeasureCost(ceilings, "a sum of 4096 rows of 1024", [&] { OrDie(ReduceSum(Var(wide), {0}).Value()); });
+  MeasureCost(ceilings, absl::StrCat("a sum of ", wide.shape().dim(0), " rows of ", wide.shape().dim(1)), [&] { OrDie(ReduceSum(Var(wide), {0}).Value()); });
   // A small value need not wait for a large one before it: if it does, this takes as long as the copy.
   const Tensor large = RandomOnHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
   MeasureCost(ceilings, "one element there and back behind a large copy", [&] {

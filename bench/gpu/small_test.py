@@ -36,7 +36,7 @@ class SmallTest(unittest.TestCase):
         code, figures, log = run("gpu", "--rounds=1", "--times=1", "--largest=64")
         self.assertEqual(code, 0, log)
         names = [figure["what"] for figure in figures]
-        for part in ("one element to the device and back", "hidden part of copies", "MatMul float32 64x64x64", "MatMul bfloat16 64x512x784",
+        for part in ("one element to the device and back", "hidden part of copies", "MatMul float32 64x64x64", "MatMul bfloat16 64x64x64",
                      "perceptron step, batch 64"):
             self.assertEqual(len([name for name in names if name.startswith(part)]), 1, (part, names))
 

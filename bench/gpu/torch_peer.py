@@ -7,7 +7,7 @@ import time
 import torch
 from torch import nn
 
-SECONDS = 5.0
+SECONDS = 3.0
 DEVICE = torch.device("cuda:0")
 
 

@@ -20,6 +20,8 @@ ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 5, "in each of which both run once");
 ABSL_FLAG(int64_t, steps, 500, "of each pass, of which a round measures one: so many that the beginning and the end of a pass do not count");
 
+ABSL_FLAG(int64_t, largest, 4096, "no batch is larger: for a rehearsal on devices that the host plays");
+
 namespace divvy::bench {
 namespace {
 
@@ -63,7 +65,9 @@ absl::Status Train(Coordinator& coordinator) {
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
   for (const TrainModel& model : TrainModels(absl::GetFlag(FLAGS_steps))) {
     Trainer trainer(coordinator, model.model, model.optimizer);
-    for (const TrainWork& work : model.works) RETURN_IF_ERROR(Measure(trainer, ceilings.get(), work));
+    for (const TrainWork& work : model.works) {
+      if (work.batch <= absl::GetFlag(FLAGS_largest)) RETURN_IF_ERROR(Measure(trainer, ceilings.get(), work));
+    }
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
-// Whole clusters in this process whose replicas compute on devices: four of the host that play GPUs (ops/cuda/testing); and by library, where it has as many as
-// the machine, the cases that any number will do for (AnyGpusTest).
-#include <cstdlib>
+// Whole clusters in this process whose replicas compute on devices: four that the host plays; and the cases that any number will
+// do for (AnyGpusTest) on those of the library that the process loads.
 #include <memory>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
+#include "tests/cluster/devices_place.h"
 
 namespace divvy {
 namespace {
@@ -67,18 +67,12 @@ const Step kTrain("devices_test/train", TrainStep);
 // ---- the cluster -------------------------------------------------------------------------------------------------------------------------------------
 
 constexpr int kSteps = 12;
-constexpr int64_t kLimitBytes = 1 << 20;
 
 enum class On { kCpu, kGpus };
 
 class AnyGpusTest : public ::testing::Test {
  protected:
-  // Where nobody has named another library there are 4 GPUs for the process: two for each of two workers.
-  static void SetUpTestSuite() {
-    if (is_library_given_) return;
-    setenv("DIVVY_CUDA_LIBRARY", "ops/cuda/testing/libdivvy_host_devices.so", 1);
-    setenv("DIVVY_HOST_DEVICES", "4", 1);
-  }
+  static void SetUpTestSuite() { place_ = PrepareDevices(); }
 
   std::unique_ptr<EmbeddedCluster> Start(On on, int workers, int replicas) {
     EmbeddedSetup setup;
@@ -86,7 +80,7 @@ class AnyGpusTest : public ::testing::Test {
     setup.options.replicas_per_worker = replicas;
     if (on == On::kGpus) {
       setup.options.gpus = "all";
-      setup.options.gpu_memory_bytes = is_library_given_ ? 0 : kLimitBytes;  // ops/cuda/testing/gpu_place.cc has opened them without
+      setup.options.gpu_memory_bytes = place_.limit_bytes;
     }
     auto cluster = EmbeddedCluster::Start(setup);
     EXPECT_TRUE(cluster.ok()) << cluster.status();
@@ -113,9 +107,8 @@ class AnyGpusTest : public ::testing::Test {
 
   // Step by step, so that one worker's order is the same each time; the loss of each.
   static std::vector<float> Train(EmbeddedCluster& cluster, const DataSource<int64_t>& examples) {
-    const int replicas = NumReplicas(cluster);
-    const auto dataset =
-        cluster.coordinator().CreatePerWorkerDataset(examples(int64_t{kSteps * 8 * replicas - 12}));  // the last step has a part of a batch, and none
+    const int64_t replicas = NumReplicas(cluster), missing = replicas == 1 ? 4 : 12;  // of the last step: one replica has a part of a batch, another none
+    const auto dataset = cluster.coordinator().CreatePerWorkerDataset(examples(kSteps * 8 * replicas - missing));
     EXPECT_TRUE(dataset.ok()) << dataset.status();
     Iterator iterator = dataset->MakeIterator();
     std::vector<float> losses;
@@ -130,9 +123,9 @@ class AnyGpusTest : public ::testing::Test {
   static int NumReplicas(EmbeddedCluster& cluster) { return cluster.coordinator().strategy().num_replicas_in_sync(); }
 
  private:
-  static const bool is_library_given_;
+  static DevicesPlace place_;
 };
-const bool AnyGpusTest::is_library_given_ = std::getenv("DIVVY_CUDA_LIBRARY") != nullptr;
+DevicesPlace AnyGpusTest::place_;
 
 // Cases that want four.
 class DevicesTest : public AnyGpusTest {};
@@ -161,7 +154,7 @@ TEST_F(DevicesTest, TwoWorkersShareTheGpusAndTheExamples) {
 TEST_F(DevicesTest, AProgramWithAMainOfItsOwnChoosesGpusByOption) {
   EmbeddedOptions options;
   options.gpus = "all";
-  options.gpu_memory_bytes = kLimitBytes;
+  options.gpu_memory_bytes = kHostLimitBytes;
   EXPECT_EQ((*StartEmbedded(options))->strategy().num_replicas_in_sync(), 2);
   EXPECT_EQ((*StartEmbedded())->strategy().num_replicas_in_sync(), 1);  // on the CPU
 }
@@ -170,7 +163,7 @@ TEST_F(DevicesTest, GpusThatDoNotGoRoundAreRefusedByOption) {
   EmbeddedOptions options;
   options.num_workers = 3;
   options.gpus = "all";
-  options.gpu_memory_bytes = kLimitBytes;
+  options.gpu_memory_bytes = kHostLimitBytes;
   EXPECT_THAT(StartEmbedded(options).status().message(), HasSubstr("--gpus=all: 4 GPUs cannot be dealt out evenly to 3 workers"));
 }
 
@@ -380,10 +373,10 @@ const Step kHoard("devices_test/hoard", HoardStep);
 
 TEST_F(DevicesTest, AStepThatFindsNoMemoryOnItsDeviceFailsAndTheNextGoesOn) {
   const auto cluster = Start(On::kGpus, 1, 0);
-  const absl::Status full = Run(*cluster, kHoard, kLimitBytes);
+  const absl::Status full = Run(*cluster, kHoard, kHostLimitBytes);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), AllOf(HasSubstr("GPU:"), HasSubstr("beyond --gpu_memory_bytes=1048576")));
-  EXPECT_TRUE(Run(*cluster, kHoard, kLimitBytes / 8).ok());
+  EXPECT_TRUE(Run(*cluster, kHoard, kHostLimitBytes / 8).ok());
 }
 
 // Of 3 classes; `looks`: at what it has computed.

@@ -1,0 +1,20 @@
+// Which GPUs devices_test.cc computes on: what a test of its cases is linked with says it.
+#ifndef DIVVY_TESTS_CLUSTER_DEVICES_PLACE_H_
+#define DIVVY_TESTS_CLUSTER_DEVICES_PLACE_H_
+
+#include <cstdint>
+
+namespace divvy {
+
+constexpr int64_t kHostLimitBytes = 1 << 20;
+
+struct DevicesPlace {
+  int64_t limit_bytes = 0;  // --gpu_memory_bytes of every cluster; 0: none
+};
+
+// Called before the first cluster starts.
+DevicesPlace PrepareDevices();
+
+}  // namespace divvy
+
+#endif  // DIVVY_TESTS_CLUSTER_DEVICES_PLACE_H_

@@ -1,0 +1,14 @@
+// 4 GPUs that the host plays, for the process: two for each of two workers.
+#include <cstdlib>
+
+#include "tests/cluster/devices_place.h"
+
+namespace divvy {
+
+DevicesPlace PrepareDevices() {
+  setenv("DIVVY_CUDA_LIBRARY", "ops/cuda/testing/libdivvy_host_devices.so", 1);
+  setenv("DIVVY_HOST_DEVICES", "4", 1);
+  return {kHostLimitBytes};
+}
+
+}  // namespace divvy

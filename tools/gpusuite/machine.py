@@ -1,0 +1,141 @@
+"""What a machine has for the suite: GPUs, the driver, CUDA's libraries, a C library."""
+import datetime
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+OLDEST_DRIVER = 580  # of CUDA 13
+CXX = "libstdc++.so.6"
+
+# cuDeviceGetAttribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) of the first device.
+_POOLS = """
+import ctypes
+cuda, pools, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
+wrong = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or \\
+    cuda.cuDeviceGetAttribute(ctypes.byref(pools), 115, device)
+print("CUDA error %d" % wrong if wrong else "yes" if pools.value else "no")
+"""
+_SITES = """
+import site, sys
+print("\\n".join(sys.path + site.getsitepackages() + [site.getusersitepackages()]))
+"""
+
+
+class Unfit(Exception):
+    """The machine lacks something: says what, and what to do."""
+
+
+def output_of(command, timeout_s=60):
+    """What a command prints, "" where it fails or is not there."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              stdin=subprocess.DEVNULL, timeout=timeout_s, check=True,
+                              universal_newlines=True, errors="replace")
+        return done.stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def python3():
+    return shutil.which("python3") or sys.executable
+
+
+def facts():
+    """For the report. "gpus" is empty where nvidia-smi is missing or finds none."""
+    asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "cores": os.cpu_count(),
+            "gpus": output_of(asked).strip().splitlines(), "glibc": glibc(),
+            "memory_pools": output_of([sys.executable, "-c", _POOLS]).strip() or "unknown"}
+
+
+def glibc():
+    return (os.confstr("CS_GNU_LIBC_VERSION") or "0").split()[-1]
+
+
+def version(text):
+    """The numbers in a text: "libstdc++.so.6.0.30" -> (6, 0, 30)."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def check_driver(gpus):
+    for gpu in gpus:
+        words = [word.strip() for word in gpu.split(",")]
+        if len(words) > 1 and version(words[1])[:1] < (OLDEST_DRIVER,):
+            raise Unfit("the driver of %s is %s, and CUDA 13 wants %d or newer: install a newer "
+                        "NVIDIA driver" % (words[0], words[1], OLDEST_DRIVER))
+
+
+def check_glibc(wanted):
+    if version(glibc()) < version(wanted):
+        raise Unfit("this machine has glibc %s, and the pack was built for %s: make the pack on a "
+                    "machine with this one's system" % (glibc(), wanted))
+
+
+def folders_of_cuda():
+    """Where CUDA's libraries may be, the toolkit first, then Python's wheels."""
+    folders = []
+    for home in [os.environ.get("CUDA_HOME", "")] + sorted(glob.glob("/usr/local/cuda*")):
+        if home:
+            folders += [os.path.join(home, "lib64"), os.path.join(home, "lib")]
+    for path in re.findall(r"=> (/\S+)", output_of(["ldconfig", "-p"])):
+        if os.path.basename(path).startswith("libcublas"):
+            folders.append(os.path.dirname(path))
+    for site in output_of([python3(), "-c", _SITES]).splitlines():
+        folders += sorted(glob.glob(os.path.join(site, "nvidia", "*", "lib")))
+    return list(dict.fromkeys(folders))
+
+
+def place_libraries(needs, lib):
+    """Links the libraries of CUDA that the pack needs into `lib`, where its binaries look."""
+    folders = folders_of_cuda()
+    for name in needs:
+        found = [os.path.join(folder, name) for folder in folders]
+        found = [path for path in found if os.path.exists(path)]
+        if not found:
+            raise Unfit("there is no %s: looked in %s. Install CUDA 13's cuBLAS (in the toolkit, or "
+                        "by `pip install nvidia-cublas`), or set CUDA_HOME to where it is"
+                        % (name, ", ".join(folders) or "CUDA_HOME, /usr/local/cuda*, ldconfig -p, "
+                           "python3's site-packages/nvidia"))
+        link(found[0], os.path.join(lib, name))
+
+
+def place_cxx(packed, lib):
+    """The newer of the pack's C++ library and the machine's: CUDA's libraries load the same one.
+    `packed`: the folder with the pack's."""
+    if not os.path.isdir(packed):
+        return
+    own = [name for name in os.listdir(packed) if name.startswith(CXX + ".")]
+    said = re.findall(r"=> (/\S*/%s)$" % re.escape(CXX), output_of(["ldconfig", "-p"]), re.MULTILINE)
+    theirs = [os.path.basename(os.path.realpath(path)) for path in said]
+    is_older = not theirs or max(map(version, theirs)) < max(map(version, own), default=())
+    for name in os.listdir(packed):
+        at = os.path.join(lib, CXX if name in own else name)
+        if is_older:
+            link(os.path.join(packed, name), at)
+        elif os.path.lexists(at):
+            os.remove(at)
+
+
+def link(path, at):
+    if os.path.lexists(at):
+        os.remove(at)
+    os.symlink(path, at)
+
+
+def check_loading(binaries):
+    for binary in binaries:
+        missing = re.findall(r"^\s*(\S+) => not found", output_of(["ldd", binary]), re.MULTILINE)
+        if missing:
+            raise Unfit("%s needs %s, which this machine lacks"
+                        % (os.path.basename(binary), ", ".join(missing)))
+
+
+def tool(name, given=None):
+    """The path of one of CUDA's tools, or None."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    places = [given] if given else [shutil.which(name), os.path.join(home, "bin", name)]
+    return next((place for place in places if place and os.path.exists(place)), None)

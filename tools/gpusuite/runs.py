@@ -1,0 +1,248 @@
+"""Running what the pack holds, within a budget."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from gpusuite import machine
+
+LEAST_S = 3  # what is left of the budget for a run to begin
+TEST_S, MEMCHECK_S, CHECK_S, BENCH_S, REBUILD_S = 60, 150, 120, 120, 240
+UNSUPPORTED = "Device not supported"  # what compute-sanitizer says under gVisor, for one
+# Kernels that use shared memory: rows wider than a warp computes, reductions, sums of duplicates.
+SHARED_MEMORY = {"backend_test_by_library": "GpuTest.*:*Row*:*Sums*:*Softmax*:*Duplicates*:*Scatter*"}
+EVERY_CASE = {"backend_test_by_library": "*"}
+
+
+class Run:
+    """How one command went. state: ok, failed, not run, unsupported."""
+
+    def __init__(self, name, state="not run", code=None, output="", seconds=0.0):
+        self.name, self.state, self.code = name, state, code
+        self.output, self.seconds = output, seconds
+        self.passed, self.failed, self.skipped = 0, [], []
+
+    def as_json(self):
+        return {"name": self.name, "state": self.state, "exit_code": self.code,
+                "passed": self.passed, "failed": self.failed, "skipped": self.skipped,
+                "seconds": round(self.seconds, 1)}
+
+    def fail(self, why):
+        self.state = "failed"
+        self.failed.append(why)
+
+
+def bounded(command, limit_s, environment):
+    """(exit code, output) of a command that is stopped with all it started after `limit_s`."""
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, env=environment,
+                                   start_new_session=True)
+    except OSError as error:
+        return 127, "%s: %s" % (command[0], error.strerror)
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+        return process.returncode, output.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return 124, output.decode(errors="replace") + "\nstopped after %d s\n" % limit_s
+
+
+class Suite:
+    """A pack in a folder, on a machine with a GPU."""
+
+    def __init__(self, folder, contents, report, budget_s):
+        self.folder, self.contents, self.report = folder, contents, report
+        self.ends = time.monotonic() + budget_s
+        required = contents.get("require", "1")
+        self.environment = dict(os.environ, DIVVY_REQUIRE_GPU=required,
+                                DIVVY_GOLDEN_DIR=os.path.join(folder, "golden"))
+        self.environment.pop("DIVVY_CUDA_LIBRARY", None)  # it lies beside the binaries
+
+    def binary(self, name):
+        return os.path.join(self.folder, "bin", name)
+
+    def run(self, name, command, limit_s, environment=None):
+        """Runs it for at most `limit_s`, or what is left of the budget. Not yet in the report."""
+        left = self.ends - time.monotonic()
+        if left < LEAST_S:
+            return Run(name)
+        began = time.monotonic()
+        code, output = bounded(command, min(limit_s, left), environment or self.environment)
+        run = Run(name, "ok" if code == 0 else "failed", code, output, time.monotonic() - began)
+        if code == 124:
+            run.failed.append("stopped after %.0f s" % run.seconds)
+        return run
+
+    def done(self, run):
+        self.report.add(run)
+        print("%-40s %s" % (run.name, run.state), flush=True)
+        return run
+
+    # ---- tests -----------------------------------------------------------------------------------
+
+    def run_test(self, test, label="", prefix=(), cases=None, limit_s=TEST_S):
+        """`cases`: a filter of googletest's, else what the test's own arguments say."""
+        with tempfile.TemporaryDirectory() as scratch:
+            results = os.path.join(scratch, "cases.json")
+            command = [*prefix, self.binary(test["binary"]), *test["args"]]
+            command += ["--gtest_filter=" + cases] if cases else []
+            environment = dict(self.environment, TEST_TMPDIR=scratch)
+            run = self.run(label + test["name"], command + ["--gtest_output=json:" + results],
+                           limit_s, environment)
+            if run.state != "not run":
+                judge(run, results, prefix)
+        return run
+
+    def run_tests(self):
+        """The library's own test first: where that fails the others would say the same."""
+        tests = sorted(self.contents["tests"], key=lambda test: test["name"] != "library_test")
+        for i, test in enumerate(tests):
+            run = self.run_test(test)
+            if i == 0 and test["name"] == "library_test" and run.state == "failed":
+                self.done(run)
+                run = self.rebuilt(test)
+                if run is None or run.state != "ok":
+                    for other in tests[1:]:
+                        self.done(Run(other["name"]))
+                    return
+            self.done(run)
+            self.run_again(test, run)
+
+    def rebuilt(self, test):
+        """The test once more, of a library that was built here; None: it cannot be."""
+        script = os.path.join(self.folder, "rebuild")
+        if not (os.path.exists(script) and machine.tool("nvcc")):
+            self.report.note("the library's own test failed, and it cannot be built here: "
+                             "there is no nvcc")
+            return None
+        build = self.done(self.run("rebuild", [script], REBUILD_S))
+        if build.state != "ok":
+            return None
+        self.report.note("libdivvy_cuda.so was built again on this machine")
+        return self.run_test(test, "rebuilt_")
+
+    def run_again(self, test, failed):
+        """The cases that failed, where each error is told by the call that caused it."""
+        cases = [case for case in failed.failed if "." in case and " " not in case]
+        if failed.state != "failed" or not cases:
+            return
+        for name, value in (("CUDA_LAUNCH_BLOCKING", "1"), ("DIVVY_GPU_SYNC", "1")):
+            self.environment[name] = value
+        self.done(self.run_test(test, "again_", cases=":".join(cases[:10])))
+        for name in ("CUDA_LAUNCH_BLOCKING", "DIVVY_GPU_SYNC"):
+            del self.environment[name]
+
+    # ---- the sanitizer ---------------------------------------------------------------------------
+
+    def run_sanitizer(self, path):
+        everything = {test["name"]: None for test in self.contents["tests"]}
+        for tool, cases, limit_s in (("racecheck", SHARED_MEMORY, CHECK_S),
+                                     ("synccheck", SHARED_MEMORY, CHECK_S),
+                                     ("initcheck", EVERY_CASE, CHECK_S),
+                                     ("memcheck", everything, MEMCHECK_S)):
+            prefix = [path, "--tool", tool, "--target-processes", "all", "--report-api-errors",
+                      "no", "--error-exitcode", "9"]
+            for test in self.contents["tests"]:
+                if test["name"] in cases:
+                    self.done(self.run_test(test, tool + "_", prefix, cases[test["name"]], limit_s))
+        if any(run.state == "unsupported" for run in self.report.runs):
+            self.report.note('compute-sanitizer says "%s" here: what it ran is neither passed nor '
+                             "failed" % UNSUPPORTED)
+
+    # ---- benchmarks ------------------------------------------------------------------------------
+
+    def run_benchmarks(self, turns):
+        """Ours and the peer in turns; the report has the medians of what both have measured."""
+        ours, peers = [], []
+        python, peer = machine.python3(), os.path.join(self.folder, "torch_peer.py")
+        asked = "import torch, sys; sys.exit(not torch.cuda.is_available())"
+        has_peer = bounded([python, "-c", asked], 60, dict(os.environ))[0] == 0
+        if not has_peer:
+            self.report.note("python3 has no PyTorch that sees a GPU: nothing was measured beside it")
+        for turn in range(turns if has_peer else 1):
+            for bench in self.contents["benchmarks"]:
+                command = [self.binary(bench["binary"]), "--format=json", *bench["flags"]]
+                run = self.run("bench_%s_%d" % (bench["name"], turn), command, BENCH_S)
+                ours += judge_figures(run, bench.get("suffix", ""))
+                self.done(run)
+            if has_peer:
+                # As the machine has it: nothing of the pack is in its environment.
+                run = self.run("torch_%d" % turn, [python, peer], BENCH_S, dict(os.environ))
+                peers += judge_figures(run, "")
+                self.done(run)
+            self.report.figures, self.report.beside = ours, beside_the_peer(ours, peers)
+            self.report.write()
+
+    def run_profile(self, path):
+        """What Nsight Compute says of the kernels of reductions, triangles and duplicates."""
+        for test in self.contents["tests"]:
+            if test["name"] in SHARED_MEMORY:
+                command = [path, "--launch-count", "200", "--section", "SpeedOfLight", "--section",
+                           "LaunchStats", self.binary(test["binary"]),
+                           "--gtest_filter=*Sums*:*Triangles*:*Duplicates*"]
+                self.done(self.run("profile_" + test["name"], command, MEMCHECK_S))
+
+
+def judge(run, results, prefix):
+    """Adds googletest's cases. A binary that passed nothing, or skipped something, is a failure."""
+    if prefix and run.code != 0 and UNSUPPORTED in run.output:
+        run.state = "unsupported"
+        return
+    try:
+        with open(results, encoding="utf-8") as file:
+            count(json.load(file), run)
+    except (OSError, ValueError):
+        run.fail("(no cases: it ended early, with %s)" % run.code)
+        return
+    # A case of TensorFlow's answers from which Divvy deviates on purpose is not judged anywhere.
+    skipped = [case for case in run.skipped if not case.startswith("golden.")]
+    for case in skipped:
+        run.fail("%s (skipped, though a GPU is required)" % case)
+    if run.passed == 0 and not run.failed:
+        run.fail("(no case passed)")
+    if run.failed:
+        run.state = "failed"
+
+
+def count(results, run):
+    for suite in results.get("testsuites", []):
+        for case in suite.get("testsuite", []):
+            name = "%s.%s" % (suite["name"], case["name"])
+            if case.get("failures"):
+                run.failed.append(name)
+            elif case.get("result") == "SKIPPED":
+                run.skipped.append(name)
+            elif case.get("status") == "RUN":
+                run.passed += 1
+
+
+def judge_figures(run, suffix):
+    """The lines that are JSON objects. A benchmark without one is a failure."""
+    figures = []
+    for line in run.output.splitlines():
+        try:
+            figure = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(figure, dict) and "what" in figure and "rate" in figure:
+            figures.append(dict(figure, what=figure["what"] + suffix))
+    if run.state == "ok" and not figures:
+        run.fail("(no figure)")
+    return figures
+
+
+def beside_the_peer(ours, peers):
+    """Rates that both have measured: {name: (ours, theirs)}, medians."""
+    pairs = {}
+    for name in sorted({figure["what"] for figure in peers} & {figure["what"] for figure in ours}):
+        pairs[name] = tuple(median([f["rate"] for f in figures if f["what"] == name])
+                            for figures in (ours, peers))
+    return pairs
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
