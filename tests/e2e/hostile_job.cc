@@ -136,6 +136,11 @@ absl::Status HostileJob::StartAgain(TaskId task, HostileKind& kind) {
   return Start(task);
 }
 
+absl::Status HostileJob::Replace(TaskId task) {
+  if (cluster_->running(task)) RETURN_IF_ERROR(cluster_->Kill(task).status());
+  return Start(task);
+}
+
 absl::Status HostileJob::AwaitRounds(HostileKind& kind) {
   const auto round = [this](absl::Duration timeout) { return cluster_->WaitForText(kChiefTask, "counted ", timeout).status(); };
   while (round(absl::ZeroDuration()).ok()) {  // those of the past
@@ -189,10 +194,9 @@ absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
   std::partition_copy(all.begin(), all.end(), std::back_inserter(stopped), std::back_inserter(ended), runs);
   for (const TaskId& task : stopped) {
     ++kind.outcomes[absl::StrCat(ToString(task), " was not told that the job had ended")];
-    RETURN_IF_ERROR(cluster_->Kill(task).status());
+    RETURN_IF_ERROR(Replace(task));
   }
   for (const TaskId& task : ended) RETURN_IF_ERROR(StartAgain(task, kind));
-  for (const TaskId& task : stopped) RETURN_IF_ERROR(Start(task));
   return absl::OkStatus();
 }
 

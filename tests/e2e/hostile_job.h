@@ -66,6 +66,8 @@ class HostileJob {
   absl::Status LookAfter(HostileKind& kind, int64_t burst_bytes);
   // Lets the tasks run until `done` or for `timeout`. What ends meanwhile and may is started again. An error: a task cannot be started.
   absl::Status RunUntil(const std::function<bool()>& done, absl::Duration timeout, HostileKind& kind);
+  // Kills the task if it runs, and starts it. An error: it cannot be started.
+  absl::Status Replace(TaskId task);
   // Ends the job and waits for it. An error: it did not end, or its sum is not exact.
   absl::Status End(HostileResult& result);
   ProcessCluster& cluster() { return *cluster_; }

@@ -82,6 +82,7 @@ class RogueSiege {
     rogue_->Tell(Lie::kNone);
     kind.tries = kind.outcomes["told"] = rogue_->lies() - before;
     RETURN_IF_ERROR(LeadTo(job_.cluster().bind_address(kReplaced)));
+    RETURN_IF_ERROR(job_.Replace(kReplaced));  // what it claimed to have done is believed for as long as it lives
     if (kind.tries == 0) kind.Hang("nobody has asked the parameter server that lies");
     RETURN_IF_ERROR(job_.LookAfter(kind, 0));
     options_.on_kind(std::move(kind));
