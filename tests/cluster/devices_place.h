@@ -4,12 +4,15 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace divvy {
 
 constexpr int64_t kHostLimitBytes = 1 << 20;
 
 struct DevicesPlace {
   int64_t limit_bytes = 0;  // --gpu_memory_bytes of every cluster; 0: none
+  absl::Status found;       // not OK: there is no GPU, and the cases are skipped with these words
 };
 
 // Called before the first cluster starts.

@@ -73,6 +73,9 @@ enum class On { kCpu, kGpus };
 class AnyGpusTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { place_ = PrepareDevices(); }
+  void SetUp() override {
+    if (!place_.found.ok()) GTEST_SKIP() << place_.found;
+  }
 
   std::unique_ptr<EmbeddedCluster> Start(On on, int workers, int replicas) {
     EmbeddedSetup setup;

@@ -8,7 +8,7 @@ namespace divvy {
 DevicesPlace PrepareDevices() {
   setenv("DIVVY_CUDA_LIBRARY", "ops/cuda/testing/libdivvy_host_devices.so", 1);
   setenv("DIVVY_HOST_DEVICES", "4", 1);
-  return {kHostLimitBytes};
+  return {kHostLimitBytes, absl::OkStatus()};
 }
 
 }  // namespace divvy

@@ -1,8 +1,9 @@
 // Those of the library that the process finds; ops/cuda/testing/gpu_place.cc has opened them, without a limit of memory.
+#include "ops/testing/place.h"
 #include "tests/cluster/devices_place.h"
 
 namespace divvy {
 
-DevicesPlace PrepareDevices() { return {}; }
+DevicesPlace PrepareDevices() { return {/*limit_bytes=*/0, TestDevice().status()}; }
 
 }  // namespace divvy
