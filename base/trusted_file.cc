@@ -1,6 +1,7 @@
 #include "base/trusted_file.h"
 
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,13 @@ absl::Status CheckFolder(const std::string& folder) {
 }
 
 }  // namespace
+
+absl::Status CheckMayLoadCode() {
+  if (getauxval(AT_SECURE) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "this program has more rights than the user who started it, so it loads no library: take the set-user-ID and set-group-ID bits and the capabilities off "
+      "its file");
+}
 
 absl::Status CheckOwnFolder(const std::string& folder) {
   struct stat info;

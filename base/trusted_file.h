@@ -9,6 +9,10 @@
 
 namespace divvy {
 
+// OK unless this process has more rights than its user: its file has the set-user-ID or set-group-ID bit, or capabilities (AT_SECURE). Such a process loads no
+// code, from wherever: its user chose the folder, the flags and the environment. PermissionDenied. Thread-safe.
+absl::Status CheckMayLoadCode();
+
 // OK if `path`, followed through links, is a file that belongs to root or to this user and that no other user may write. Else, naming the fix but not `path`:
 // NotFound; InvalidArgument (not a file); PermissionDenied. `what` is what it should be: "the program's library". Blocks on the file system. Thread-safe.
 absl::Status CheckTrustedFile(const std::string& path, absl::string_view what);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 #include "base/trusted_file.h"
 #include "strategy/program.h"
 
@@ -72,13 +73,19 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
   return absl::InvalidArgumentError(Refused(path, absl::StrCat("cannot be loaded: ", said)));
 }
 
+// Whether the library's code may run here.
+absl::Status CheckTrusted(const std::string& file) {
+  RETURN_IF_ERROR(CheckMayLoadCode());
+  RETURN_IF_ERROR(CheckTrustedFile(file, "the program's library"));
+  return CheckTrustedFolder(file);
+}
+
 }  // namespace
 
 absl::Status LoadProgramLibrary(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("--program: the path of the program's library is missing");
   const std::string file = absl::StrContains(path, '/') ? path : absl::StrCat("./", path);
-  if (const absl::Status trusted = CheckTrustedFile(file, "the program's library"); !trusted.ok())
-    return absl::Status(trusted.code(), Refused(path, trusted.message()));
+  if (const absl::Status trusted = CheckTrusted(file); !trusted.ok()) return absl::Status(trusted.code(), Refused(path, trusted.message()));
   if (FindProgram().ok())
     return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
   // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries happen to have in common stays apart.

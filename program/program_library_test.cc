@@ -133,6 +133,18 @@ TEST_F(ProgramLibraryTest, AFileThatOthersMayWriteIsRefused) {
   }
 }
 
+TEST_F(ProgramLibraryTest, AFileInAFolderThatOthersMayWriteIsRefused) {
+  const std::string folder = absl::StrCat(std::getenv("TEST_TMPDIR"), "/open"), path = folder + "/own.so";
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(folder).ok());
+  ASSERT_TRUE(FileSystem::Real().ReplaceFile(path, "a").ok());
+  for (const mode_t mode : {0775, 0757, 01777}) {
+    ASSERT_EQ(chmod(folder.c_str(), mode), 0);
+    EXPECT_REFUSED(path, "PERMISSION_DENIED",
+                   absl::StrCat("its folder ", folder, " can be written by others; take another, or chmod go-w ", folder,
+                                ". Whoever may write there could run code here"));
+  }
+}
+
 TEST_F(ProgramLibraryTest, AFileOfAnotherUserIsRefused) {
   const std::string path = Temporary("theirs.so", "a", 0644);
   if (chown(path.c_str(), 12345, -1) != 0) GTEST_SKIP() << "only root may give files away";

@@ -35,6 +35,7 @@
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
 #include "rpc/parameter_client.h"
+#include "rpc/probe_server.h"
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
 #include "rpc/steps_server.h"
@@ -618,11 +619,11 @@ TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
 // ---- connections that are not gRPC's -----------------------------------------------------------------------------------------------------------------------
 
 Descriptor Socket() { return Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
-bool Connect(const Descriptor& socket, int port) {
+bool Connect(const Descriptor& socket, int port, uint32_t host = INADDR_LOOPBACK) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(host);
   return connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 Descriptor Dial(int port) {
@@ -672,6 +673,28 @@ TEST_F(ProbeTest, ProbesAreToldWhetherTheTaskServes) {
   server_->SetServing(true);
   EXPECT_THAT(Ask(kProbe), AllOf(HasSubstr("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: 8\r\n"), HasSubstr("\r\n\r\nserving\n")));
   EXPECT_THAT(Ask("HEAD / HTTP/1.0\r\n\r\n"), AllOf(HasSubstr("HTTP/1.1 200 OK"), Not(HasSubstr("\nserving"))));
+}
+
+constexpr uint32_t kAnotherAddress = INADDR_LOOPBACK + 1;  // 127.0.0.2 is this machine's, too
+
+TEST_F(ProbeTest, WithoutAHostOnlyLoopbackIsListenedOnAndAWiderAddressIsWarnedOf) {
+  EXPECT_TRUE(Connect(Socket(), server_->health_port()));
+  EXPECT_FALSE(Connect(Socket(), server_->health_port(), kAnotherAddress)) << "127.0.0.1 alone";
+  const auto warnings = [](const std::string& address) {
+    std::vector<std::string> lines;
+    const LogSink before = SetLogSink([&](const LogEntry& entry) {
+      if (entry.severity == Severity::kWarning) lines.push_back(entry.text);
+    });
+    const auto probes = ProbeServer::Start(address);
+    SetLogSink(before);
+    EXPECT_TRUE(probes.ok()) << probes.status();
+    EXPECT_EQ(Connect(Socket(), (*probes)->port(), kAnotherAddress), !lines.empty()) << address;
+    return lines;
+  };
+  EXPECT_THAT(warnings(":0"), testing::IsEmpty());
+  EXPECT_THAT(warnings("127.0.0.1:0"), testing::IsEmpty());
+  EXPECT_THAT(warnings("0.0.0.0:0"),
+              testing::ElementsAre("--health_address=0.0.0.0:0: everybody who reaches it is told whether this task serves, and nothing else"));
 }
 
 TEST_F(ProbeTest, NothingElseIsAnswered) {

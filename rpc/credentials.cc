@@ -25,8 +25,6 @@ namespace {
 namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
-constexpr unsigned kRefreshSeconds = 60;
-
 // ---- what is wrong with the files --------------------------------------------------------------------------------------------------------------------------
 
 ssl::Bio OpenFile(const std::string& path) { return ssl::Bio(BIO_new_file(path.c_str(), "r")); }
@@ -175,7 +173,7 @@ class CallerVerifier : public PeerVerifier {
 };
 
 std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& files) {
-  return std::make_shared<tls::FileWatcherCertificateProvider>(files.key, files.cert, files.ca, kRefreshSeconds);
+  return std::make_shared<tls::FileWatcherCertificateProvider>(files.key, files.cert, files.ca, files.refresh_seconds);
 }
 
 // 127.0.0.0/8 in figures: "127.example.com" is somebody's host.

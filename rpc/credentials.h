@@ -16,11 +16,13 @@
 
 namespace divvy {
 
-// PEM files of one task. They are read again every minute, so a certificate can be replaced without a restart.
+// PEM files of one task. They are read again every minute, so that a certificate or the CA can be replaced without a restart: new connections use what is
+// there then, and open ones go on.
 struct TlsFiles {
-  std::string cert;  // its certificate, with the role's URI (authorization.h)
-  std::string key;   // its private key
-  std::string ca;    // the certificates that sign those of all tasks
+  std::string cert;               // its certificate, with the role's URI (authorization.h)
+  std::string key;                // its private key
+  std::string ca;                 // the certificates that sign those of all tasks
+  unsigned refresh_seconds = 60;  // how often the files are read again: at least 1; tests cannot wait a minute
 };
 
 // What is wrong with the files, all at once: missing, not PEM, a key of another certificate, a certificate that has expired or is not yet valid, or one that

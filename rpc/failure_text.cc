@@ -25,7 +25,7 @@ constexpr KnownFailure kConnect[] = {
     {"wrong version number", "it does not speak TLS, as this task does"},
     {"Socket closed",
      "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job or "
-     "of none; its log says which"},
+     "of none; or it has as many connections open as it takes (--max_connections); its log says which"},
     {"Name or service not known", "there is no such host name"},
     {"Domain name not found", "there is no such host name"},
 };

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -31,6 +32,9 @@ TEST(FailureTextTest, AConnectionThatIsNotMadeIsSaidWithItsCause) {
   EXPECT_EQ(ConnectFailure("DNS resolution failed for nowhere:1: C-ares status is not ARES_SUCCESS: Domain name not found"), "there is no such host name");
   EXPECT_EQ(ConnectFailure(failed + "Custom verification check failed with error: UNAUTHENTICATED: it is a worker's"), "it is a worker's")
       << "a verifier's words";
+  for (const char* cause : {"it wants a certificate and got none", "as many connections open as it takes (--max_connections)", "its log says which"}) {
+    EXPECT_THAT(ConnectFailure(failed + "Socket closed"), testing::HasSubstr(cause));
+  }
   EXPECT_EQ(ConnectFailure(failed + "something new"), failed + "something new");
   EXPECT_EQ(ConnectFailure("Connection refused by the step"), "Connection refused by the step") << "it is not about a connection";
 }

@@ -1,6 +1,8 @@
 // Who is let in, and what both sides say where somebody is not.
 #include <sys/stat.h>
 
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,11 +12,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/file_system.h"
 #include "base/late.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/remove_tree.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -34,6 +38,7 @@
 namespace divvy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -124,6 +129,32 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
       refused.message(),
       "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
       "some)");
+}
+
+// What a task logs as it begins to listen so.
+std::vector<std::string> LinesAtStart(const TaskOptions& options) {
+  Mutex mu;
+  std::vector<std::string> lines;
+  const LogSink before = SetLogSink([&](const LogEntry& entry) {
+    MutexLock lock(mu);
+    lines.push_back(absl::StrCat(entry.severity == Severity::kInfo ? "INFO " : "more ", entry.text));
+  });
+  const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
+  SetLogSink(before);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return lines;
+}
+
+TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesNot) {
+  const auto told = testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
+  TaskOptions options;
+  options.job = JobName::kPs;
+  EXPECT_THAT(LinesAtStart(options), testing::Contains(AllOf(testing::StartsWith("INFO listens on 127.0.0.1:0 without TLS"), HasSubstr("divvyctl certs"))));
+  char folder[] = "/tmp/divvy_lines_XXXXXX";  // TEST_TMPDIR may be too long
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  options.bind_address = absl::StrCat("unix:", folder, "/ps");
+  EXPECT_THAT(LinesAtStart(options), Not(told));
+  RemoveTree(folder);
 }
 
 // ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------
@@ -350,9 +381,16 @@ class TlsTest : public testing::Test {
     came.Wait(mu, [&] { return status.has_value(); });
     return *status;
   }
+  // Over the client's own connection.
+  static absl::Status Register(CoordinatorClient& client) {
+    return Answered<RegisterReply>([&](auto done) { client.Register(ARequest(), std::move(done)); });
+  }
+  std::shared_ptr<CoordinatorClient> Connect(const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration silent_wait = kSilentWait) {
+    return MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials), silent_wait);
+  }
+  // Over a new connection.
   absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration silent_wait = kSilentWait) {
-    const auto client = MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials), silent_wait);
-    return Answered<RegisterReply>([&](auto done) { client->Register(ARequest(), std::move(done)); });
+    return Register(*Connect(credentials, silent_wait));
   }
   absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
 
@@ -624,6 +662,84 @@ TEST_F(TlsTest, OnLoopbackWithoutTlsEveryRoleIsTrusted) {
   options.address = "127.0.0.1:0";
   server_ = *Server::Start(options, {&service_}, nullptr);
   EXPECT_TRUE(Register(std::nullopt).ok());
+}
+
+// ---- other certificates while a cluster runs (docs/security.md, "Renewing" and "Revoking")
+
+class RenewalTest : public TlsTest {
+ protected:
+  // Files that are read again every second.
+  static TlsFiles Watched(TlsFiles files) {
+    files.refresh_seconds = 1;
+    return files;
+  }
+  // Makes new connections until one is served, or until one is refused. An error: not within 30 s, and what came last.
+  absl::Status Await(bool is_served, const std::function<std::shared_ptr<grpc::ChannelCredentials>()>& credentials) {
+    const absl::Duration until = Clock::Real().Elapsed() + absl::Seconds(30);
+    absl::Status status;
+    do {
+      status = Register(credentials());
+      if (status.ok() == is_served) return absl::OkStatus();
+    } while (Clock::Real().Elapsed() < until);
+    return absl::DeadlineExceededError(absl::StrCat(is_served ? "never served: " : "never refused", status.message()));
+  }
+  absl::Status AwaitServed(const TlsFiles& files) {
+    return Await(true, [&] { return MakeChannelCredentials(files, "chief"); });
+  }
+};
+
+TEST_F(RenewalTest, ACertificateThatIsReplacedIsUsedForNewConnectionsAndOpenOnesGoOn) {
+  Serve(Watched(pki_.Role("chief")));
+  const ChannelIdentity worker(Watched(pki_.Role("worker")));
+  const auto open = Connect(worker.For("chief"));
+  ASSERT_TRUE(Register(*open).ok());
+  // The new ones have other indices, by which the two sides tell them from the old ones.
+  pki_.Files("chief", pki_.Issue("spiffe://test/chief/1"));
+  EXPECT_TRUE(Await(true, [&] { return worker.For("chief", 1); }).ok()) << "the server shows its new certificate";
+  EXPECT_THAT(std::string(Register(worker.For("chief", 0)).message()), HasSubstr("the server's certificate is that of chief 1, not of chief 0"));
+  pki_.Files("worker", pki_.Issue("spiffe://test/worker/1"));
+  EXPECT_TRUE(Await(false, [&] { return worker.For("chief"); }).ok()) << "the caller shows its new certificate";
+  EXPECT_EQ(Register(worker.For("chief")).message(), "worker 1 may not register as worker 0: check which certificate the task was given");
+  EXPECT_TRUE(Register(*open).ok()) << "as worker 0, still: " << Register(*open);
+}
+
+TEST_F(RenewalTest, ANewAuthorityShutsAStolenCertificateOutAndStopsNothingElse) {
+  Serve(Watched(pki_.Role("chief")));
+  const ChannelIdentity member(Watched(pki_.Role("worker")));
+  const auto open = Connect(member.For("chief"));
+  ASSERT_TRUE(Register(*open).ok());
+
+  // Step 1: a new CA. The thief believes both.
+  Pki next("next");
+  const std::string both = pki_.authority().certificate + next.authority().certificate;
+  TlsFiles stolen = pki_.Files("stolen", pki_.Issue("spiffe://test/worker/0")), renewed = next.Role("worker");
+  stolen.ca = renewed.ca = pki_.Write("both.pem", both);
+  const auto thief = Connect(MakeChannelCredentials(stolen, "chief"));
+  ASSERT_TRUE(Register(*thief).ok());
+  ASSERT_FALSE(Register(renewed).ok()) << "nobody believes the new CA yet";
+
+  // Step 2: every task believes both.
+  pki_.Write("ca.pem", both);
+  ASSERT_TRUE(AwaitServed(renewed).ok());
+  EXPECT_TRUE(Register(stolen).ok());
+  EXPECT_TRUE(Register(member.For("chief")).ok());
+
+  // Step 3: every task has its new pair.
+  pki_.Files("chief", next.Issue("spiffe://test/chief/0"));
+  pki_.Files("worker", next.Issue("spiffe://test/worker/0"));
+  ASSERT_TRUE(AwaitServed(next.Role("worker")).ok()) << "it believes the new CA alone";
+  ASSERT_TRUE(Await(true, [&] { return member.For("chief"); }).ok());
+  EXPECT_TRUE(Register(stolen).ok());
+
+  // Step 4: every task believes the new CA alone.
+  pki_.Write("ca.pem", next.authority().certificate);
+  ASSERT_TRUE(Await(false, [&] { return MakeChannelCredentials(stolen, "chief"); }).ok());
+  EXPECT_THAT(std::string(Register(stolen).message()), HasSubstr(kClosed));
+  EXPECT_TRUE(Await(true, [&] { return member.For("chief"); }).ok());
+
+  // Step 5 is the operator's: what is open stays so.
+  EXPECT_TRUE(Register(*open).ok());
+  EXPECT_TRUE(Register(*thief).ok());
 }
 
 TEST_F(TlsTest, AServerDoesNotStartWithoutTlsWhereOthersReachIt) {

@@ -611,6 +611,27 @@ TEST(FrameTest, ADispatchThatCannotRunIsRefused) {
   refused(overflow, "dispatch.inputs[0].count: is 1");
 }
 
+// Indices are up to 65,535, so there may be one more worker than that.
+TEST(FrameTest, DataIsCutAmongAsManyWorkersAsThereAreIndices) {
+  StreamFrame<ToWorker> frame;
+  frame.number = 1;
+  MakeResource make;
+  make.iterator = ResourceId(1);
+  make.source = "train";
+  for (const int num_workers : {1, 65'535, 65'536}) {
+    make.num_workers = num_workers;
+    frame.message = make;
+    const auto arrived = FromProto(ToProto(frame));
+    ASSERT_TRUE(arrived.ok()) << arrived.status();
+    EXPECT_EQ(std::get<MakeResource>(*arrived->message).num_workers, num_workers);
+  }
+  for (const int num_workers : {0, -1, 65'537}) {
+    make.num_workers = num_workers;
+    frame.message = make;
+    ExpectRefused(ToProto(frame), absl::StrCat("make.num_workers: is ", num_workers, ", not in [1, 65536]"));
+  }
+}
+
 TEST(FrameTest, AReportThatExplainsNothingIsRefused) {
   Report report;
   report.outcome = StepOutcome::kFailed;

@@ -131,13 +131,6 @@ absl::Status BundleCatalog::CheckOwner(Claim claim) {
                                                    ": give each job a --checkpoint_dir of its own"));
 }
 
-namespace {
-
-// A file of a checkpoint is a directory, a pipe, or a link that leads nowhere: that one cannot be read, and no other start will read it either.
-bool IsNoFile(const absl::Status& status) { return ReasonOf(status) == Reason::kNone && (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)); }
-
-}  // namespace
-
 absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<CheckpointId> below) {
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
   absl::Status damage;
@@ -148,7 +141,7 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
       SetOwn(state->job);  // another job does not go on from it
       return std::optional<JobState>(*std::move(state));
     }
-    if (!absl::IsDataLoss(state.status()) && !IsNoFile(state.status())) return state.status();
+    if (!IsUnreadable(state.status())) return state.status();
     DIVVY_LOG(ERROR) << state.status().message() << ". Looking for an older checkpoint";
     damage.Update(state.status());
   }
@@ -209,7 +202,7 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
     kept += committed && wanted && CanBe(checkpoint.epoch);  // one that nobody can load takes no good one's place
-    if (wanted || !(checkpoint < below)) continue;             // later ones may be being written
+    if (wanted || !(checkpoint < below)) continue;           // later ones may be being written
     RETURN_IF_ERROR(Remove(checkpoint, of_it));
     removed.push_back(checkpoint);
   }

@@ -58,6 +58,31 @@ TEST_F(OpenCheckpointTest, OfADirectoryTheNewestWholeOneIsTaken) {
   EXPECT_EQ(OpenCheckpoint(files_, "/ckpt").status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(OpenCheckpointTest, ANewestOneThatIsNoFileIsPassedOverToo) {
+  Write("/ckpt/ckpt-1-1", 5);
+  ASSERT_TRUE(files_.CreateDirectory("/ckpt/ckpt-1-2.index").ok());
+  const auto opened = OpenCheckpoint(files_, "/ckpt");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*opened)->prefix(), "/ckpt/ckpt-1-1");
+  EXPECT_FALSE(OpenCheckpoint(files_, "/ckpt/ckpt-1-2").ok()) << "it was asked for by name";
+}
+
+// A file server that is away for a moment must not make an old checkpoint of the newest.
+TEST_F(OpenCheckpointTest, AnErrorThatMayPassIsNoReasonToTakeAnOlderOne) {
+  Write("/ckpt/ckpt-1-1", 5);
+  Write("/ckpt/ckpt-1-2", 7);
+  for (const auto& error : {absl::UnavailableError("stale handle"), absl::PermissionDeniedError("not yours"), absl::ResourceExhaustedError("no descriptor"),
+                            absl::AbortedError("interrupted")}) {
+    for (const char* file : {"ckpt-1-2.index", "ckpt-1-2.data-00000-of-00002"}) {
+      files_.FailNext(FileOperation::kOpenForRead, file, error);
+      const absl::Status status = OpenCheckpoint(files_, "/ckpt").status();
+      EXPECT_THAT(status.ToString(), HasSubstr(std::string(error.message()))) << file;
+      files_.FailNothingMore();
+      EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2") << "when it has passed";
+    }
+  }
+}
+
 TEST_F(OpenCheckpointTest, WhatIsNotThereIsSaid) {
   EXPECT_EQ(OpenCheckpoint(files_, "/ckpt").status(), absl::NotFoundError("no checkpoint in /ckpt: it has no file *.index"));
   EXPECT_EQ(OpenCheckpoint(files_, "/ckpt/x").status().code(), absl::StatusCode::kNotFound);

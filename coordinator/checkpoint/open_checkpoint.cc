@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 
 namespace divvy {
 namespace {
@@ -71,12 +73,18 @@ absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const 
   return is_directory ? CheckpointPrefixes(files, path) : std::vector<std::string>{PrefixOf(path)};
 }
 
+bool IsUnreadable(const absl::Status& status) {
+  const bool is_no_file = ReasonOf(status) == Reason::kNone && (absl::IsNotFound(status) || absl::IsFailedPrecondition(status));
+  return absl::IsDataLoss(status) || is_no_file;
+}
+
 absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files, const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointsAt(files, path));
   absl::Status newest;
   for (const std::string& prefix : prefixes) {
     auto reader = BundleReader::Open(files, prefix);
-    if (!absl::IsDataLoss(reader.status())) return reader;
+    if (reader.ok() || prefixes.size() == 1 || !IsUnreadable(reader.status())) return reader;
+    DIVVY_LOG(ERROR) << reader.status().message() << ". Looking for an older checkpoint";
     newest.Update(reader.status());
   }
   return newest;

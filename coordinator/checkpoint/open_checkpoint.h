@@ -35,8 +35,12 @@ absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, c
 // The same of `path`, which names a directory or one checkpoint: then its prefix, whether there is one or not.
 absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const std::string& path);
 
-// The checkpoint that `path` names. NotFound: no such directory or checkpoint. DataLoss: it is damaged, which file and where; or all of the directory are.
-// Others: BundleReader's.
+// Whether a checkpoint that was read with this error can never be read, by nobody: it is damaged, or one of its files is a directory, a pipe or a link. Of a
+// directory, an older one is then taken. Any other error (a disk or a network that fails now, missing rights) hides a checkpoint that may be whole. Pure.
+bool IsUnreadable(const absl::Status& status);
+
+// The checkpoint that `path` names; of a directory, the newest that is not unreadable, with an error in the log for each that is passed over. NotFound: no such
+// directory or checkpoint. DataLoss: it is damaged, which file and where. Others: BundleReader's. Where all of a directory are unreadable: the newest's error.
 absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files, const std::string& path);
 
 // What kFinishedStepsTensor of a checkpoint holds, -1 if it has none.

@@ -24,7 +24,6 @@
 
 #ifndef DIVVY_STATIC
 #include <dlfcn.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 #endif
 
@@ -71,7 +70,7 @@ absl::Status NoLibrary() {
       "there is no ", kLibrary, " beside this program: build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY; --gpus=none computes on the CPU"));
 }
 
-absl::Status Unusable(const std::string& library, absl::string_view why) { return absl::FailedPreconditionError(absl::StrCat(library, ": ", why)); }
+absl::Status Unusable(absl::string_view library, absl::string_view why) { return absl::FailedPreconditionError(absl::StrCat(library, ": ", why)); }
 
 }  // namespace
 
@@ -100,9 +99,8 @@ std::string LibraryBesideProgram() {
   return "";
 }
 
-// The file as one whose code may run here. A program that has more rights than its user believes nothing that its user chose.
+// The file as one whose code may run here.
 absl::Status CheckTrusted(const std::string& library) {
-  if (getauxval(AT_SECURE) != 0) return absl::PermissionDeniedError("a program that has more rights than its user loads no library; give --gpus=none");
   RETURN_IF_ERROR(CheckTrustedFile(library, kLibrary));
   return CheckTrustedFolder(library);
 }
@@ -110,6 +108,8 @@ absl::Status CheckTrusted(const std::string& library) {
 }  // namespace
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
+  // Also where the system's loader would look for the library: the user of the process has a say in that.
+  if (const absl::Status may = CheckMayLoadCode(); !may.ok()) return Unusable(kLibrary, absl::StrCat(may.message(), ", or give --gpus=none"));
   std::string library = path.empty() ? LibraryBesideProgram() : path;
   if (!library.empty()) {
     if (const absl::Status trusted = CheckTrusted(library); !trusted.ok()) return Unusable(library, trusted.message());

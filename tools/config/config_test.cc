@@ -1,5 +1,9 @@
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/config/compose_file.h"
@@ -168,6 +172,26 @@ volumes:
   state: {}
   checkpoints: {}
 )yaml");
+}
+
+// `divvyctl certs` writes the CA's key beside the others. Whoever has it can make any certificate.
+TEST(ComposeFileTest, NoTaskIsGivenTheKeyOfTheCaNorThatOfAnotherTask) {
+  ComposeOptions options = OnePsOneWorker();
+  options.num_ps = 2;
+  options.num_workers = 3;
+  const absl::StatusOr<std::string> file = ComposeFile(options);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(*file, Not(HasSubstr("ca.key")));
+  std::string task;
+  int mounts = 0;
+  for (const absl::string_view line : absl::StrSplit(*file, '\n')) {
+    if (absl::StartsWith(line, "    hostname: ")) task = std::string(absl::StripPrefix(line, "    hostname: "));
+    if (!absl::StrContains(line, "type: bind")) continue;
+    ++mounts;
+    const std::string own = absl::StrCat("\"./certs/", task);
+    EXPECT_TRUE(absl::StrContains(line, own + ".pem\"") || absl::StrContains(line, own + ".key\"") || absl::StrContains(line, "\"./certs/ca.pem\"")) << line;
+  }
+  EXPECT_EQ(mounts, 3 * 6) << "a file each, and never the whole directory";
 }
 
 TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
