@@ -1,0 +1,210 @@
+// Any messages on a data stream, over a connection to a real server, whose handler grants memory and answers at once, later, or not: the stream ends, all
+// memory that was granted is given back, and the handler gets nothing that was not admitted and granted.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+#include "base/testing/fuzz.h"
+#include "cluster/error.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "rpc/data_server.h"
+#include "tests/fuzz/choices.h"
+#include "tests/fuzz/raw_server.h"
+#include "wire/data_frames.h"
+#include "wire/testing/frames.h"
+
+namespace divvy {
+namespace {
+
+constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
+constexpr int64_t kMostBytes = 1 << 20;  // of a transfer
+
+bool MayCome(const Fence& fence) { return fence.job == kFence.job && fence.epoch == kFence.epoch && fence.session == kFence.session; }
+
+// Decides by the bits of a number.
+class Handler : public DataHandler {
+ public:
+  // From now on; REQUIRES: nothing is open.
+  void DecideBy(uint64_t bits) {
+    MutexLock lock(mu_);
+    bits_ = bits;
+    settles_ = false;
+    granted_bytes_ = 0;
+  }
+  // Grants and answers what is open, and from now on all at once.
+  void Settle() {
+    std::vector<std::function<void()>> open;
+    {
+      MutexLock lock(mu_);
+      settles_ = true;
+      open.swap(open_);
+    }
+    for (const auto& one : open) one();
+  }
+  // Waits until nothing is held any more.
+  void AwaitRelease() {
+    MutexLock lock(mu_);
+    const bool all = changed_.WaitFor(mu_, fuzz::kHang, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return held_ == 0; });
+    fuzz::Require(all, "memory is not given back");
+  }
+
+  absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
+    return MayCome(fence) ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
+  }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    fuzz::Require(MayCome(request.fence), "a pull that was not admitted");
+    NowOrLater([done = std::move(done)] { done(MakeError(Reason::kNotReady, "later")); });
+  }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+    fuzz::Require(MayCome(request.fence), "a commit that was not admitted");
+    int64_t bytes = 0;
+    for (const CommitPart& part : request.parts) bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+    {
+      MutexLock lock(mu_);
+      fuzz::Require(bytes <= granted_bytes_, "a commit of more bytes than were granted");
+    }
+    NowOrLater([done = std::move(done), parts = request.parts.size()] { done(CommitReply{false, 1, std::vector<uint64_t>(parts, 1)}); });
+  }
+  int64_t ReplyBytes(const PullRequest& request) override { return static_cast<int64_t>(request.parts.size() % 3); }
+  uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
+    fuzz::Require(claim.bytes >= 0 && claim.overhead >= 0 && claim.bytes + claim.overhead > 0, "memory for nothing is asked for");
+    uint64_t ticket = 0;
+    {
+      MutexLock lock(mu_);
+      ticket = ++last_;
+      ++held_;
+      if (claim.bytes <= kMostBytes) granted_bytes_ += claim.bytes;
+    }
+    NowOrLater(
+        [granted = std::move(granted), fits = claim.bytes <= kMostBytes] { granted(fits ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large")); });
+    return ticket;
+  }
+  void Release(DataMemory, uint64_t ticket) override {
+    MutexLock lock(mu_);
+    fuzz::Require(ticket != 0 && ticket <= last_ && held_ > 0, "memory is given back that nobody holds");
+    --held_;
+    changed_.NotifyAll();
+  }
+
+ private:
+  void NowOrLater(std::function<void()> what) {
+    {
+      MutexLock lock(mu_);
+      bits_ = bits_ >> 1 | bits_ << 63;
+      if (!settles_ && bits_ >> 63 != 0) return open_.push_back(std::move(what));
+    }
+    what();
+  }
+
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<std::function<void()>> open_ DIVVY_GUARDED_BY(mu_);
+  uint64_t bits_ DIVVY_GUARDED_BY(mu_) = 0, last_ DIVVY_GUARDED_BY(mu_) = 0;
+  int64_t held_ DIVVY_GUARDED_BY(mu_) = 0, granted_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
+  bool settles_ DIVVY_GUARDED_BY(mu_) = true;
+};
+
+struct World {
+  Handler handler;
+  DataServer data{handler, {/*threads=*/1}};
+  fuzz::RawServer server{{}, &data};
+};
+
+// ---- what is sent
+
+// Transfers as a client sends them, and now and then what none sends.
+class Sender {
+ public:
+  Sender(fuzz::Choices& choices, bool pulls) : choices_(choices), pulls_(pulls) {}
+
+  std::vector<std::string> Messages() {
+    while (!choices_.done() && all_.size() < 64) Next();
+    return std::move(all_);
+  }
+
+ private:
+  void Next() {
+    if (choices_.Often()) return pulls_ ? Transfer<PullRequest>() : Transfer<CommitRequest>();
+    switch (choices_.Below(3)) {
+      case 0: return all_.push_back(Bytes());
+      case 1: return all_.push_back(Payload());
+      default: return pulls_ ? Transfer<CommitRequest>() : Transfer<PullRequest>();
+    }
+  }
+
+  // With a fence that is admitted, or not; sometimes without one of its messages, or with another byte in one.
+  template <typename Request>
+  void Transfer() {
+    auto request = choices_.Any<Request>();
+    if (choices_.Often()) request.fence = kFence;
+    const uint64_t id = choices_.Often() ? ++last_id_ : choices_.Below(5);
+    std::vector<std::string> messages = wire::testing::MessagesOf(wire::ToTransfer(id, request), 1 + static_cast<int64_t>(choices_.Below(200)));
+    const size_t odd = choices_.Number() % messages.size();
+    if (!choices_.Often()) {
+      messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(odd));
+    } else if (!choices_.Often() && !messages[odd].empty()) {
+      messages[odd][choices_.Number() % messages[odd].size()] = static_cast<char>(choices_.Below(256));
+    }
+    for (std::string& message : messages) all_.push_back(std::move(message));
+  }
+  std::string Payload() {
+    v1::FrameHeader header;
+    header.set_request_id(choices_.Below(5));
+    header.mutable_data();
+    return wire::EncodeHeader(header) + std::string(choices_.Below(64), static_cast<char>(choices_.Below(3)));
+  }
+  std::string Bytes() {
+    std::string bytes(choices_.Below(40), 0);
+    for (char& byte : bytes) byte = static_cast<char>(choices_.Below(256));
+    return bytes;
+  }
+
+  fuzz::Choices& choices_;
+  const bool pulls_;
+  uint64_t last_id_ = 0;
+  std::vector<std::string> all_;
+};
+
+void Try(absl::string_view bytes) {
+  static World world;
+  fuzz::Choices choices(bytes);
+  const bool pulls = choices.Below(4) == 0;
+  uint64_t decisions = 0;
+  for (int i = 0; i < 8; ++i) decisions = decisions << 8 | choices.Below(256);
+  world.handler.DecideBy(decisions);
+
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  const auto call = grpc::GenericStub(world.server.channel())
+                        .PrepareCall(&context, pulls ? "/divvy.v1.ParameterServerData/Pull" : "/divvy.v1.ParameterServerData/Commit", &queue);
+  call->StartCall(call.get());
+  bool open = fuzz::Await(queue);
+  for (const std::string& message : Sender(choices, pulls).Messages()) {
+    if (!open) break;
+    call->Write(fuzz::BufferOf(message), call.get());
+    open = fuzz::Await(queue);
+  }
+  if (open) {
+    call->WritesDone(call.get());
+    fuzz::Await(queue);
+  }
+  world.handler.Settle();
+  grpc::ByteBuffer reply;
+  do {
+    call->Read(&reply, call.get());
+  } while (fuzz::Await(queue));
+  call->Finish(&status, call.get());
+  fuzz::Await(queue);
+  world.handler.AwaitRelease();
+  fuzz::Require(status.ok() || status.error_code() == grpc::StatusCode::INVALID_ARGUMENT, "a stream ends with another error than INVALID");
+}
+
+}  // namespace
+}  // namespace divvy
+
+DIVVY_FUZZ(divvy::Try)
