@@ -299,6 +299,7 @@ class Chaos {
     RETURN_IF_ERROR(Grow());
     resized_at_ = Now();
     if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
+    late_.push_back(last);  // on a busy machine the request to grow may not arrive in time, and the job never hears of it
     taken_away_.reset();
     return WaitForProgress();
   }
@@ -362,7 +363,7 @@ class Chaos {
     for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);  // the chief may have gone before it heard of them
     RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
     for (const TaskId& task : tasks_) RETURN_IF_ERROR(CheckEnd(task));
-    if (liar_ != nullptr) result_.lies = liar_->lies();
+    if (liar_ != nullptr) result_.lies = liar_->lies(), result_.given_back = liar_->given_back();
     RETURN_IF_ERROR(ReadCount());
     return FileSystem::Real().Remove(stop_file_);
   }
@@ -401,7 +402,7 @@ class Chaos {
   std::optional<TaskId> full_;  // has no room for its files
   absl::Duration struck_at_;    // the end of the latest fault
   bool ending_ = false;
-  std::vector<TaskId> late_;    // started again since
+  std::vector<TaskId> late_;    // started again since, or after a resize: the chief may not know of them
   std::optional<size_t> read_;  // of the chief's output: the latest round
   absl::Duration counted_at_;
   ChaosResult result_;
@@ -426,8 +427,8 @@ std::string ToString(const ChaosResult& result) {
   const std::string ends =
       absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
   return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
-                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted, " not), ", result.lies,
-                      " lies; ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
+                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted, " not), ", result.lies, " lies (",
+                      result.given_back, " steps given back); ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
                       absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
 }
 

@@ -22,6 +22,7 @@ struct ChaosResult {
   int resizes = 0;                  // with one parameter server fewer, and then with all again
   int adoptions = 0;                // by a coordinator, of what the servers held
   int64_t lies = 0;                 // that one worker told
+  int64_t given_back = 0;           // steps that this worker was given, and said that another must run
   int not_adopted = 0;              // it went back to a checkpoint, or to the beginning, instead
   std::map<std::string, int> ends;  // "chief 138" -> how often a task ended so by itself and was started again, for what was done to others or to its disk
   absl::Duration longest_gap;       // without a finished round of steps
@@ -56,8 +57,8 @@ struct ChaosOptions {
 // checkpoint was made once a disk had room again; or the end did not come. It has the last lines of every task.
 absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options);
 
-// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1 resizes, 2 adoptions (1 not), 0 lies; ended by themselves: chief
-// 138 2 times; at most 2.1s without a finished round of steps".
+// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1 resizes, 2 adoptions (1 not), 0 lies (0 steps given back); ended
+// by themselves: chief 138 2 times; at most 2.1s without a finished round of steps".
 std::string ToString(const ChaosResult& result);
 
 }  // namespace divvy

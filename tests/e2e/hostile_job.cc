@@ -122,7 +122,22 @@ absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
   }
   const absl::Status goes_on = AwaitRounds(kind);
   if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message(), cluster_->processes().LastLines()));
-  AwaitAnswers(kind, options_.may_end ? kPatience : absl::ZeroDuration());  // one that is started again takes a moment
+  if (options_.may_end) RETURN_IF_ERROR(AwaitAll(kind));
+  AwaitAnswers(kind, absl::ZeroDuration());
+  return absl::OkStatus();
+}
+
+// A job may go on without a task that has ended, and one that was just started answers nobody yet.
+absl::Status HostileJob::AwaitAll(HostileKind& kind) {
+  const auto all_answer = [this] {
+    const std::vector<TaskId> those = tasks();
+    return std::all_of(those.begin(), those.end(), [this](TaskId task) { return cluster_->running(task) && Answers(task); });
+  };
+  const absl::Duration until = Clock::Real().Elapsed() + kPatience;
+  while (!all_answer() && Clock::Real().Elapsed() < until) {
+    cluster_->processes().RunFor(absl::Milliseconds(50));
+    RETURN_IF_ERROR(StartWhatEnded(kind));
+  }
   return absl::OkStatus();
 }
 
@@ -133,6 +148,7 @@ absl::Status HostileJob::StartAgain(TaskId task, HostileKind& kind) {
   } else {
     kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
   }
+  ended_at_.erase(ToString(task));
   return Start(task);
 }
 

@@ -97,6 +97,8 @@ class HostileJob {
   absl::Status StartAgain(TaskId task, HostileKind& kind);
   absl::Status StartWhatEnded(HostileKind& kind);
   absl::Status StartAfterChief(HostileKind& kind);
+  // Every task runs and answers; starts again what ends meanwhile. After kPatience it gives up: AwaitAnswers then tells who does not answer.
+  absl::Status AwaitAll(HostileKind& kind);
   // The job goes on: two more rounds. Starts again what ends meanwhile where it may.
   absl::Status AwaitRounds(HostileKind& kind);
   void NotePeak(TaskId task, HostileKind& kind);

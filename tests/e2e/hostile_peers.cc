@@ -130,6 +130,11 @@ std::optional<v1::WorkerAttachRequest> LyingWorker::attached() {
   return attached_;
 }
 
+int64_t LyingWorker::given_back() {
+  MutexLock lock(mu_);
+  return given_back_;
+}
+
 int64_t LyingWorker::lies() {
   MutexLock lock(mu_);
   return lies_;
@@ -140,6 +145,7 @@ grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachReq
   {
     MutexLock lock(mu_);
     attached_ = *request;
+    session_.emplace(SessionId(request->fence().session()));
     ++attaches_;
     came_.NotifyAll();
   }
@@ -155,16 +161,84 @@ grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachReq
   return grpc::Status::OK;
 }
 
-grpc::Status LyingWorker::Steps(grpc::ServerContext*, grpc::ServerReaderWriter<v1::FromWorkerFrame, v1::ToWorkerFrame>* stream) {
+grpc::Status LyingWorker::Steps(grpc::ServerContext*, Stream* stream) {
+  {
+    MutexLock lock(mu_);
+    if (!session_) return grpc::Status(grpc::UNAVAILABLE, "no session");
+  }
+  Draw() % 3 == 0 ? SayAnything(*stream) : GiveBack(*stream);
+  return ToGrpc(wire::testing::Generator(Draw()).Make<absl::Status>());
+}
+
+void LyingWorker::SayAnything(Stream& stream) {
   v1::ToWorkerFrame heard;
-  for (int i = 0; i < 20 && stream->Read(&heard); ++i) {
+  for (int i = 0; i < 20 && stream.Read(&heard); ++i) {
     v1::FromWorkerFrame said;
     said.ParseFromString(wire::testing::RandomBytes<StreamFrame<FromWorker>>(Draw()));
     if (Draw() % 2 == 0) said.set_session(heard.session());
     if (i == 0 || Draw() % 4 == 0) said.set_number(static_cast<uint64_t>(i)), said.set_resume(i == 0);
-    if (!stream->Write(said)) break;
+    if (!stream.Write(said)) break;
   }
-  return ToGrpc(wire::testing::Generator(Draw()).Make<absl::Status>());
+}
+
+void LyingWorker::GiveBack(Stream& stream) {
+  constexpr int kMostHeard = 200;  // then the stream breaks
+  std::vector<StreamFrame<FromWorker>> said;
+  {
+    MutexLock lock(mu_);
+    if (session_) said.push_back(session_->Connect());
+  }
+  v1::ToWorkerFrame heard;
+  for (int i = 0; i < kMostHeard; ++i) {
+    for (const StreamFrame<FromWorker>& one : said) {
+      if (!stream.Write(wire::ToProto(one))) return;
+    }
+    if (!stream.Read(&heard)) return;
+    auto answers = AnswersTo(heard);
+    if (!answers) return;
+    said = *std::move(answers);
+  }
+}
+
+std::optional<std::vector<StreamFrame<FromWorker>>> LyingWorker::AnswersTo(const v1::ToWorkerFrame& heard) {
+  absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(heard);
+  std::vector<StreamFrame<FromWorker>> answers;
+  std::optional<ToWorker> message;
+  {
+    MutexLock lock(mu_);
+    if (!session_) return std::nullopt;
+    if (!frame.ok() || !session_->Receive(*std::move(frame), answers, message).ok()) {
+      session_.reset();  // what it says anywhere has acknowledged what it never got
+      return std::nullopt;
+    }
+  }
+  const std::optional<FromWorker> answer = message ? AnswerTo(*message) : std::nullopt;
+  MutexLock lock(mu_);
+  if (!answer || !session_) return answers;
+  if (auto next = session_->Send(*answer)) answers.push_back(*std::move(next));
+  return answers;
+}
+
+std::optional<FromWorker> LyingWorker::AnswerTo(const ToWorker& message) {
+  if (const auto* dispatch = std::get_if<Dispatch>(&message)) return GivenBack(*dispatch);
+  if (const auto* hold = std::get_if<Hold>(&message)) return Held{hold->number};
+  if (std::holds_alternative<Ping>(message)) return wire::testing::Generator(Draw()).Make<Pong>();
+  return std::nullopt;
+}
+
+Report LyingWorker::GivenBack(const Dispatch& dispatch) {
+  const uint64_t seed = Draw();
+  auto report = wire::testing::Generator(seed).Make<Report>();
+  report.step = dispatch.step;
+  report.attempt = dispatch.attempt;
+  report.outcome = seed % 2 == 0 ? StepOutcome::kSystem : StepOutcome::kCancelled;
+  report.value = Nest();
+  if (report.error.ok()) report.error = absl::UnavailableError("so it says");
+  report.participants.clear();
+  report.ended.clear();
+  MutexLock lock(mu_);
+  ++given_back_;
+  return report;
 }
 
 grpc::Status LyingWorker::Shutdown(grpc::ServerContext*, const v1::ShutdownRequest*, v1::ShutdownReply*) { return grpc::Status(grpc::UNAVAILABLE, "no"); }

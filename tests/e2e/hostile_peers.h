@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "cluster/messages.h"
+#include "cluster/resumable_stream.h"
 #include "grpcpp/server.h"
 #include "proto/divvy.grpc.pb.h"
 #include "rpc/certificates.h"
@@ -45,7 +47,9 @@ class HostileCertificates {
   std::vector<OddCertificate> odd_;
 };
 
-// A worker's service that answers anything: a random status with a random detail, a random reply, and on the stream of steps random frames. Thread-safe.
+// A worker's service that answers anything: a random status with a random detail, a random reply, and on the stream of steps random frames; or it keeps to the
+// stream's protocol and says of each step that it is given that another worker must run it. It never says that such a step is done, has failed or was half
+// applied: docs/security.md tells what that does. Thread-safe.
 class LyingWorker final : public v1::Worker::Service {
  public:
   // Listens with the worker's certificate; on port 0: on one that is free.
@@ -58,20 +62,31 @@ class LyingWorker final : public v1::Worker::Service {
   // Of the latest Attach: its own right to commit, and where the parameter servers are.
   std::optional<v1::WorkerAttachRequest> attached();
   int64_t lies();
+  int64_t given_back();  // steps that it was given and did not run
 
   grpc::Status Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) override;
   grpc::Status Steps(grpc::ServerContext*, grpc::ServerReaderWriter<v1::FromWorkerFrame, v1::ToWorkerFrame>* stream) override;
   grpc::Status Shutdown(grpc::ServerContext*, const v1::ShutdownRequest*, v1::ShutdownReply*) override;
 
  private:
+  using Stream = grpc::ServerReaderWriter<v1::FromWorkerFrame, v1::ToWorkerFrame>;
+
   explicit LyingWorker(uint64_t seed) : random_(seed) {}
   uint64_t Draw();
+  void SayAnything(Stream& stream);
+  void GiveBack(Stream& stream);
+  // What to send: the session's numbers, and the answer to what the frame brought. nullopt: the session is over.
+  std::optional<std::vector<StreamFrame<FromWorker>>> AnswersTo(const v1::ToWorkerFrame& heard);
+  std::optional<FromWorker> AnswerTo(const ToWorker& message);
+  Report GivenBack(const Dispatch& dispatch);
 
   Mutex mu_;
   CondVar came_;
   Random random_ DIVVY_GUARDED_BY(mu_);
   std::optional<v1::WorkerAttachRequest> attached_ DIVVY_GUARDED_BY(mu_);
-  int64_t lies_ DIVVY_GUARDED_BY(mu_) = 0, attaches_ DIVVY_GUARDED_BY(mu_) = 0, seen_ DIVVY_GUARDED_BY(mu_) = 0;
+  // The session of the latest Attach. None: it was broken off, so that its steps go to others.
+  std::optional<ResumableStream<FromWorker, ToWorker>> session_ DIVVY_GUARDED_BY(mu_);
+  int64_t lies_ DIVVY_GUARDED_BY(mu_) = 0, attaches_ DIVVY_GUARDED_BY(mu_) = 0, seen_ DIVVY_GUARDED_BY(mu_) = 0, given_back_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;  // last: goes first
 };

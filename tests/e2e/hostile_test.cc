@@ -1,4 +1,6 @@
 // The short form of tools/hostile: what strangers, members with the wrong certificate and a lying worker send to a running job.
+#include <signal.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -11,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/hostile.h"
+#include "tests/e2e/hostile_job.h"
 #include "tests/e2e/hostile_result.h"
 
 namespace divvy {
@@ -35,6 +38,36 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
   EXPECT_THAT(result->Faults(), testing::IsEmpty());
   EXPECT_GT(result->tries(), 5000);
   EXPECT_GT(result->steps, 0);
+}
+
+// The other worker goes on, so the job does.
+TEST(HostileJobTest, ATaskThatEndedIsToldOfTheKindThatItEndedIn) {
+  HostileJob::Options options;
+  options.program = "tests/e2e/counter_program";
+  options.directory = absl::StrCat(std::getenv("TEST_TMPDIR"), "/job");
+  options.has_liar = false;
+  options.may_end = true;
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(options.directory).ok());
+  HostileJob job(options);
+  const absl::Status begun = job.Begin();
+  ASSERT_TRUE(begun.ok()) << begun;
+  const auto ended_by = [&](int signal) {
+    HostileKind kind;
+    job.cluster().Signal(WorkerTask(0), signal);
+    EXPECT_TRUE(job.cluster().WaitForExit(WorkerTask(0), absl::Minutes(1)).ok());
+    const absl::Status looked_after = job.LookAfter(kind, 0);
+    EXPECT_TRUE(looked_after.ok()) << looked_after;
+    return kind;
+  };
+  const HostileKind crash = ended_by(SIGKILL);
+  EXPECT_EQ(crash.crashes, 1);
+  EXPECT_EQ(crash.hangs, 0) << crash.faults.back();
+  const HostileKind drain = ended_by(SIGTERM);
+  EXPECT_THAT(drain.faults, testing::IsEmpty());
+  EXPECT_THAT(drain.outcomes, testing::SizeIs(1)) << "an exit code is an outcome here";
+  HostileResult result;
+  const absl::Status ended = job.End(result);
+  EXPECT_TRUE(ended.ok()) << ended;
 }
 
 TEST(HostileResultTest, ItsTableCountsAndItsFaultsAreNamed) {
