@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "base/random.h"
 #include "gmock/gmock.h"
@@ -26,7 +26,7 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
   options.seed = EntropySeed();
   options.on_kind = [](const HostileKind& kind) {
     std::printf("%s: %lld, %s\n", kind.name.c_str(), static_cast<long long>(kind.tries),
-                absl::FormatTime("%H:%M:%S", absl::Now(), absl::UTCTimeZone()).c_str());
+                absl::FormatTime("%H:%M:%S", Clock::Real().WallTime(), absl::UTCTimeZone()).c_str());
     for (const std::string& fault : kind.faults) std::printf("%s: %s\n", kind.name.c_str(), fault.c_str());
     std::fflush(stdout);  // a run that is ended for its time says how far it came
   };
