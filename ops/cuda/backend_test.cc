@@ -1,5 +1,6 @@
 // A device's kernels against the CPU's arithmetic, on random shapes: on a GPU that the host plays, and on one of this machine.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -353,6 +354,25 @@ TEST_F(BackendTest, SeveralThreadsComputeAtOnce) {
           4);
     }
   });
+}
+
+// Whichever thread waits next is told; the values of the others are right.
+TEST_F(BackendTest, AFaultAmongTheWorkOfOtherThreadsIsTold) {
+  std::atomic<int> told{0};
+  OnThreads(3, [&](int thread) {
+    BackendComparison own(device_, there_, kSeed + thread);
+    const Tensor x = own.Values(DType::kFloat32, Shape{300, 5}), there = *x.To(device_), right = *own.Ids(40, 300).To(device_);
+    for (int i = 0; i < 50; ++i) {
+      const Tensor ids = thread == 0 && i % 10 == 5 ? *Tensor::Vector<int64_t>({0, 777}).To(device_) : right;
+      Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{ids.shape().dim(0), 5}, device_);
+      ASSERT_TRUE(there_.GatherRows(there, ids, y).ok());
+      const absl::StatusOr<Tensor> here = y.To(Device{});
+      if (here.ok()) continue;
+      EXPECT_THAT(std::string(here.status().message()), StartsWith("Gather: id 777 at 1 is outside [0, 300), the rows of float32 [300, 5], on GPU:0 ("));
+      ++told;
+    }
+  });
+  EXPECT_GE(told, 5);
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ namespace {
 absl::StatusOr<Device> Open() {
   GpuOptions options;
   options.choice.kind = GpuChoice::Kind::kAll;
+#ifdef DIVVY_DETERMINISTIC
+  options.math.deterministic = true;
+#endif
   const absl::StatusOr<Gpus> gpus = OpenGpus(options);
   if (!gpus.ok()) return gpus.status();
   return gpus->devices[0];
