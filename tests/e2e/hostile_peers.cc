@@ -142,15 +142,17 @@ int64_t LyingWorker::lies() {
 
 grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) {
   const uint64_t seed = Draw();
+  uint64_t kind = seed % 3;
   {
     MutexLock lock(mu_);
     attached_ = *request;
     session_.emplace(SessionId(request->fence().session()));
+    if (given_back_ == 0 && attaches_ % 2 == 0) kind = 2;  // so that it is given a step soon, in each run
     ++attaches_;
     came_.NotifyAll();
   }
-  if (seed % 3 == 0) return ToGrpc(wire::testing::Generator(seed).Make<absl::Status>());
-  if (seed % 3 == 1) {
+  if (kind == 0) return ToGrpc(wire::testing::Generator(seed).Make<absl::Status>());
+  if (kind == 1) {
     Random random(seed);
     reply->ParseFromString(wire::testing::Mutated(wire::testing::RandomBytes<WorkerAttachReply>(seed), random));
   } else {
@@ -162,11 +164,13 @@ grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachReq
 }
 
 grpc::Status LyingWorker::Steps(grpc::ServerContext*, Stream* stream) {
+  bool has_given_back = false;
   {
     MutexLock lock(mu_);
     if (!session_) return grpc::Status(grpc::UNAVAILABLE, "no session");
+    has_given_back = given_back_ > 0;
   }
-  Draw() % 3 == 0 ? SayAnything(*stream) : GiveBack(*stream);
+  has_given_back&& Draw() % 3 == 0 ? SayAnything(*stream) : GiveBack(*stream);
   return ToGrpc(wire::testing::Generator(Draw()).Make<absl::Status>());
 }
 
