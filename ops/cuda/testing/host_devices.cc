@@ -1,5 +1,7 @@
 // The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole clusters are tested where there is no GPU. The environment
-// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_VERSION instead of the version asked for.
+// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_VERSION instead of the version asked for, and
+// DIVVY_HOST_DEVICES_MANNER: when they do what they are told, "at_once" (unset), "late" or "any_time" (HostQueues::Manner).
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -13,10 +15,20 @@ long long FromEnvironment(const char* name, long long otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
+HostQueues::Manner MannerFromEnvironment() {
+  const char* const given = std::getenv("DIVVY_HOST_DEVICES_MANNER");
+  const std::string manner = given == nullptr ? "at_once" : given;
+  if (manner == "late") return HostQueues::Manner::kLate;
+  if (manner == "any_time") return HostQueues::Manner::kAnyTime;
+  if (manner == "at_once") return HostQueues::Manner::kAtOnce;
+  std::fprintf(stderr, "DIVVY_HOST_DEVICES_MANNER is \"%s\", wanted at_once, late or any_time\n", given);
+  std::abort();
+}
+
 HostMath* OpenHostMath() {
   const int devices = static_cast<int>(FromEnvironment("DIVVY_HOST_DEVICES", 2));
   if (devices == 0) return nullptr;
-  auto* const math = new HostMath(devices);
+  auto* const math = new HostMath(devices, MannerFromEnvironment());
   math->keep_log = false;
   math->free_bytes = static_cast<size_t>(FromEnvironment("DIVVY_HOST_DEVICE_BYTES", -1));
   return math;
