@@ -23,6 +23,16 @@ cat >"$out" <<'END'
 END
 exit %d
 """
+# Asked whether CUDA answers, for PyTorch, and for the folders of its wheels.
+PYTHON = """#!/bin/bash
+env >"$0.environment"
+case "$*" in
+  *libcuda*) echo %(pools)s ;;
+  *torch_peer*) echo '{"what": "steps", "rate": 20}' ;;
+  *"import torch"*) exit %(without_torch)d ;;
+  *"import site"*) echo "%(site)s" ;;
+esac
+"""
 FIGURE = ('{"what": "steps", "rate": 30, "unit": "steps/s", "ceiling": "cuBLAS", '
           '"ceiling_rate": 40, "ratio": 0.75}')
 
@@ -52,7 +62,7 @@ class Machine(unittest.TestCase):
         self.suite = {"commit": "abc", "require": "1", "glibc": "2.2", "needs": [], "tests": [],
                       "benchmarks": []}
         self.script("path/nvidia-smi", "#!/bin/bash\necho 'A GPU, 580.65, 3 MiB'\n")
-        self.script("path/python3", "#!/bin/bash\nexit 1\n")
+        self.python()
         self.script("path/ldd", "#!/bin/bash\n")
         self.script("path/ldconfig", "#!/bin/bash\n")
 
@@ -63,6 +73,10 @@ class Machine(unittest.TestCase):
             file.write(text)
         os.chmod(path, 0o755)
         return path
+
+    def python(self, pools="yes", without_torch=1, site="/nowhere"):
+        self.script("path/python3", PYTHON % {"pools": pools, "without_torch": without_torch,
+                                              "site": site})
 
     def add_test(self, name, results, code=0):
         self.script("bin/" + name, TEST % (results, code))
@@ -91,7 +105,8 @@ class Machine(unittest.TestCase):
             return json.load(file)
 
     def environment_of(self, binary):
-        with open(os.path.join(self.folder, "bin", binary + ".environment"), encoding="utf-8") as file:
+        path = os.path.join(self.folder, "bin", binary + ".environment")
+        with open(path, encoding="utf-8") as file:
             return dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
 
 
@@ -101,7 +116,8 @@ class TestsTest(Machine):
         report = self.run_suite("--steps=tests")
         self.assertEqual(self.code, 0, self.output)
         self.assertEqual(report["machine"]["gpus"], ["A GPU, 580.65, 3 MiB"])
-        self.assertEqual([(run["name"], run["passed"]) for run in report["runs"]], [("ops_test", 2)])
+        self.assertEqual([(run["name"], run["passed"]) for run in report["runs"]],
+                         [("ops_test", 2)])
         self.assertIn("**all well**", self.page)
 
     def test_a_failed_case_is_named_fails_the_suite_and_runs_again_with_errors_at_their_calls(self):
@@ -148,9 +164,11 @@ class TestsTest(Machine):
     def test_where_the_library_cannot_compute_nothing_else_is_run_and_that_is_no_success(self):
         self.add_test("library_test", cases(Counts="failed"), 1)
         self.add_test("ops_test", cases(Adds="ok"))
-        report = self.run_suite("--steps=tests")
+        self.add_benchmark()
+        report = self.run_suite()
         self.assertEqual(self.code, 1, self.output)
-        self.assertEqual((report["failed"], report["not_run"]), (["library_test"], ["ops_test"]))
+        self.assertEqual((report["failed"], report["not_run"]),
+                         (["library_test"], ["ops_test", "bench"]))
         self.assertIn("there is no nvcc", " ".join(report["notes"]))
 
     def test_a_library_that_cannot_compute_is_built_again_on_the_machine(self):
@@ -190,7 +208,8 @@ class BudgetTest(Machine):
         self.add_test("ops_test", cases(Adds="ok"))
         self.add_benchmark()
         self.run_suite()
-        self.assertEqual(sorted(os.listdir(self.report)), ["logs.tar.gz", "report.json", "report.md"])
+        self.assertEqual(sorted(os.listdir(self.report)),
+                         ["logs.tar.gz", "report.json", "report.md"])
         with tarfile.open(os.path.join(self.report, "logs.tar.gz")) as logs:
             self.assertIn(b"steps", logs.extractfile("logs/bench_gpu_0.log").read())
 
@@ -241,8 +260,7 @@ class BenchmarksTest(Machine):
 
     def test_pytorch_is_measured_in_turns_in_the_environment_of_the_machine(self):
         self.add_benchmark()
-        self.script("path/python3", '#!/bin/bash\nenv >"$0.environment"\n'
-                    "[[ $1 == -c ]] || echo '{\"what\": \"steps\", \"rate\": 20}'\n")
+        self.python(without_torch=0)
         report = self.run_suite("--steps=bench", "--rounds=2", LD_LIBRARY_PATH="/the/machines/own")
         self.assertEqual(self.code, 0, self.output)
         self.assertEqual([run["name"] for run in report["runs"]],
@@ -274,6 +292,14 @@ class FitTest(Machine):
     def test_an_old_driver(self):
         self.script("path/nvidia-smi", "#!/bin/bash\necho 'Old, 570.86.10, 3 MiB'\n")
         self.expect_unfit("the driver of Old is 570.86.10, and CUDA 13 wants 580 or newer")
+
+    def test_a_driver_that_cannot_be_loaded(self):
+        self.python(pools="")
+        self.expect_unfit("libcuda.so.1, a part of the driver, cannot be loaded")
+
+    def test_a_driver_that_answers_with_an_error(self):
+        self.python(pools="CUDA error 802")
+        self.expect_unfit("the driver answers with CUDA error 802")
 
     def test_an_old_c_library(self):
         self.suite["glibc"] = "99.1"
@@ -310,7 +336,7 @@ class FitTest(Machine):
 
     def test_cublas_in_pythons_wheels(self):
         path = self.cublas_in("site/nvidia/cu99/lib")
-        self.script("path/python3", "#!/bin/bash\n[[ $2 == *site* ]] && echo '%s/site'\n" % self.folder)
+        self.python(site=os.path.join(self.folder, "site"))
         self.expect_found(path)
 
     def test_the_newer_of_two_cxx_libraries_is_loaded(self):
@@ -368,7 +394,8 @@ class PackTest(Machine):
                    "-Xcompiler", "-fPIC", "-O3", "-gencode=arch=compute_90,code=sm_90", "-I.",
                    "-Ibazel-out/bin", "-I", "external/cuda", "-isystem", "external/x", "-o",
                    "cast.pic.o", "ops/cuda/cast.cu"]
-        self.assertEqual(sources.flags_of(command), ["-c", "-std=c++17", "-Xcompiler", "-fPIC", "-O3"])
+        self.assertEqual(sources.flags_of(command),
+                         ["-c", "-std=c++17", "-Xcompiler", "-fPIC", "-O3"])
 
 
 if __name__ == "__main__":

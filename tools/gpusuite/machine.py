@@ -49,7 +49,7 @@ def facts():
     now = datetime.datetime.now(datetime.timezone.utc)
     return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "cores": os.cpu_count(),
             "gpus": output_of(asked).strip().splitlines(), "glibc": glibc(),
-            "memory_pools": output_of([sys.executable, "-c", _POOLS]).strip() or "unknown"}
+            "memory_pools": output_of([python3(), "-c", _POOLS]).strip() or "unknown"}
 
 
 def glibc():
@@ -67,6 +67,16 @@ def check_driver(gpus):
         if len(words) > 1 and version(words[1])[:1] < (OLDEST_DRIVER,):
             raise Unfit("the driver of %s is %s, and CUDA 13 wants %d or newer: install a newer "
                         "NVIDIA driver" % (words[0], words[1], OLDEST_DRIVER))
+
+
+def check_cuda(memory_pools):
+    """Whether the driver's own library answers. `memory_pools`: what `facts` says of them."""
+    if memory_pools == "unknown":
+        raise Unfit("libcuda.so.1, a part of the driver, cannot be loaded: start the container "
+                    "with its GPUs, or install the driver's libraries")
+    if "error" in memory_pools:
+        raise Unfit("the driver answers with %s: see whether another program of CUDA runs here"
+                    % memory_pools)
 
 
 def check_glibc(wanted):
@@ -96,8 +106,8 @@ def place_libraries(needs, lib):
         found = [os.path.join(folder, name) for folder in folders]
         found = [path for path in found if os.path.exists(path)]
         if not found:
-            raise Unfit("there is no %s: looked in %s. Install CUDA 13's cuBLAS (in the toolkit, or "
-                        "by `pip install nvidia-cublas`), or set CUDA_HOME to where it is"
+            raise Unfit("there is no %s: looked in %s. Install CUDA 13's cuBLAS (in the toolkit, "
+                        "or by `pip install nvidia-cublas`), or set CUDA_HOME to where it is"
                         % (name, ", ".join(folders) or "CUDA_HOME, /usr/local/cuda*, ldconfig -p, "
                            "python3's site-packages/nvidia"))
         link(found[0], os.path.join(lib, name))
@@ -109,7 +119,8 @@ def place_cxx(packed, lib):
     if not os.path.isdir(packed):
         return
     own = [name for name in os.listdir(packed) if name.startswith(CXX + ".")]
-    said = re.findall(r"=> (/\S*/%s)$" % re.escape(CXX), output_of(["ldconfig", "-p"]), re.MULTILINE)
+    said = re.findall(r"=> (/\S*/%s)$" % re.escape(CXX), output_of(["ldconfig", "-p"]),
+                      re.MULTILINE)
     theirs = [os.path.basename(os.path.realpath(path)) for path in said]
     is_older = not theirs or max(map(version, theirs)) < max(map(version, own), default=())
     for name in os.listdir(packed):

@@ -26,8 +26,8 @@ BENCHMARKS = [
 ]
 MOST_BYTES = 25 * 1000 * 1000
 # What belongs to the machine that the suite runs on: the C library, and CUDA with its driver.
-OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|cublas|"
-                            r"cublasLt|nvrtc|nccl|nvidia-[a-z]+)\.so|libnv[A-Z])")
+OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|"
+                            r"cublas|cublasLt|nvrtc|nccl|nvidia-[a-z]+)\.so|libnv[A-Z])")
 CXX = re.compile(r"lib(stdc\+\+|gcc_s)\.so")  # the newer of the pack's and the machine's is used
 
 
@@ -55,17 +55,19 @@ def tests_of(xml_text, path_of_label):
     for rule in xml.etree.ElementTree.fromstring(xml_text).iter("rule"):
         label = rule.get("name")
         arguments = [value.get("value") for value in rule.findall("list[@name='args']/string")]
-        tests.append({"name": label.split(":")[1], "path": path_of_label(label), "args": arguments})
+        tests.append({"label": label, "name": label.split(":")[1], "path": path_of_label(label),
+                      "args": arguments})
     return sorted(tests, key=lambda test: test["name"])
 
 
 def built(is_rehearsal, archs):
     """Builds everything, and says what there is: see `fill`. A rehearsal needs no CUDA."""
     library = "//ops/cuda/testing:libdivvy_host_devices.so" if is_rehearsal else LIBRARY
-    tests = tests_of(bazel("query", "--output=xml", r'attr(tags, "\bgpu\b", tests(//...))'), path_of)
-    labels = bazel("query", r'attr(tags, "\bgpu\b", tests(//...))').split()
+    tagged = bazel("query", "--output=xml", r'attr(tags, "\bgpu\b", tests(//...))')
+    tests = tests_of(tagged, path_of)
     cuda = [] if is_rehearsal else ["--config=cuda", "--define=cuda_archs=" + (archs or "90")]
-    bazel("build", *cuda, library, *{bench["label"] for bench in BENCHMARKS}, *labels)
+    bazel("build", *cuda, library, *{bench["label"] for bench in BENCHMARKS},
+          *[test["label"] for test in tests])
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
                             stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
     return {"commit": commit, "library": path_of(library), "tests": tests,
@@ -75,7 +77,7 @@ def built(is_rehearsal, archs):
             "compile_commands": None if is_rehearsal else sources.compile_commands(bazel, archs)}
 
 
-# ---- filling a folder --------------------------------------------------------------------------------
+# ---- filling a folder ---------------------------------------------------------------------------
 
 
 def fill(folder, contents, is_rehearsal):
@@ -143,7 +145,8 @@ def copy_stripped(path, to):
 
 def libraries_of(binary):
     """(name, path) of the shared libraries of a binary. The machine's own may be missing here."""
-    done = subprocess.run(["ldd", binary], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    done = subprocess.run(["ldd", binary], stdout=subprocess.PIPE, universal_newlines=True,
+                          check=True)
     found = []
     for line in done.stdout.splitlines():
         words = line.split()
@@ -166,10 +169,10 @@ def newest_glibc(folder):
     return max(versions, key=lambda version: tuple(map(int, version.split("."))))
 
 
-# ---- one file ----------------------------------------------------------------------------------------
+# ---- one file -----------------------------------------------------------------------------------
 
 
-def write_file(file, contents, is_rehearsal=False, preset=9):
+def write_file(file, contents, is_rehearsal=False, preset=6):
     """The folder as FILE.tar.xz, which python3 unpacks: one folder gpu_suite, owned by root."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = os.path.join(scratch, "gpu_suite")

@@ -95,7 +95,8 @@ class Report:
         for figure in self.figures:
             ceiling = ""
             if "ceiling" in figure:
-                ceiling = "%s: %.4g %s" % (figure["ceiling"], figure["ceiling_rate"], figure["unit"])
+                ceiling = "%s: %.4g %s" % (figure["ceiling"], figure["ceiling_rate"],
+                                           figure["unit"])
             lines.append("| %s | %.4g %s | %s | %s |" % (
                 figure["what"], figure["rate"], figure["unit"], ceiling, figure.get("ratio", "")))
         return lines
@@ -103,8 +104,8 @@ class Report:
     def _beside_pytorch(self):
         if not self.beside:
             return []
-        lines = ["", "## Beside PyTorch (eager), in turns", "", "| what | Divvy | PyTorch | ratio |",
-                 "|---|---|---|---|"]
+        lines = ["", "## Beside PyTorch (eager), in turns", "",
+                 "| what | Divvy | PyTorch | ratio |", "|---|---|---|---|"]
         for name, (ours, theirs) in self.beside.items():
             lines.append("| %s | %.4g | %.4g | %.2f |" % (name, ours, theirs, ours / theirs))
         return lines

@@ -12,7 +12,8 @@ LEAST_S = 3  # what is left of the budget for a run to begin
 TEST_S, MEMCHECK_S, CHECK_S, BENCH_S, REBUILD_S = 60, 150, 120, 120, 240
 UNSUPPORTED = "Device not supported"  # what compute-sanitizer says under gVisor, for one
 # Kernels that use shared memory: rows wider than a warp computes, reductions, sums of duplicates.
-SHARED_MEMORY = {"backend_test_by_library": "GpuTest.*:*Row*:*Sums*:*Softmax*:*Duplicates*:*Scatter*"}
+SHARED_MEMORY = {
+    "backend_test_by_library": "GpuTest.*:*Row*:*Sums*:*Softmax*:*Duplicates*:*Scatter*"}
 EVERY_CASE = {"backend_test_by_library": "*"}
 
 
@@ -82,7 +83,7 @@ class Suite:
         print("%-40s %s" % (run.name, run.state), flush=True)
         return run
 
-    # ---- tests -----------------------------------------------------------------------------------
+    # ---- tests ----------------------------------------------------------------------------------
 
     def run_test(self, test, label="", prefix=(), cases=None, limit_s=TEST_S):
         """`cases`: a filter of googletest's, else what the test's own arguments say."""
@@ -98,7 +99,7 @@ class Suite:
         return run
 
     def run_tests(self):
-        """The library's own test first: where that fails the others would say the same."""
+        """The library's own test first. False: it failed, and what else ran would say the same."""
         tests = sorted(self.contents["tests"], key=lambda test: test["name"] != "library_test")
         for i, test in enumerate(tests):
             run = self.run_test(test)
@@ -108,9 +109,10 @@ class Suite:
                 if run is None or run.state != "ok":
                     for other in tests[1:]:
                         self.done(Run(other["name"]))
-                    return
+                    return False
             self.done(run)
             self.run_again(test, run)
+        return True
 
     def rebuilt(self, test):
         """The test once more, of a library that was built here; None: it cannot be."""
@@ -136,7 +138,7 @@ class Suite:
         for name in ("CUDA_LAUNCH_BLOCKING", "DIVVY_GPU_SYNC"):
             del self.environment[name]
 
-    # ---- the sanitizer ---------------------------------------------------------------------------
+    # ---- the sanitizer --------------------------------------------------------------------------
 
     def run_sanitizer(self, path):
         everything = {test["name"]: None for test in self.contents["tests"]}
@@ -153,7 +155,7 @@ class Suite:
             self.report.note('compute-sanitizer says "%s" here: what it ran is neither passed nor '
                              "failed" % UNSUPPORTED)
 
-    # ---- benchmarks ------------------------------------------------------------------------------
+    # ---- benchmarks -----------------------------------------------------------------------------
 
     def run_benchmarks(self, turns):
         """Ours and the peer in turns; the report has the medians of what both have measured."""
@@ -162,7 +164,8 @@ class Suite:
         asked = "import torch, sys; sys.exit(not torch.cuda.is_available())"
         has_peer = bounded([python, "-c", asked], 60, dict(os.environ))[0] == 0
         if not has_peer:
-            self.report.note("python3 has no PyTorch that sees a GPU: nothing was measured beside it")
+            self.report.note("python3 has no PyTorch that sees a GPU: nothing was measured beside "
+                             "it")
         for turn in range(turns if has_peer else 1):
             for bench in self.contents["benchmarks"]:
                 command = [self.binary(bench["binary"]), "--format=json", *bench["flags"]]

@@ -8,12 +8,15 @@ import subprocess
 from gpusuite import SuiteError
 
 REBUILD = """#!/bin/bash
-# Builds bin/libdivvy_cuda.so from src/ with nvcc alone: ./rebuild [ARCH], of the GPU that is here by
-# default. NVCC names another nvcc.
+# Builds bin/libdivvy_cuda.so from src/ with nvcc alone: ./rebuild [ARCH], as in sm_90; without it, for
+# the GPU that is here. NVCC names another nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/src"
 nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")}
-[[ -x $nvcc ]] || { echo "rebuild: there is no nvcc: install CUDA 13's toolkit, or set NVCC" >&2; exit 78; }
+if [[ ! -x $nvcc ]]; then
+  echo "rebuild: there is no nvcc: install CUDA 13's toolkit, or set NVCC" >&2
+  exit 78
+fi
 arch=${1:-native}
 mkdir -p ../objects
 pids=()
@@ -35,7 +38,8 @@ _OF_THE_PLACE = re.compile(r"-I|-isystem|-ccbin|-o$|-c$|-gencode")
 def compile_commands(bazel, archs):
     """How Bazel compiles the library's sources: {"in": a folder, "commands": [arguments]}."""
     said = json.loads(bazel("aquery", "--config=cuda", "--define=cuda_archs=" + (archs or "90"),
-                            "--output=jsonproto", 'mnemonic("CudaCompile", deps(//ops/cuda:cuda_math))'))
+                            "--output=jsonproto",
+                            'mnemonic("CudaCompile", deps(//ops/cuda:cuda_math))'))
     return {"in": bazel("info", "execution_root").strip(),
             "commands": [action["arguments"] for action in said["actions"]]}
 
