@@ -432,10 +432,11 @@ absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(absl::string_
 
 absl::StatusOr<std::vector<std::string>> BundleReader::ReadStringPart(const BundleTensor& tensor, const BundlePart& part) const {
   std::string bytes(part.size_bytes, '\0');
-  PartStream stream(*data_[static_cast<size_t>(part.file)], part);
-  const absl::Status status = stream.Take(bytes.size(), bytes.empty() ? nullptr : &bytes[0]);
-  if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
-  RETURN_IF_ERROR(status);
+  if (!bytes.empty()) {  // else there may be no file
+    const absl::Status status = PartStream(*data_[static_cast<size_t>(part.file)], part).Take(bytes.size(), &bytes[0]);
+    if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
+    RETURN_IF_ERROR(status);
+  }
   absl::StatusOr<std::vector<std::string>> strings = ParseStrings(bytes, part);
   if (!strings.ok()) return Damage(tensor, part, strings.status().message());
   return strings;
