@@ -42,8 +42,11 @@ enum class Rule {
   kPhantomsHaveNoShare,      // a worker that has never served takes no share of the data
   kSizeIsOfMost,             // what few workers say of the size of the data does not count
   kStepErrorsAreOfSteps,     // what a worker reports of a step has none of the reasons that end a job
+  kLostDeviceFailsNoStep,    // a GPU that fails is not the error of the step that was running on it
+  kLostDeviceEndsItsWorker,  // a worker whose GPU has failed runs no step any more
+  kDeviceLossesAreCounted,   // a step that takes the GPUs of three workers with it is given up
 };
-inline constexpr int kNumRules = static_cast<int>(Rule::kStepErrorsAreOfSteps) + 1;  // the last of them
+inline constexpr int kNumRules = static_cast<int>(Rule::kDeviceLossesAreCounted) + 1;  // the last of them
 
 #ifdef DIVVY_BREAKABLE
 

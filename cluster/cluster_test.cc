@@ -141,7 +141,8 @@ TEST(ErrorTest, CodesSayWhatTheCallerShouldDo) {
                                                     {Reason::kBatchCancelled, absl::StatusCode::kCancelled},
                                                     {Reason::kInputAborted, absl::StatusCode::kAborted},
                                                     {Reason::kEndOfData, absl::StatusCode::kOutOfRange},
-                                                    {Reason::kJobOver, absl::StatusCode::kCancelled}};
+                                                    {Reason::kJobOver, absl::StatusCode::kCancelled},
+                                                    {Reason::kDeviceLost, absl::StatusCode::kUnavailable}};
   for (const auto& [reason, code] : codes) {
     EXPECT_EQ(MakeError(reason, "").code(), code) << ReasonName(reason);
     EXPECT_EQ(ReasonOf(MakeError(reason, "")), reason);

@@ -94,6 +94,7 @@ ReasonRow RowOf(Reason reason) {
     case Reason::kDisk: return {"DISK", absl::StatusCode::kResourceExhausted};
     case Reason::kCheckpointMissing: return {"CHECKPOINT_MISSING", absl::StatusCode::kNotFound};
     case Reason::kCheckpointCorrupt: return {"CHECKPOINT_CORRUPT", absl::StatusCode::kDataLoss};
+    case Reason::kDeviceLost: return {"DEVICE_LOST", absl::StatusCode::kUnavailable};
   }
   return {"UNKNOWN", absl::StatusCode::kUnknown};
 }
@@ -177,7 +178,8 @@ std::optional<int> ExitCodeOf(Reason reason) {
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator:
     case Reason::kWorkerLost:
-    case Reason::kPsLost: return exit_codes::kTryAgain;
+    case Reason::kPsLost:
+    case Reason::kDeviceLost: return exit_codes::kTryAgain;
     case Reason::kStepGaveUp: return exit_codes::kPermanent;  // it ends every worker that runs it
     default: return std::nullopt;
   }

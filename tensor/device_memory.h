@@ -31,6 +31,7 @@ struct Download {
 struct DeviceFailures {
   int64_t count = 0;
   absl::Status last;
+  absl::Status lost;  // Unavailable, with why: this process cannot use the device any more
 };
 
 // Thread-safe. A device computes what it is told in the order of the calls, later; copies run beside it. What is computed with memory that a call returned
@@ -49,7 +50,8 @@ class DeviceMemory {
   // New memory of `device` with the bytes of another's, later. Errors as Allocate.
   virtual absl::StatusOr<void*> CopyAcross(Device device, const Download& from) = 0;
   // Waits for the computations that each value's mark stands for and for the copies, not for what the devices were told since. An error: of a copy, or what a
-  // computation before it has found wrong with its data (InvalidArgument), or the device's (Internal); nothing may then be said of the values.
+  // computation before it has found wrong with its data (InvalidArgument), or the device's (Internal); nothing may then be said of the values. Unavailable: the
+  // device is lost to this process, and every later call says so, Allocate and Upload as well: only another process may find it well.
   virtual absl::Status Bring(absl::Span<const Download> values) = 0;
   virtual std::shared_ptr<const DeviceMark> Mark(Device device) = 0;
   // Waits for all that the device was told. What goes wrong is told to one who waits, and the device forgets it; so whoever must know whether all of a piece of

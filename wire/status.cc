@@ -44,6 +44,7 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kDisk, v1::DISK},
     {Reason::kCheckpointMissing, v1::CHECKPOINT_MISSING},
     {Reason::kCheckpointCorrupt, v1::CHECKPOINT_CORRUPT},
+    {Reason::kDeviceLost, v1::DEVICE_LOST},
 }};
 
 constexpr EnumTable<JobName, v1::Job, 3> kJobs = {{{JobName::kChief, v1::CHIEF}, {JobName::kPs, v1::PS}, {JobName::kWorker, v1::WORKER}}};

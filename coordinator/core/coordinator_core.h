@@ -340,6 +340,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
   void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
   bool NoteEnds(Worker& worker, Step& step, const Report& report) DIVVY_REQUIRES(mu_);
+  void NoteDeviceLost(Worker& worker, Step& step, const absl::Status& why) DIVVY_REQUIRES(mu_);
   void KeepHistory(const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
   void PutOff(Step& step) DIVVY_REQUIRES(mu_);
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);

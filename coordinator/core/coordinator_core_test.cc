@@ -486,6 +486,38 @@ TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempt
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("3 attempts"));
 }
 
+TEST_F(CoordinatorCoreTest, AStepThatBreaksTheGpusOfThreeWorkersIsGivenUpAndTellsWhatWasLost) {
+  Start(1, 3);
+  const auto result = Schedule("step");
+  const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
+  std::set<int> tried;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(result->over) << i;
+    const auto runs = std::find_if(workers_.begin(), workers_.end(), [](const auto& worker) { return !worker->dispatched.empty(); });
+    ASSERT_NE(runs, workers_.end()) << i;
+    tried.insert(static_cast<int>(runs - workers_.begin()));
+    (*runs)->Say(Draining());
+    (*runs)->FinishNext(StepOutcome::kSystem, MakeError(Reason::kDeviceLost, "GPU:0 (H200) is lost: an illegal memory access was encountered"));
+    world_.RunFor(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(tried.size(), 3u);
+  EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("was given up after 3 attempts: "));
+  EXPECT_THAT(std::string(result->status.message()), HasSubstr("GPU:0 (H200) is lost: an illegal memory access was encountered"));
+  EXPECT_EQ(ReasonOf(join->status), Reason::kStepGaveUp);
+}
+
+TEST_F(CoordinatorCoreTest, OneWorkerThatSaysAgainAndAgainThatItsGpuIsLostHasNoStepGivenUp) {
+  Start(1, 1);
+  const auto result = Schedule("step");
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
+    workers_[0]->FinishNext(StepOutcome::kSystem, MakeError(Reason::kDeviceLost, "GPU:0 is lost"));
+    world_.RunFor(absl::Seconds(4));
+  }
+  EXPECT_FALSE(result->over);
+}
+
 // Each pass of a program that makes its data anew.
 TEST_F(CoordinatorCoreTest, WhatIsKnownOfPassesThatAreOverDoesNotGrow) {
   Start(1, 1);

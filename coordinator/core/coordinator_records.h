@@ -146,16 +146,17 @@ struct Step {
   std::vector<InputLease> leases;
   double learning_rate_scale = 1;
   State state = State::kQueued;
-  int worker = -1;             // of the attempt in flight
-  std::map<int, int> applied;  // StepFacts::applied
-  uint32_t forgiven = 0;       // attempts that a rewind has undone
-  uint64_t begun = 0;          // RedoLog::finishes() at the start of this attempt
-  bool replayed = false;       // it had finished before a rewind: nobody waits for it, it counts no second time
-  uint64_t finished = 0;       // of a replayed one: its number in the log
-  int first_worker = -1;       // of a replayed one: that ran it then
-  bool overran = false;        // this attempt has been told to stop: it ran past step_deadline
-  absl::Status refusal;        // why the slots that it needs cannot be made
-  absl::Duration not_before;   // Clock::Elapsed(): it is dispatched then at the earliest
+  int worker = -1;                          // of the attempt in flight
+  std::map<int, int> applied;               // StepFacts::applied
+  uint32_t forgiven = 0;                    // attempts that a rewind has undone
+  uint64_t begun = 0;                       // RedoLog::finishes() at the start of this attempt
+  bool replayed = false;                    // it had finished before a rewind: nobody waits for it, it counts no second time
+  uint64_t finished = 0;                    // of a replayed one: its number in the log
+  int first_worker = -1;                    // of a replayed one: that ran it then
+  bool overran = false;                     // this attempt has been told to stop: it ran past step_deadline
+  absl::Status refusal;                     // why the slots that it needs cannot be made
+  std::set<Incarnation> devices_lost = {};  // StepFacts::devices_lost
+  absl::Duration not_before;                // Clock::Elapsed(): it is dispatched then at the earliest
 };
 
 struct Iterator {

@@ -13,7 +13,8 @@ bool SameParticipants(const std::map<int, int>& applied, const std::vector<int>&
 }
 
 StepJudgement RequeueOrGiveUp(const StepFacts& facts) {
-  if (facts.attempt < facts.max_attempts) return {StepVerdict::kRequeue};
+  const bool breaks_devices = facts.devices_lost >= kMostDevicesLost;
+  if (facts.attempt < facts.max_attempts && !breaks_devices) return {StepVerdict::kRequeue};
   return {StepVerdict::kGiveUp, !facts.applied.empty()};
 }
 

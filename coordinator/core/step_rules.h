@@ -32,7 +32,11 @@ struct StepFacts {
   bool cancelling = false;     // its batch is being cancelled, or has an error and will be
   std::map<int, int> applied;  // by a lost run: ps -> number of participants that run told. Not empty: the step is dirty
   bool replayed = false;       // it had finished before a rewind: it cannot fail or be cancelled any more, but its attempts may be used up
+  size_t devices_lost = 0;     // worker processes that lost a GPU while they ran it
 };
+
+// A step during which so many worker processes lost a GPU is given up: it is the step that breaks them, and it would break all of them.
+constexpr size_t kMostDevicesLost = 3;
 
 // Both are pure.
 

@@ -51,6 +51,15 @@ TEST(StepRulesTest, ASystemFailureRunsAgainUntilTheAttemptsAreUsedUp) {
   EXPECT_EQ(JudgeReport(Facts({}, 1, true), StepOutcome::kSystem, {}), Plain(StepVerdict::kCancel));
 }
 
+TEST(StepRulesTest, AStepThatHasBrokenTheDevicesOfThreeWorkersIsGivenUp) {
+  StepFacts facts = Facts({}, 1);
+  facts.max_attempts = 10;
+  facts.devices_lost = 2;
+  EXPECT_EQ(JudgeReport(facts, StepOutcome::kSystem, {}), Plain(StepVerdict::kRequeue));
+  facts.devices_lost = 3;
+  EXPECT_EQ(JudgeReport(facts, StepOutcome::kSystem, {}), Plain(StepVerdict::kGiveUp));
+}
+
 TEST(StepRulesTest, ALostWorkerCostsAnAttempt) {
   EXPECT_EQ(JudgeLoss(Facts({}, 2)), Plain(StepVerdict::kRequeue));
   EXPECT_EQ(JudgeLoss(Facts({}, 3)), Plain(StepVerdict::kGiveUp));

@@ -455,7 +455,12 @@ bool CoordinatorCore::HasNoDataLeft(const Step& step) const {
 
 // A step that would be run again is cancelled also where an error waits for the call that raises it: that call would cancel it first of all.
 StepFacts CoordinatorCore::FactsOf(const Step& step) const {
-  return {step.attempt - step.forgiven, static_cast<uint32_t>(options_.max_step_attempts), cancelling_ || !error_.ok(), step.applied, step.replayed};
+  return {step.attempt - step.forgiven,
+          static_cast<uint32_t>(options_.max_step_attempts),
+          cancelling_ || !error_.ok(),
+          step.applied,
+          step.replayed,
+          RuleHolds(Rule::kDeviceLossesAreCounted) ? step.devices_lost.size() : 0};
 }
 
 // Positions for each leased iterator among the step's arguments. At the end of the data a step that the program has scheduled gets none, and runs all the same:
@@ -561,6 +566,7 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
   }
+  if (report.outcome == StepOutcome::kSystem && ReasonOf(report.error) == Reason::kDeviceLost) NoteDeviceLost(worker, *step, report.error);
   StepJudgement judgement = JudgeReport(FactsOf(*step), report.outcome, report.participants);
   if (judgement.rewind && report.outcome == StepOutcome::kOk && !RuleHolds(Rule::kRewindWhenReRunDiffers)) judgement = {StepVerdict::kFinish};
   if (judgement.verdict == StepVerdict::kFinish && keep_history_) KeepHistory(*step, report);
@@ -571,6 +577,14 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value), At(OfStep(report.error), absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
   Pump();
+}
+
+// Each process counts once, whatever it says: one worker alone cannot have a step given up.
+void CoordinatorCore::NoteDeviceLost(Worker& worker, Step& step, const absl::Status& why) {
+  if (!step.devices_lost.insert(worker.incarnation).second) return;
+  outbox_.Add([text = absl::StrCat("worker ", worker.index, " has lost a GPU in step ", step.request.function, ", which is run again: ", why.message())] {
+    DIVVY_LOG(WARNING) << text;
+  });
 }
 
 // The iterators that had nothing for the step, each by itself. Where the function says of none that it has ended, and of the step that it is over, that

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "ops/cuda/kernel_math.h"
+#include "ops/cuda/lost_devices.h"
 #include "ops/cuda/nccl.h"
 
 namespace divvy::cuda {
@@ -61,6 +62,7 @@ struct CudaDevice {
   std::string name;
   EventPool events;
   FirstError error;
+  LastingError lost;
 
   explicit CudaDevice(int number) : index(number) {
     cudaDeviceProp properties;
@@ -91,11 +93,22 @@ struct CudaDevice {
   }
 
   void Note(cudaError_t result) {
-    if (result != cudaSuccess && result != cudaErrorNotReady) error.Note(cudaGetErrorString(result));
+    if (result == cudaSuccess || result == cudaErrorNotReady) return;
+    error.Note(cudaGetErrorString(result));
+    if (LosesDevice(result)) return lost.Set(cudaGetErrorString(result));
+    if (result != cudaErrorMemoryAllocation) LookIfLost();
   }
   void Note(cublasStatus_t result) {
     if (result == CUBLAS_STATUS_SUCCESS) return;
     error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
+    if (result != CUBLAS_STATUS_ALLOC_FAILED) LookIfLost();
+  }
+  // An error that does not clear: every call after it fails, this one too, which has no other reason to.
+  void LookIfLost() {
+    cudaGetLastError();
+    const cudaError_t still = stream == nullptr ? cudaSuccess : cudaStreamQuery(stream);
+    if (still != cudaSuccess && still != cudaErrorNotReady) lost.Set(cudaGetErrorString(still));
+    cudaGetLastError();
   }
   // What is allocated here is then copied to the other device without a detour over the host, where the machine can.
   void LetRead(const CudaDevice& other) {
@@ -256,6 +269,8 @@ class CudaMath : public KernelMath {
   void BeginRange(const char* name) override { nvtxRangePushA(name); }
   void EndRange() override { nvtxRangePop(); }
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
+  const char* TakeError(int device) override { return devices_[device]->error.Take(); }
+  const char* lost(int device) const override { return devices_[device]->lost.text(); }
   void Zero(int device, void* data, size_t bytes) override { Note(device, cudaMemsetAsync(data, 0, bytes, Use(device).queue)); }
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
     Gemm(device, args, c.element, a.data, b.data, c.data);

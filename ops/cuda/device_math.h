@@ -12,7 +12,7 @@
 namespace divvy::cuda {
 
 // Changes whenever a method of DeviceMath, Array, Fault or ops/math.h does.
-constexpr int kDeviceMathVersion = 10;
+constexpr int kDeviceMathVersion = 11;
 
 // How products and sums are taken.
 struct DeviceOptions {
@@ -60,7 +60,7 @@ class DeviceMath {
   // The devices of these numbers, each given once, are from now on devices 0, 1, ..., and there are no others. Null, or what is wrong with one of them: then
   // no device may be used. To be called once, before anything but the two methods above.
   virtual const char* Choose(const int* devices, int count) = 0;
-  // Null: no memory is left.
+  // Null: no memory is left, or what TakeError says.
   virtual void* Allocate(int device, size_t bytes) = 0;
   // After all that the device has been told to do with it.
   virtual void Free(int device, void* data) = 0;
@@ -69,6 +69,10 @@ class DeviceMath {
   // Waits for kCompute. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
   virtual const char* CopyOut(int device, void* to, const void* from, size_t bytes) = 0;
   virtual const char* Synchronize(int device) = 0;
+  // What the next wait would tell, which then tells it no more; null: nothing so far. Does not wait.
+  virtual const char* TakeError(int device) = 0;
+  // Not null: after this error nothing that this process tells the device is done any more, and every wait tells an error. It stays so.
+  virtual const char* lost(int device) const = 0;
   // What the next wait is to tell, if there is nothing yet. `error` lives as long as the process; null: nothing.
   virtual void Note(int device, const char* error) = 0;
   // Forgets it. REQUIRES: the device is done (CopyOut, Synchronize).

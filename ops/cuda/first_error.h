@@ -22,6 +22,20 @@ class FirstError {
   std::atomic<const char*> text_{nullptr};
 };
 
+// An error after which nothing works any more: the first stays. Thread-safe.
+class LastingError {
+ public:
+  // `text` lives as long as the process.
+  void Set(const char* text) {
+    const char* none = nullptr;
+    text_.compare_exchange_strong(none, text);
+  }
+  const char* text() const { return text_; }  // null: none
+
+ private:
+  std::atomic<const char*> text_{nullptr};
+};
+
 }  // namespace divvy::cuda
 
 #endif  // DIVVY_OPS_CUDA_FIRST_ERROR_H_

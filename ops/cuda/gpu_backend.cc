@@ -80,11 +80,17 @@ absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) 
     InUse& in_use = in_use_[device.index];
     data != nullptr ? static_cast<void>(in_use.blocks.emplace(data, bytes)) : static_cast<void>(in_use.bytes -= bytes);
   }
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(device.ToString(), " (", math_.name(device.index), ") has no memory for ", bytes,
-                                                     " bytes more: make the batch smaller, or leave the GPU to one process"));
-  }
+  if (data == nullptr) return NoMemory(device.index, bytes);
   return data;
+}
+
+// A device that has failed gives no memory either, and a smaller batch would not help.
+absl::Status GpuBackend::NoMemory(int device, int64_t bytes) const {
+  const char* const error = math_.TakeError(device);
+  if (error != nullptr && absl::string_view(error) != cuda::kOutOfMemory) return WentWrong(device, error);
+  if (const char* const lost = math_.lost(device); lost != nullptr) return WentWrong(device, lost);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(NameOf(device), " has no memory for ", bytes, " bytes more: make the batch smaller, or leave the GPU to one process"));
 }
 
 absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
@@ -122,10 +128,23 @@ std::string GpuBackend::NameOf(int device) const { return absl::StrCat(Device{De
 
 absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
   const std::string which = NameOf(device);
+  if (math_.lost(device) != nullptr) return Counted(device, Lost(device, error));
   if (error != cuda::kOutOfMemory) return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
   return Counted(device, absl::ResourceExhaustedError(absl::StrCat(
                              which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process")));
 }
+// The first error says what happened; those after it only that it did.
+absl::Status GpuBackend::Lost(int device, absl::string_view error) const {
+  MutexLock lock(mu_);
+  absl::Status& lost = failures_[device].lost;
+  if (lost.ok()) {
+    lost = absl::UnavailableError(absl::StrCat(NameOf(device), " is lost: ", error,
+                                               ". This process cannot use it any more: start the process again. If that happens again, run with "
+                                               "DIVVY_GPU_SYNC=1, which names the operation, and look for Xid errors in the kernel's log"));
+  }
+  return lost;
+}
+
 absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const {
   if (failure.ok()) return failure;
   MutexLock lock(mu_);
@@ -138,6 +157,7 @@ absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const 
 DeviceFailures GpuBackend::FindFailures(Device device) {
   cuda::Fault value;
   Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
+  if (const char* const lost = math_.lost(device.index); lost != nullptr) Lost(device.index, lost).IgnoreError();
   MutexLock lock(mu_);
   return failures_[device.index];
 }

@@ -89,8 +89,10 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
     std::map<void*, int64_t> blocks;
   };
   std::string NameOf(int device) const;  // "GPU:0 (NVIDIA H200)"
-  // ResourceExhausted, or Internal with the device's own words. Counted.
+  // ResourceExhausted, Unavailable where the device is lost, or Internal with the device's own words. Counted.
   absl::Status WentWrong(int device, absl::string_view error) const;
+  absl::Status Lost(int device, absl::string_view error) const;
+  absl::Status NoMemory(int device, int64_t bytes) const;
   absl::Status Counted(int device, const absl::Status& failure) const;
   absl::Status Reserve(Device device, int64_t bytes);
   // So much of a device's memory, which `get` gives.

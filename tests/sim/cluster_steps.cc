@@ -42,6 +42,24 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
   return config_.changing_steps && attempt > 1 && MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
+// A GPU that has failed fails every later step of its process. That may be a few: what a step of a session says that has ended meanwhile is not heard.
+bool Cluster::LosesDevice(Process& process, const StepCall& call, EntryId step) {
+  if (!config_.lose_devices) return false;
+  const uint64_t draw = MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(TagOf(call))), 9);
+  const bool breaks = (config_.breaking_steps && draw % 61 == 0) || (call.attempt == 1 && draw % 37 == 1);
+  if (!breaks && process.steps_without_device == 0) return false;
+  constexpr int kMostUnheard = 6;
+  if (++process.steps_without_device > kMostUnheard) {
+    Violation("X16", absl::StrCat(process.node->address, " has lost its GPU, and has been given ", process.steps_without_device - 1, " steps since"));
+  }
+  const int broken = ++devices_broken_by_[{step, process.session.first}];
+  if (broken > static_cast<int>(kMostDevicesLost) + kMostUnheard) {
+    Violation("X16", absl::StrCat("step ", TagOf(call), " is run again, though it has cost the GPUs of ", broken - 1, " workers"));
+  }
+  Trace(absl::StrCat(process.node->address, " has lost its GPU in step ", TagOf(call)));
+  return true;
+}
+
 void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
   if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear(), process.seen.clear(), process.written.clear();
   process.session = {runner.epoch, runner.session};
@@ -238,6 +256,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
     moves.push_back(script::Take{2 * config_.step_deadline});
   }
   if (random.Chance(0.02) && call.attempt < 3) return moves.push_back(script::LoseInput{}), moves;
+  if (LosesDevice(process, call, call.step)) return moves.push_back(script::Fail{MakeError(Reason::kDeviceLost, "GPU:0 (simulated) is lost")}), moves;
   if (StepFails(tag, call.attempt)) return moves.push_back(script::Fail{absl::InvalidArgumentError(absl::StrCat("step ", tag, " fails"))}), moves;
   if (!call.ordinal) return moves.push_back(Answer(call)), moves;
   for (const Delta& delta : DeltasOf(tag, call.attempt)) {

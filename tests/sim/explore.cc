@@ -54,6 +54,8 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"drain", &SimConfig::drain},
       {"changing_steps", &SimConfig::changing_steps},
       {"failing_steps", &SimConfig::failing_steps},
+      {"lose_devices", &SimConfig::lose_devices},
+      {"breaking_steps", &SimConfig::breaking_steps},
       {"assigning_steps", &SimConfig::assigning_steps},
       {"off_grid", &SimConfig::off_grid},
       {"suspend", &SimConfig::suspend},
@@ -84,6 +86,7 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
       {"max_recoveries=", &SimConfig::max_recoveries},
       {"max_step_attempts=", &SimConfig::max_step_attempts},
       {"replicas=", &SimConfig::replicas},
+      {"pipeline_depth=", &SimConfig::pipeline_depth},
   };
   for (const auto& [field, member] : fields) {
     if (field == name) return config.*member = value, true;

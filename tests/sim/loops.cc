@@ -112,7 +112,9 @@ void Loops::OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status
 
 // ---- what is checked ----
 
-bool Loops::MayFail() const { return config_.failing_steps || config_.changing_steps || config_.max_step_attempts < 1000 || config_.liar || config_.lying_ps; }
+bool Loops::MayFail() const {
+  return config_.failing_steps || config_.changing_steps || config_.max_step_attempts < 1000 || config_.lose_devices || config_.liar || config_.lying_ps;
+}
 
 void Loops::Check(const Loop& loop) {
   const RunRequest& request = loop.request;

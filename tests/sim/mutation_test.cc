@@ -209,6 +209,18 @@ SimConfig WithRefusalsThatEndIt(uint64_t seed) {
   return config;
 }
 
+// GPUs that fail, with nobody else lost: the supervisor starts the workers again.
+SimConfig WithLostDevices(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.lose_devices = config.breaking_steps = true;
+  config.failing_steps = config.changing_steps = false;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = config.drain = false;
+  config.kill_coordinator = config.power_loss = false;
+  config.fault_rate = 0.005;
+  config.rounds = 6;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
@@ -242,7 +254,7 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
-                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithLiar, WithRefusals}) {
+                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
@@ -296,6 +308,13 @@ TEST(MutationTest, AWorkerThatIsNowhereAndHasAShareOfTheDataIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kPhantomsHaveNoShare, WithLiar, "X10: data is cut for "), 0u);
 }
 TEST(MutationTest, AnErrorOfAStepThatEndsTheJobIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kStepErrorsAreOfSteps, WithLiar, "X16: the job ended"), 0u); }
+TEST(MutationTest, ALostDeviceThatIsTakenForTheStepsErrorIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kLostDeviceFailsNoStep, WithLostDevices, "X8: "), 0u); }
+TEST(MutationTest, AWorkerThatGoesOnWithoutItsDeviceIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kLostDeviceEndsItsWorker, WithLostDevices, "X16: worker"), 0u);
+}
+TEST(MutationTest, AStepThatMayBreakTheDevicesOfAllWorkersIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kDeviceLossesAreCounted, WithLostDevices, "X16: step"), 0u);
+}
 TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
 
 }  // namespace

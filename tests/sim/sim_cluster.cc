@@ -215,8 +215,10 @@ void Cluster::OnExit(Process* process, int code) {
   Trace(absl::StrCat(process->node->address, " exits with ", code));
   result_.drained += code == 143;
   result_.refused += code == 78;
-  const bool may = code == 0 || (code == 78 && lost_store_) || (code == 143 && config_.drain) || (code == 78 && process->replicas != config_.replicas) ||
-                   (has_lied_ && (code == 77 || code == 78)) || (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
+  result_.devices_lost += code == 138 && process->steps_without_device > 0;
+  const bool may = code == 0 || (code == 138 && process->steps_without_device > 0) || (code == 78 && lost_store_) || (code == 143 && config_.drain) ||
+                   (code == 78 && process->replicas != config_.replicas) || (has_lied_ && (code == 77 || code == 78)) ||
+                   (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     Kill(*process);

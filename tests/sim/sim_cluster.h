@@ -92,6 +92,8 @@ struct SimConfig {
   bool large = false;                // a variable is larger than what is read, sent or saved at once
   bool tight_memory = false;         // with `beside`: the program asks for variables that no server has the memory for
   bool reads_fail = false;           // with `disk_faults`: now and then a file cannot be read
+  bool lose_devices = false;         // now and then the GPU of a worker fails in a step, for as long as that process lives
+  bool breaking_steps = false;       // with `lose_devices`: a few steps break the GPU of every worker that runs them
   bool long_steps = false;           // a few take longer than the deadline when they are first run
   bool liar = false;                 // beside the others there is a worker that says what it likes (lying_worker.h)
   bool liar_says_done = false, liar_says_failed = false, liar_says_applied = false, liar_only_refuses = false;
@@ -129,6 +131,7 @@ struct SimResult {
   int64_t read_two = 0;  // datasets, to the end
   int64_t loops = 0, loops_of_own_data = 0, own_judged = 0, ends_handled = 0, late_workers = 0;
   int64_t finished_reads = 0, stopped_runs = 0, overran = 0, given_up = 0;
+  int64_t devices_lost = 0;  // workers that ended since their GPU was
   int64_t rewinds = 0;
   int64_t created_at_cuts = 0;                    // variables, between the cut of a resize and its end
   int64_t died_loading = 0;                       // servers

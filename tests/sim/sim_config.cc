@@ -47,6 +47,13 @@ void DrawMore(SimConfig& config) {
   config.reads_fail = config.disk_faults && random.Chance(0.5);
 }
 
+// GPUs that fail, from numbers of their own.
+void DrawDevices(SimConfig& config) {
+  Random random(MixSeeds(config.seed, 50));
+  config.lose_devices = random.Chance(0.15);
+  config.breaking_steps = config.lose_devices && random.Chance(0.3);
+}
+
 // A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when their deadline has passed.
 void DrawLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 45));
@@ -83,7 +90,7 @@ void AddLyingPs(SimConfig& config) {
   config.lying_ps = config.kill_coordinator = true;
   config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss = config.duplicates = false;
   config.changing_steps = config.failing_steps = config.die_loading = config.learn_addresses = config.disk_faults = config.store_faults = false;
-  config.tight_memory = false;
+  config.tight_memory = config.lose_devices = config.breaking_steps = false;
   config.max_step_attempts = config.max_recoveries = 1000;
   config.step_deadline = absl::Seconds(6);
 }
@@ -136,6 +143,7 @@ SimConfig ConfigOf(uint64_t seed) {
   DrawProgram(config);
   DrawLimits(config);
   DrawMore(config);
+  DrawDevices(config);
   DrawLiar(config);
   return config;
 }

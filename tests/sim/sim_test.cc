@@ -219,6 +219,22 @@ TEST(SimRowCacheTest, ARowThatIsOlderThanItMayBeIsFound) {
   EXPECT_TRUE(absl::StartsWith(found, "X9: ") && absl::StrContains(found, ", row ")) << found;
 }
 
+TEST(SimDeviceTest, ALostGpuCostsAWorkerAndNotTheJob) {
+  int64_t lost = 0, given_up = 0, finished = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SimConfig config = ConfigOf(seed);
+    if (config.lying_ps) continue;  // whose first error ends the program
+    config.lose_devices = true;
+    config.breaking_steps = seed % 2 == 0;
+    const SimResult result = RunSimulation(config);
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    lost += result.devices_lost, given_up += result.given_up, finished += result.finished_steps;
+  }
+  EXPECT_GT(lost, 100);
+  EXPECT_GT(given_up, 5);
+  EXPECT_GT(finished, 3'000);
+}
+
 TEST(SimLiarTest, AWorkerThatSaysWhatItLikesCostsItselfAlone) {
   int64_t done = 0, raised = 0, finished = 0;
   for (uint64_t seed = 1; seed <= 100; ++seed) {

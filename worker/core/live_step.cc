@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/breakable.h"
+#include "base/exit_codes.h"
 #include "base/failpoint.h"
 #include "base/random.h"
 #include "cluster/error.h"
@@ -206,8 +207,23 @@ void WorkerCore::FunctionFailed(absl::Status status) {
   switch (ReasonOf(status)) {
     case Reason::kEndOfData: return ReportLive(StepOutcome::kEndOfData, std::move(status));
     case Reason::kInputAborted: return ReportLive(StepOutcome::kSystem, std::move(status));
+    case Reason::kDeviceLost:
+      if (RuleHolds(Rule::kLostDeviceFailsNoStep)) return LoseDevice(std::move(status));
+      [[fallthrough]];
     default: return ReportLive(StepOutcome::kFailed, MarkUser(status));
   }
+}
+
+// No step can compute in this process any more. That it drains is said before the report, or the coordinator would send the step back here.
+void WorkerCore::LoseDevice(absl::Status why) {
+  if (RuleHolds(Rule::kLostDeviceEndsItsWorker)) {
+    BeginDrain(exit_codes::kTryAgain, std::string(why.message()));
+    draining_->can_compute = false;
+    std::deque<QueuedStep> queue;
+    queue.swap(session_->queue);
+    for (auto step = queue.rbegin(); step != queue.rend(); ++step) GiveBack(std::move(*step));  // each goes to the head of the coordinator's queue
+  }
+  ReportLive(StepOutcome::kSystem, std::move(why));
 }
 
 void WorkerCore::FunctionSucceeded(Nest value) {

@@ -78,7 +78,8 @@ class StepRunner {
 
   // Begins to run the step and returns. `done` is called once, on any thread, perhaps before Start returns: with the value, or with the function's error.
   // An error of Reason::kEndOfData means that there was no element left, Reason::kInputAborted that an input of this worker is gone (the step is run
-  // again): any other is the user's. After a cancel the result does not matter, but `done` is still called, for until then the worker runs nothing else.
+  // again), Reason::kDeviceLost that a GPU of this process has failed for good (the step is run again elsewhere, and this worker ends): any other is the
+  // user's. After a cancel the result does not matter, but `done` is still called, for until then the worker runs nothing else.
   // The core calls Start for one step of a session after another; a step of a session that has ended may still be running meanwhile.
   virtual void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) = 0;
 };

@@ -249,9 +249,12 @@ class GpuWatch {
       DeviceFailures now = Find({Device::Kind::kGpu, index});
       now_[index] = now.count;
       if (now.count != before) found.Update(now.last);
+      lost_.Update(now.lost);
     }
     return found;
   }
+  // After Look: why one of the GPUs will never compute again.
+  const absl::Status& lost() const { return lost_; }
   // What Look has found is not the next step's.
   void Tell() {
     for (const auto& [index, count] : now_) told_.Set(index, count);
@@ -261,6 +264,7 @@ class GpuWatch {
   static DeviceFailures Find(Device device) { return GpuMemoryIfAny()->FindFailures(device); }
   FailuresTold& told_;
   std::map<int, int64_t> before_, now_;
+  absl::Status lost_;
 };
 
 absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
@@ -283,6 +287,7 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr
   const absl::Status found = gpus.Look();
   if (!found.ok() || absl::IsResourceExhausted(result.status())) step.inputs.ForgetAhead();
   gpus.Tell();
+  if (!gpus.lost().ok()) return MakeError(Reason::kDeviceLost, gpus.lost().message());  // whatever the function made of it
   RETURN_IF_ERROR(result);
   RETURN_IF_ERROR(found);
   return result;

@@ -16,8 +16,11 @@
 #include "cluster/error.h"
 #include "data/dataset.h"
 #include "gtest/gtest.h"
+#include "ops/cuda/gpu_backend.h"
+#include "ops/cuda/testing/host_math.h"
 #include "strategy/replica_context.h"
 #include "strategy/step.h"
+#include "tensor/device_memory.h"
 #include "worker/core/step_transaction.h"
 #include "worker/core/testing/fake_parameter_servers.h"
 #include "worker/core/worker_core.h"
@@ -246,6 +249,49 @@ class ThreadStepRunnerTest : public ::testing::Test {
   std::unique_ptr<ThreadStepRunner> runner_;
   std::shared_ptr<WorkerTransaction> transaction_;
 };
+
+// ---- a GPU that fails --------------------------------------------------------------------------------------------------------------------------------
+
+// Makes a value on the step's GPU, and says that all is well whatever becomes of it.
+absl::Status UseGpuAndSwallow(WorkerContext&) {
+  const absl::StatusOr<Tensor> there = Tensor::Vector<float>({1, 2, 3}).To(Device{Device::Kind::kGpu, 0});
+  if (there.ok()) there->To(Device{}).status().IgnoreError();
+  return absl::OkStatus();
+}
+const Step kUseGpuAndSwallow("thread_test/use_gpu", UseGpuAndSwallow);
+
+class GpuStepTest : public ThreadStepRunnerTest {
+ protected:
+  GpuStepTest() {
+    SetGpuMemory(&gpu_);
+    ThreadStepRunnerOptions options;
+    options.replica_devices = {Device{Device::Kind::kGpu, 0}};
+    runner_ = std::make_unique<ThreadStepRunner>(std::move(options), executor_, inputs_);
+  }
+  ~GpuStepTest() override { SetGpuMemory(nullptr); }
+
+  cuda::HostMath math_{1};
+  internal::GpuBackend gpu_{math_};
+};
+
+TEST_F(GpuStepTest, ALostGpuIsNotTheStepsErrorWhateverTheFunctionMadeOfIt) {
+  EXPECT_TRUE(Run("thread_test/use_gpu").ok());
+  math_.Lose(0, "an illegal memory access was encountered");
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status lost = Run("thread_test/use_gpu").status();
+    EXPECT_EQ(ReasonOf(lost), Reason::kDeviceLost) << lost;
+    EXPECT_TRUE(absl::StrContains(lost.message(), "GPU:0 (host device 0) is lost: an illegal memory access was encountered")) << lost;
+  }
+}
+
+TEST_F(GpuStepTest, AnErrorThatPassesIsTheStepsOwn) {
+  EXPECT_TRUE(Run("thread_test/use_gpu").ok());
+  math_.Note(0, "a launch failed");
+  const absl::Status failed = Run("thread_test/use_gpu").status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kInternal) << failed;
+  EXPECT_EQ(ReasonOf(failed), Reason::kNone);
+  EXPECT_TRUE(Run("thread_test/use_gpu").ok());
+}
 
 // ---- functions and variables -------------------------------------------------------------------------------------------------------------------------
 

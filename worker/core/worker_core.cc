@@ -129,11 +129,15 @@ void WorkerCore::OnJobOver(int exit_code, std::string why) {
 
 void WorkerCore::Drain() {
   CoreLock lock(mu_, outbox_);
-  if (over_ || draining_) return;
-  draining_ = true;
-  drain_since_ = clock_.Elapsed();
-  if (session_ != nullptr) Send(Draining{});
+  if (over_) return;
+  BeginDrain(exit_codes::kDrained, "asked to end");
   EndIfDrained();
+}
+
+void WorkerCore::BeginDrain(int exit_code, std::string why) {
+  if (draining_) return;
+  draining_ = Ending{exit_code, std::move(why), /*can_compute=*/true, clock_.Elapsed()};
+  if (session_ != nullptr) Send(Draining{});
 }
 
 // A drained worker has nothing left to do and has been heard, or the coordinator is away: the session will be fenced without it.
@@ -144,10 +148,10 @@ void WorkerCore::EndIfDrained() {
   if (!draining_) return;
   const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
   // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
-  const bool patient = committing && clock_.Elapsed() - drain_since_ < options_.drain_timeout;
+  const bool patient = committing && clock_.Elapsed() - draining_->since < options_.drain_timeout;
   // A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
   const bool cut_off = session_ != nullptr && !session_->connection && clock_.Elapsed() - session_->last_heard >= kCutOff;
-  if (idle || ((Silent() || cut_off) && !patient)) End(exit_codes::kDrained, "asked to end");
+  if (idle || ((Silent() || cut_off) && !patient)) End(draining_->exit_code, draining_->why);
 }
 
 void WorkerCore::End(int exit_code, std::string why) {
@@ -362,23 +366,25 @@ void WorkerCore::Handle(LayoutUpdate message) {
 }
 
 void WorkerCore::Handle(Dispatch message) {
-  if (!shutdown_code_) session_->queue.push_back({std::move(message), nullptr, {}, {}, false});
+  if (shutdown_code_) return;
+  QueuedStep step{std::move(message), nullptr, {}, {}, false};
+  if (draining_ && !draining_->can_compute) return GiveBack(std::move(step));  // it was on its way when the GPU was lost
+  session_->queue.push_back(std::move(step));
+}
+
+// A step that has not begun is reported as cancelled: unless its batch is being cancelled, it is run elsewhere.
+void WorkerCore::GiveBack(QueuedStep step) {
+  DropAhead(step);
+  if (step.reads_ahead) ForgetData(step.dispatch);
+  ++reported_;
+  Send(Report{step.dispatch.step, step.dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0});
 }
 
 void WorkerCore::Handle(CancelSteps message) {
   const auto named = [&](EntryId step) { return std::find(message.steps.begin(), message.steps.end(), step) != message.steps.end(); };
   std::deque<QueuedStep> kept;
   for (QueuedStep& step : session_->queue) {
-    const Dispatch& dispatch = step.dispatch;
-    if (!named(dispatch.step)) {
-      kept.push_back(std::move(step));
-      continue;
-    }
-    DropAhead(step);
-    if (step.reads_ahead) ForgetData(dispatch);
-    Report report{dispatch.step, dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0};
-    ++reported_;
-    Send(std::move(report));
+    named(step.dispatch.step) ? GiveBack(std::move(step)) : kept.push_back(std::move(step));
   }
   session_->queue = std::move(kept);
   if (session_->live && named(session_->live->dispatch.step)) CancelLive();

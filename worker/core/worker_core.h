@@ -111,8 +111,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
  public:
   // Begins to register, where `coordinator` is not null (it may be null where the coordinator knows the address already).
   // `on_exit` is called once: the job is over, the coordinator refuses this task for ever (registrar.h), nobody has asked for this worker for orphan_timeout
-  // (138), or a Drain is complete (143). InvalidArgument: bad options.
-  // REQUIRES: the references and `coordinator` outlive the core and all its tasks.
+  // (138), a step has found that a GPU of this process is lost (138; the step is given back, and those that wait behind it), or a Drain is complete (143).
+  // InvalidArgument: bad options. REQUIRES: the references and `coordinator` outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<WorkerCore>> Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
                                                            Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit);
   ~WorkerCore() override;
@@ -209,6 +209,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void EndSession() DIVVY_REQUIRES(mu_);
   void OnSessionOver(const std::weak_ptr<Session>& session, const absl::Status& why);
   void SessionOver(const absl::Status& why) DIVVY_REQUIRES(mu_);
+  void BeginDrain(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
   void EndIfDrained() DIVVY_REQUIRES(mu_);
   void End(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
   bool Silent() const DIVVY_REQUIRES(mu_);
@@ -225,6 +226,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void Handle(LayoutUpdate message) DIVVY_REQUIRES(mu_);
   void Handle(Dispatch message) DIVVY_REQUIRES(mu_);
   void Handle(CancelSteps message) DIVVY_REQUIRES(mu_);
+  void GiveBack(QueuedStep step) DIVVY_REQUIRES(mu_);
   void Handle(MakeResource message) DIVVY_REQUIRES(mu_);
   void Handle(DropResource message) DIVVY_REQUIRES(mu_);
   void Handle(Ping message) DIVVY_REQUIRES(mu_);
@@ -249,6 +251,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, StepEnd end);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
+  void LoseDevice(absl::Status why) DIVVY_REQUIRES(mu_);
   void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
   absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
@@ -280,8 +283,14 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);  // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);
-  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
-  absl::Duration drain_since_ DIVVY_GUARDED_BY(mu_);
+  // It takes no new steps, and ends when what it has is done.
+  struct Ending {
+    int exit_code = 0;
+    std::string why;
+    bool can_compute = true;  // false: a GPU is lost, and what waits here is given back
+    absl::Duration since;
+  };
+  std::optional<Ending> draining_ DIVVY_GUARDED_BY(mu_);
   Fence known_ DIVVY_GUARDED_BY(mu_);                       // job, newest epoch with its coordinator, newest session in it
   std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);  // null: detached
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_ DIVVY_GUARDED_BY(mu_);

@@ -127,8 +127,10 @@ class WorkerCoreTest : public ::testing::Test {
   }
 
   void Start() {
-    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_,
-                               [this](int code, const std::string&) { exits_.push_back(code); });
+    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code, const std::string& why) {
+      exits_.push_back(code);
+      exit_why_ = why;
+    });
   }
 
   WorkerAttachRequest AttachRequest(uint32_t session, uint64_t epoch = 1) {
@@ -184,6 +186,7 @@ class WorkerCoreTest : public ::testing::Test {
   std::shared_ptr<const Layout> layout_;
   WorkerOptions options_;
   std::vector<int> exits_;
+  std::string exit_why_;
   std::shared_ptr<WorkerCore> core_;
   std::unique_ptr<CoordinatorEnd> end_;
 };
@@ -1627,6 +1630,48 @@ TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
   Run();
   end_->Tell(Ping{});
   EXPECT_EQ(exits_, std::vector<int>({143}));
+}
+
+TEST_F(WorkerCoreTest, ALostGpuGivesTheStepAndThoseBehindItBackAndEndsTheWorkerWith138) {
+  constexpr char kWhy[] = "GPU:0 (H200) is lost: an illegal memory access was encountered";
+  runner_.Define("lost", [&](const StepCall&) { return std::vector<Move>{Take{absl::Seconds(2)}, Fail{MakeError(Reason::kDeviceLost, kWhy)}}; });
+  Attach();
+  Dispatch(1, "lost");
+  Dispatch(2, "assign");
+  Dispatch(3, "assign");
+  Run(absl::Seconds(3));
+  EXPECT_EQ(end_->Got<Draining>().size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<Draining>(end_->received[0])) << "before the reports, or the coordinator would send the steps back";
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[0].step, EntryId(3)) << "the last first, since each goes to the head of the queue";
+  EXPECT_EQ(Reports()[0].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(Reports()[2].step, EntryId(1));
+  EXPECT_EQ(Reports()[2].outcome, StepOutcome::kSystem);
+  EXPECT_EQ(ReasonOf(Reports()[2].error), Reason::kDeviceLost);
+  EXPECT_FALSE(DetailOf(Reports()[2].error).user);
+  EXPECT_EQ(commits(), 0u);
+  Dispatch(4, "assign");  // it was on its way
+  Run();
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(runner_.started(), 1);
+  end_->Tell(Ping{});  // acknowledges the reports
+  end_->Tell(Ping{});
+  Run();
+  EXPECT_EQ(exits_, std::vector<int>({138}));
+  EXPECT_EQ(exit_why_, kWhy);
+}
+
+TEST_F(WorkerCoreTest, AWorkerWithoutItsGpuDoesNotWaitForACoordinatorThatHasGone) {
+  runner_.Define("lost", [](const StepCall&) { return std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}}; });
+  Attach();
+  Dispatch(1, "lost");
+  end_->deaf = true;
+  Run();
+  end_->Break();
+  Run(absl::Seconds(4));
+  EXPECT_EQ(exits_, std::vector<int>({138}));
 }
 
 TEST_F(WorkerCoreTest, APsOfAnotherJobEndsTheProcessNotOnlyTheSession) {

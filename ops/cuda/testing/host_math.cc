@@ -41,6 +41,7 @@ HostMath::HostMath(int num_devices, HostQueues::Manner manner, uint64_t seed) : 
   for (int i = 0; i < num_devices; ++i) {
     devices_.push_back(std::make_unique<HostDevice>());
     devices_.back()->name = absl::StrCat("host device ", i);
+    kernel_streams_.push_back(std::make_unique<KernelStream>(queues_.stream(i, Queue::kCompute), kernels_));
   }
 }
 
@@ -115,7 +116,7 @@ void HostMath::CheckThere(int device, const void* data, absl::string_view what) 
 }
 
 void* HostMath::AllocateFor(int device, Queue queue, size_t bytes) {
-  if (bytes_in_use(device) + bytes > free_bytes) return nullptr;
+  if (lost(device) != nullptr || bytes_in_use(device) + bytes > free_bytes) return nullptr;
   void* const data = std::malloc(bytes);
   std::memset(data, 0xA5, bytes);  // what is not written is seen
   {
@@ -123,6 +124,7 @@ void* HostMath::AllocateFor(int device, Queue queue, size_t bytes) {
     devices_[device]->blocks.emplace(static_cast<char*>(data), Block{bytes, false});
   }
   Log(absl::StrCat(device, " allocate ", bytes));
+  ++allocations_;
   queues_.Add(device, queue, [=] { SetThere(device, data, true); });
   return data;
 }
@@ -136,6 +138,7 @@ void HostMath::Free(int device, void* data) {
 
 void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " in ", bytes));
+  ++uploads_, ++waits_;
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, to, "copies to");
   std::memcpy(to, from, bytes);
@@ -143,6 +146,7 @@ void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
 
 const char* HostMath::CopyOut(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " out ", bytes));
+  ++waits_;
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, from, "copies from");
   std::memcpy(to, from, bytes);
@@ -150,6 +154,7 @@ const char* HostMath::CopyOut(int device, void* to, const void* from, size_t byt
 }
 
 const char* HostMath::Synchronize(int device) {
+  ++waits_;
   queues_.Finish(device, Queue::kCompute);
   return TakeError(device);
 }
@@ -169,6 +174,7 @@ HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
 // With what is not pinned, a device copies before the call returns.
 void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t bytes) {
   Log(device, queue, absl::StrCat("copy ", bytes));
+  if (queue == Queue::kIn || queue == Queue::kInSmall) ++uploads_;
   queues_.Add(device, queue, [=] {
     for (const void* const part : {static_cast<const void*>(to), from}) {
       const Place place = PlaceOf(device, part);
@@ -199,6 +205,7 @@ void HostMath::Wait(int device, Queue queue, Event event) {
 }
 
 const char* HostMath::Await(int device, Event event) {
+  ++waits_;
   queues_.Await(event);
   return TakeError(device);
 }
@@ -259,7 +266,7 @@ void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const 
 
 Stream HostMath::Use(int device) {
   Log(absl::StrCat(device, " kernels"));
-  return &queues_.stream(device, Queue::kCompute);
+  return kernel_streams_[device].get();
 }
 
 void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) {

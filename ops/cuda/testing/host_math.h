@@ -2,9 +2,13 @@
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -13,6 +17,14 @@
 #include "ops/cuda/testing/host_queues.h"
 
 namespace divvy::cuda {
+
+// What a device has been told, in numbers. Each of these costs some microseconds, however little it is about.
+struct HostCosts {
+  int64_t kernels = 0;  // and products
+  int64_t uploads = 0;
+  int64_t allocations = 0;
+  int64_t waits = 0;  // of the host
+};
 
 // Memory is the host's, counted. Memory of a device that is copied from or to before its queue has got it, or after it was freed there, is told in the log as
 // "... which the device has not". Freed memory is overwritten, and given back with the object. Thread-safe.
@@ -46,6 +58,10 @@ class HostMath : public KernelMath {
   void EndRange() override;
   Fault TakeFault(int device) override;
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
+  const char* TakeError(int device) override { return TakeErrorOf(*devices_[device]); }
+  const char* lost(int device) const override { return devices_[device]->lost.text(); }
+  // As after a corrupt context: from now on every wait for the device tells `why`, and it gives no memory. `why` lives as long as the process.
+  void Lose(int device, const char* why) { devices_[device]->lost.Set(why); }
   void Zero(int device, void* data, size_t bytes) override;
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override;
 
@@ -59,6 +75,7 @@ class HostMath : public KernelMath {
   bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
+  HostCosts costs() const { return {kernels_, uploads_, allocations_, waits_}; }
   // Runs all that is queued.
   void FinishAll() { queues_.FinishAll(); }
 
@@ -68,7 +85,6 @@ class HostMath : public KernelMath {
   Fault* fault(int device) override { return &devices_[device]->fault; }
 
  private:
-  const char* TakeError(int device) { return error != nullptr ? error : devices_[device]->error.Take(); }
   struct Block {
     size_t bytes;
     bool is_there;  // from the time that its queue gets it, until it is freed there
@@ -78,7 +94,13 @@ class HostMath : public KernelMath {
     std::map<const char*, Block> blocks;  // guarded by mu_
     Fault fault;                          // of the threads that compute there, one at a time
     FirstError error;
+    LastingError lost;
   };
+  const char* TakeErrorOf(HostDevice& device) {
+    const char* const first = device.error.Take();
+    if (error != nullptr) return error;
+    return first != nullptr ? first : device.lost.text();
+  }
 
   void Log(std::string line);
   void Log(int device, Queue queue, absl::string_view what);
@@ -87,8 +109,24 @@ class HostMath : public KernelMath {
   enum class Place { kDevice, kPinned, kFreed, kPageable };
   Place PlaceOf(int device, const void* data) const;
 
+  // Where a device's kernels are queued: counts them.
+  class KernelStream : public HostStream {
+   public:
+    KernelStream(HostStream& queue, std::atomic<int64_t>& kernels) : queue_(queue), kernels_(kernels) {}
+    void Add(std::function<void()> work) override {
+      ++kernels_;
+      queue_.Add(std::move(work));
+    }
+
+   private:
+    HostStream& queue_;
+    std::atomic<int64_t>& kernels_;
+  };
+
   mutable Mutex mu_;
+  std::atomic<int64_t> kernels_{0}, uploads_{0}, allocations_{0}, waits_{0};
   std::vector<std::unique_ptr<HostDevice>> devices_;
+  std::vector<std::unique_ptr<KernelStream>> kernel_streams_;  // by the number that a device has now
   std::map<const char*, size_t> pinned_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> freed_ DIVVY_GUARDED_BY(mu_);
   HostQueues queues_;
