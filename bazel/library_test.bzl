@@ -11,7 +11,7 @@ _LIBRARY = {
 # of libraries are looked for in, too.
 PACK_LINKOPTS = ["-Wl,--disable-new-dtags,-rpath,$$ORIGIN/lib"]
 
-def cc_test_by_library(name, size = "small", **kwargs):
+def cc_test_by_library(name, size = "medium", **kwargs):
     """A cc_test tagged gpu: tools/gpu_suite runs it on a machine with a GPU.
 
     Without --config=cuda it computes on devices that the host plays. With it,
@@ -19,7 +19,7 @@ def cc_test_by_library(name, size = "small", **kwargs):
 
     Args:
       name: target name.
-      size: of the test.
+      size: of the test; that of the sanitizers' runs, too.
       **kwargs: passed on to cc_test.
     """
     native.cc_test(
