@@ -3,7 +3,8 @@
 load("@cuda//:defs.bzl", "CUDA_HOME")
 
 # CUDA 13 has no older target than sm_75. One image for each, and the newest's
-# PTX for GPUs that come later.
+# PTX for GPUs that come later: those compile it when they first load it, which
+# takes a minute. For Blackwell without that, --define=cuda_archs=90,100,120.
 DEFAULT_ARCHS = ["75", "80", "86", "89", "90"]
 
 # What needs CUDA is left out of //... where --config=cuda is not given.

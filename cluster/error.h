@@ -43,7 +43,7 @@ enum class Reason : uint8_t {
   kDisk,               // ResourceExhausted: no space, or the device failed. This checkpoint is given up; older ones stand
   kCheckpointMissing,  // NotFound: no such checkpoint in the receiver's --checkpoint_dir
   kCheckpointCorrupt,  // DataLoss: a file of the checkpoint is damaged; another one may be good
-  kDeviceLost,         // Unavailable: a GPU of the worker has failed for as long as its process lives. The step is run again elsewhere, the worker exits with 138
+  kDeviceLost,  // Unavailable: a GPU of the worker has failed for as long as its process lives. The step is run again elsewhere, the worker exits with 138
 };
 
 constexpr Reason kLastReason = Reason::kDeviceLost;

@@ -27,27 +27,30 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
   return shape;
 }
 
-// A C++ scalar as the other operand has it.
-absl::StatusOr<Tensor> Adapted(const Backend& backend, const Tensor& scalar, const Tensor& other) {
-  ASSIGN_OR_RETURN(const Tensor moved, scalar.To(other.device()));
-  return internal::CastTo(backend, moved, other.dtype());
+// A C++ scalar as the other operand has it. It stays on the CPU: a GPU's backend takes it from there.
+absl::StatusOr<Tensor> Adapted(const Tensor& scalar, const Tensor& other) {
+  ASSIGN_OR_RETURN(const Backend* cpu, internal::BackendFor(scalar.device()));
+  return internal::CastTo(*cpu, scalar, other.dtype());
 }
 
+// One of the two that lies where the operation computes.
+const Tensor& Placed(const Tensor& a, const Tensor& b) { return a.device().kind == Device::Kind::kCpu ? b : a; }
+
 // The values of both, in one dtype that is computed with.
-absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Backend& backend, const Var& a, const Var& b) {
+absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Var& a, const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
   if (a.node()->adapts && internal::CheckComputedWith(operation, y).ok()) {
-    ASSIGN_OR_RETURN(x, Adapted(backend, x, y));
+    ASSIGN_OR_RETURN(x, Adapted(x, y));
   } else if (b.node()->adapts && internal::CheckComputedWith(operation, x).ok()) {
-    ASSIGN_OR_RETURN(y, Adapted(backend, y, x));
+    ASSIGN_OR_RETURN(y, Adapted(y, x));
   }
   if (x.dtype() != y.dtype()) return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
-  RETURN_IF_ERROR(internal::CheckComputedWith(operation, x));
+  RETURN_IF_ERROR(internal::CheckComputedWith(operation, Placed(x, y)));
   return std::pair<Tensor, Tensor>(std::move(x), std::move(y));
 }
 
 absl::StatusOr<Tensor> Compute(const Backend& backend, BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape) {
-  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(a, shape));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(Placed(a, b), shape));
   backend.Binary(op, a, b, y);
   return y;
 }
@@ -113,7 +116,7 @@ bool IsChoice(BinaryOp op) { return op == BinaryOp::kKeepWhere || op == BinaryOp
 
 absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {a, b}));
-  ASSIGN_OR_RETURN(auto operands, Operands(operation, *backend, a, b));
+  ASSIGN_OR_RETURN(auto operands, Operands(operation, a, b));
   auto& [x, z] = operands;
   ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(operation, x.shape(), z.shape()));
   ASSIGN_OR_RETURN(Tensor y, Compute(*backend, op, x, z, shape));
@@ -159,8 +162,16 @@ struct AddThenRecord {
   Shape a_shape, b_shape;
   Tensor y;
 
+  // A layer's: b is the bias, and a the product.
+  bool is_of_layer() const { return for_a && for_b && a_shape == y.shape() && b_shape.rank() == 1 && b_shape.dim(0) == y.shape().dim(-1); }
+
   absl::StatusOr<GradientList> operator()(const Tensor& gradient) const {
     ASSIGN_OR_RETURN(Tensor of_sum, internal::NewLike(gradient));
+    if (is_of_layer()) {
+      ASSIGN_OR_RETURN(Tensor of_bias, internal::NewLike(gradient, b_shape));
+      backend->UnaryGradientAndSums(op, y, gradient, of_sum, of_bias);
+      return GradientList{std::move(of_sum), std::move(of_bias)};
+    }
     backend->UnaryGradient(op, y, gradient, of_sum);
     return BinaryRecord{backend, BinaryOp::kAdd, for_a, for_b, a_shape, b_shape, {}, {}, {}}(of_sum);
   }
@@ -170,10 +181,10 @@ struct AddThenRecord {
 absl::StatusOr<Var> TryAddThen(UnaryOp op, const Var& a, const Var& b) {
   constexpr absl::string_view kOperation = "operator+";
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(kOperation, {a, b}));
-  ASSIGN_OR_RETURN(auto operands, Operands(kOperation, *backend, a, b));
+  ASSIGN_OR_RETURN(auto operands, Operands(kOperation, a, b));
   auto& [x, z] = operands;
   ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(kOperation, x.shape(), z.shape()));
-  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(x, shape));
+  ASSIGN_OR_RETURN(Tensor y, internal::NewLike(Placed(x, z), shape));
   backend->AddThen(op, x, z, y);
   return internal::Result(y, {a, b}, AddThenRecord{backend, op, internal::NeedsGradient(a), internal::NeedsGradient(b), x.shape(), z.shape(), y});
 }

@@ -31,7 +31,7 @@ class Backend {
   virtual void Unary(UnaryOp op, const Tensor& x, Tensor& y) const = 0;
   // dx = gradient * op'(x), from x or y as KeptForGradient says.
   virtual void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const = 0;
-  // a and b are broadcast to y's shape.
+  // a and b are broadcast to y's shape. On a GPU, here, in AddThen and in Broadcast, an operand may be a scalar (rank 0) of the CPU.
   virtual void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const = 0;
   // y = op(a + b), a and b broadcast to y's shape, in one pass. Rounded once: what a narrow dtype's sum is on the way is a float32.
   // REQUIRES: KeptForGradient(op) is kOutput, so that nobody needs the sum.
@@ -102,6 +102,9 @@ class Backend {
   // Each row scaled down to the l2 norm max_norm where it is longer, and what that makes of a gradient.
   virtual void ClipRows(const Tensor& x, double max_norm, Tensor& y) const = 0;
   virtual void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const = 0;
+
+  // As UnaryGradient; and sums, whose shape is dx's last axis, becomes the sum of dx over all others. REQUIRES: dx has at least one axis.
+  virtual void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const = 0;
 };
 
 }  // namespace divvy::internal

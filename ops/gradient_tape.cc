@@ -4,26 +4,42 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "ops/backends.h"
 #include "ops/lookup.h"
 #include "ops/recording.h"
 #include "ops/tape_state.h"
+#include "ops/tensors.h"
+#include "ops/unique_ids.h"
 
 namespace divvy {
 namespace {
 
 using UserBackward = std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)>;
 
+// The rows of all ids, given those of each id once. Null: no id came twice.
+absl::StatusOr<Tensor> Expanded(const std::shared_ptr<const internal::UniqueIds>& unique, const Tensor& rows) {
+  if (unique == nullptr) return rows;
+  ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(rows.device()));
+  ASSIGN_OR_RETURN(const Tensor places, unique->PlacesOn(rows.device()));
+  ASSIGN_OR_RETURN(Tensor all, internal::NewLike(rows, rows.shape().WithRows(unique->num_ids())));
+  RETURN_IF_ERROR(backend->GatherRows(rows, places, all));
+  return all;
+}
+
+// Each row travels once, however often it is asked for.
 Var AddLookup(internal::TapeState& state, absl::string_view table, absl::StatusOr<internal::LookupPlan> plan) {
   if (!plan.ok()) return internal::FailedVar(absl::Status(plan.status().code(), absl::StrCat("table ", table, ": ", plan.status().message())));
   internal::Leaf& leaf = state.AddPending(table);
   leaf.ids = plan->ids;
-  leaf.from_rows = plan->from_rows;
-  if (!state.records()) return Var(leaf.node);
-  auto rows_read = std::make_shared<Tensor>();  // the gradient needs their shape, and with max_norm the rows themselves
-  leaf.from_rows = [from_rows = std::move(plan->from_rows), rows_read](const Tensor& rows) {
-    *rows_read = rows;
-    return from_rows(rows);
+  const std::shared_ptr<const internal::UniqueIds> unique = internal::UniqueOf(plan->ids);
+  leaf.read_ids = unique != nullptr ? unique->unique() : plan->ids;
+  auto rows_read = state.records() ? std::make_shared<Tensor>() : nullptr;  // the gradient needs their shape, and with max_norm the rows themselves
+  leaf.from_rows = [from_rows = std::move(plan->from_rows), unique, rows_read](const Tensor& rows) -> absl::StatusOr<Tensor> {
+    ASSIGN_OR_RETURN(const Tensor all, Expanded(unique, rows));
+    if (rows_read != nullptr) *rows_read = all;
+    return from_rows(all);
   };
+  if (rows_read == nullptr) return Var(leaf.node);
   leaf.to_rows = [to_rows = std::move(plan->to_rows), rows_read](const Tensor& gradient) { return to_rows(*rows_read, gradient); };
   return Var(leaf.node);
 }
@@ -92,5 +108,7 @@ Var GradientTape::Record(Tensor value, std::vector<Var> inputs, UserBackward bac
 }
 
 absl::StatusOr<Gradients> GradientTape::Gradient(const Var& target) { return state_->Differentiate(target.node()); }
+
+absl::StatusOr<Gradients> GradientTape::GradientOfSum(const Var& target, double scale) { return state_->DifferentiateSum(target.node(), scale); }
 
 }  // namespace divvy

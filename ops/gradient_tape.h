@@ -82,6 +82,9 @@ class GradientTape {
   // ids as they were asked for, duplicates kept. InvalidArgument: target is not a scalar (rank 0) of a dtype that is computed with. FailedPrecondition: called
   // twice (the first call frees the recording), inference mode, or a lookup in a variable that was also read whole. A failed target: its reason.
   absl::StatusOr<Gradients> Gradient(const Var& target);
+  // Gradient(scale * ReduceSum(target)) for a target of any shape, without computing that sum: a training step that reports its losses one by one needs none.
+  // Errors as Gradient's.
+  absl::StatusOr<Gradients> GradientOfSum(const Var& target, double scale = 1);
   Mode mode() const { return mode_; }
 
  private:

@@ -114,6 +114,45 @@ TEST(LookupTest, GivesIdsShapePlusRowShape) {
   EXPECT_EQ((Shape{0, 2}), tape.Lookup("table", Ids({0}, {})).shape());
 }
 
+TEST(LookupTest, ARowThatIsAskedForAgainAndAgainIsReadOnceAndItsGradientsStandAsTheyWereAskedFor) {
+  MapReader reader({{"table", Floats({4, 2}, {0, 1, 10, 11, 20, 21, 30, 31})}}, *TestDevice());
+  GradientTape tape(reader);
+  const Var rows = tape.Lookup("table", Ids({2, 3}, {3, 1, 3, 3, 0, 1}));
+  EXPECT_EQ(FloatsOf(rows), std::vector<float>({30, 31, 10, 11, 30, 31, 30, 31, 0, 1, 10, 11}));
+  ASSERT_EQ(reader.calls().size(), 1u);
+  EXPECT_EQ(reader.calls()[0], std::vector<std::string>({"table[3]"}));
+  const absl::StatusOr<Gradients> gradients = tape.Gradient(ReduceSum(rows * rows));
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  const auto& slices = std::get<IndexedSlices>(gradients->entries().at("table"));
+  EXPECT_EQ(std::vector<int64_t>(slices.ids.values<int64_t>()->begin(), slices.ids.values<int64_t>()->end()), std::vector<int64_t>({3, 1, 3, 3, 0, 1}));
+  EXPECT_EQ(slices.rows.shape(), (Shape{6, 2}));
+  const absl::StatusOr<IndexedSlices> summed = SumDuplicates(slices);
+  ASSERT_TRUE(summed.ok());
+  EXPECT_EQ(FloatsOf(Var(summed->rows)), std::vector<float>({0, 2, 40, 44, 180, 186}));
+}
+
+TEST(GradientOfSumTest, IsTheGradientOfTheSumThatIsNotComputed) {
+  const auto gradient = [](bool fused) {
+    MapReader reader({{"w", Floats({3}, {1, 2, 3})}}, *TestDevice());
+    GradientTape tape(reader);
+    const Var w = tape.Read("w"), squares = w * w;
+    const absl::StatusOr<Gradients> gradients = fused ? tape.GradientOfSum(squares, 0.5) : tape.Gradient(ReduceSum(squares) * 0.5f);
+    return FloatsOf(Var(std::get<Tensor>(gradients->entries().at("w"))));
+  };
+  EXPECT_EQ(gradient(true), std::vector<float>({1, 2, 3}));
+  EXPECT_EQ(gradient(true), gradient(false));
+}
+
+TEST(GradientOfSumTest, RefusesWhatGradientRefusesButForTheShape) {
+  MapReader reader({{"w", Floats({3}, {1, 2, 3})}}, *TestDevice());
+  GradientTape tape(reader);
+  const Var w = tape.Read("w");
+  EXPECT_EQ(tape.Gradient(w * w).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tape.GradientOfSum(Var(Ids({2}, {1, 2}))).status().code(), absl::StatusCode::kInvalidArgument) << "no floating target";
+  ASSERT_TRUE(tape.GradientOfSum(w * w).ok());
+  EXPECT_EQ(tape.GradientOfSum(w * w).status().code(), absl::StatusCode::kFailedPrecondition) << "twice";
+}
+
 TEST(LookupTest, ClipsRowsToMaxNorm) {
   MapReader reader({{"table", Floats({2, 2}, {3, 4, 0.3f, 0.4f})}});
   GradientTape tape(reader);

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "ops/backends.h"
 #include "ops/tensors.h"
+#include "ops/unique_ids.h"
 
 namespace divvy {
 namespace {
@@ -90,6 +91,16 @@ absl::Status Gradients::Scale(double factor) {
   return absl::OkStatus();
 }
 
+// Where it is known which ids are one, a GPU need not sort them, and nobody waits for what it finds.
+static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known, const internal::Backend& backend, const IndexedSlices& slices) {
+  const Device device = slices.rows.device();
+  ASSIGN_OR_RETURN(const Tensor places, known.PlacesOn(device));
+  const Shape shape = slices.rows.shape().WithRows(known.unique().shape().num_elements());
+  ASSIGN_OR_RETURN(Tensor sums, Tensor::Uninitialized(slices.rows.dtype(), shape, device));
+  backend.ScatterAddRows(places, slices.rows, sums);
+  return IndexedSlices{known.unique(), std::move(sums), slices.num_rows};
+}
+
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) {
   RETURN_IF_ERROR(internal::CheckComputedWith("SumDuplicates", slices.rows));
   if (slices.rows.shape().rank() == 0 || slices.ids.shape() != Shape{slices.rows.shape().dim(0)}) {
@@ -101,7 +112,8 @@ absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) {
   const IndexedSlices here{ids, slices.rows, slices.num_rows};
   if (std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) == values.end()) return here;
   ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(slices.rows.device()));
-  return backend->SumDuplicates(here);
+  const std::shared_ptr<const internal::UniqueIds> known = internal::UniqueIfKnown(ids);
+  return known != nullptr && slices.rows.device().kind == Device::Kind::kGpu ? SumAt(*known, *backend, here) : backend->SumDuplicates(here);
 }
 
 Nest NestCodec<Gradients>::Encode(const Gradients& gradients) {

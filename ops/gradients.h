@@ -44,9 +44,9 @@ struct NestCodec<Gradients> {
   static absl::StatusOr<Gradients> Decode(const Nest& nest);
 };
 
-// Rows with equal ids summed, in the order in which they stand: ids rising, each once. The rows stay on their device, whose sums are waited for; the ids are
-// on the CPU. What has no duplicates and rises is given back as it is. InvalidArgument: a dtype that is not computed with there, or
-// not one id for each row.
+// Rows with equal ids summed, in the order in which they stand (on a GPU, of ids that a tape has looked up: in any order, unless --deterministic): ids rising,
+// each once. The rows stay on their device, whose sums are waited for where the ids come from elsewhere than a tape; the ids are on the CPU. What has no
+// duplicates and rises is given back as it is. InvalidArgument: a dtype that is not computed with there, or not one id for each row.
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices);
 
 }  // namespace divvy

@@ -97,6 +97,16 @@ class Completions {
   std::vector<std::vector<VarNode*>> completed_by_;
 };
 
+std::string NotScalar(const Tensor& value) {
+  return absl::StrCat("Gradient: the target is ", value.ToString(), ", not a floating scalar; reduce it with ReduceMean or ReduceSum");
+}
+
+// 1, on the CPU: a GPU's backend takes it from there.
+absl::StatusOr<Tensor> OneOf(DType dtype) {
+  ASSIGN_OR_RETURN(const Backend* cpu, BackendFor(Device{}));
+  return CastTo(*cpu, Tensor::Scalar<float>(1), dtype);
+}
+
 std::vector<TapeState*>& TapesOfThisThread() {
   thread_local std::vector<TapeState*> tapes;
   return tapes;
@@ -152,7 +162,7 @@ void TapeState::Flush() {
   std::vector<ReadRequest> requests(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
     requests[i].name = leaves[i]->name;
-    requests[i].ids = leaves[i]->ids;
+    requests[i].ids = leaves[i]->read_ids;
   }
   const absl::Status status = variables_.Read(absl::MakeSpan(requests));
   for (size_t i = 0; i < leaves.size(); ++i) {
@@ -176,10 +186,7 @@ absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {
   if (differentiated_) return absl::FailedPreconditionError("Gradient: called before on this tape; the first call frees the recording. Add up the targets");
   RETURN_IF_ERROR(target.status);
   const Tensor& value = target.value;
-  if (value.shape().rank() != 0 || !CheckComputedWith("Gradient", value).ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Gradient: the target is ", value.ToString(), ", not a floating scalar; reduce it with ReduceMean or ReduceSum"));
-  }
+  if (!CheckComputedWith("Gradient", value).ok()) return absl::InvalidArgumentError(NotScalar(value));
   if (target.tape != nullptr && target.tape != this) return absl::InvalidArgumentError("Gradient: the target was recorded on another tape");
   return CheckTables();
 }
@@ -199,13 +206,20 @@ absl::Status TapeState::CheckTables() const {
 absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode>& target) {
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
+  if (target->value.shape().rank() != 0) return absl::InvalidArgumentError(NotScalar(target->value));
+  return DifferentiateSum(target, 1);
+}
+
+absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarNode>& target, double scale) {
+  if (target->pending) target->tape->Flush();
+  RETURN_IF_ERROR(CheckDifferentiable(*target));
   differentiated_ = true;
   records_ = false;  // what is computed from here on is not asked about any more
   if (target->needs_gradient) {
-    ASSIGN_OR_RETURN(target->gradient, Tensor::Uninitialized(target->value.dtype(), {}, target->value.device()));
+    ASSIGN_OR_RETURN(target->gradient, NewLike(target->value));
     ASSIGN_OR_RETURN(const Backend* backend, BackendFor(target->value.device()));
-    ASSIGN_OR_RETURN(const Tensor one, Tensor::Scalar<float>(1).To(target->value.device()));
-    backend->Cast(one, *target->gradient);
+    ASSIGN_OR_RETURN(const Tensor one, OneOf(target->value.dtype()));
+    backend->Broadcast(one, scale, *target->gradient);
   }
   const absl::Status walked = WalkBack(target->value.device());
   operations_.clear();

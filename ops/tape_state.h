@@ -25,7 +25,8 @@ struct Leaf {
   std::shared_ptr<VarNode> node;
   std::string name;
   bool asked = false;                                                     // a Var of it was given out; Prefetch alone does not
-  std::optional<Tensor> ids;                                              // of a lookup
+  std::optional<Tensor> ids;                                              // of a lookup, as it was asked for
+  std::optional<Tensor> read_ids;                                         // the rows that are read for it
   int64_t num_rows = 0;                                                   // of its table
   std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;    // of a lookup: what the Var holds, given the rows read
   std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;  // of a lookup: its gradient, row by row
@@ -64,6 +65,8 @@ class TapeState {
   // Fetches everything pending; an error becomes that of each.
   void Flush();
   absl::StatusOr<Gradients> Differentiate(const std::shared_ptr<VarNode>& target);
+  // Of scale times the sum of the target's elements.
+  absl::StatusOr<Gradients> DifferentiateSum(const std::shared_ptr<VarNode>& target, double scale);
 
  private:
   void ForgetLookups();  // REQUIRES: none of them is pending

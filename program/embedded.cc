@@ -6,10 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "ops/blas_threads.h"
@@ -151,10 +153,17 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   runner.resolver =
       WithAccelerators(EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index), AcceleratorsAmong(replica_devices_[index]));
   worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
-  ASSIGN_OR_RETURN(worker.core, WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_,
-                                                  network_.coordinator().get(), IgnoreExit));
+  ASSIGN_OR_RETURN(worker.core,
+                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_, network_.coordinator().get(),
+                                     [this](int exit_code, const std::string& why) { OnWorkerExit(exit_code, why); }));
   network_.Add(Address("worker", index), worker.core);
   return absl::OkStatus();
+}
+
+// A worker that would have to be started again, to have its GPUs back, is this process: so the program ends, and whoever started it does that. A worker runs
+// no step, and loses no GPU, before there is a coordinator.
+void EmbeddedCluster::OnWorkerExit(int exit_code, const std::string& why) {
+  if (exit_code == exit_codes::kTryAgain && core_ != nullptr) core_->Fail(MakeError(Reason::kDeviceLost, why));
 }
 
 absl::Status EmbeddedCluster::StartCoordinator() {

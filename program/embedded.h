@@ -74,6 +74,7 @@ class EmbeddedCluster {
   absl::Status OpenCheckpoints();
   absl::Status StartPs(int index);
   absl::Status StartWorker(int index);
+  void OnWorkerExit(int exit_code, const std::string& why);
   absl::Status StartCoordinator();
 
   const EmbeddedSetup setup_;

@@ -26,8 +26,7 @@ struct Numbers {
   Shape shape;
 };
 
-absl::StatusOr<Numbers> NumbersOf(const Var& var) {
-  ASSIGN_OR_RETURN(Tensor value, var.Value());
+absl::StatusOr<Numbers> NumbersOf(Tensor value) {
   ASSIGN_OR_RETURN(value, value.To(Device{}));
   Numbers numbers{std::vector<double>(value.shape().num_elements()), value.shape()};
   RETURN_IF_ERROR(DispatchDType(
@@ -39,6 +38,17 @@ absl::StatusOr<Numbers> NumbersOf(const Var& var) {
       },
       absl::InvalidArgumentError(absl::StrCat("no numbers: ", value.ToString()))));
   return numbers;
+}
+
+absl::StatusOr<Numbers> NumbersOf(const Var& var) {
+  ASSIGN_OR_RETURN(Tensor value, var.Value());
+  return NumbersOf(std::move(value));
+}
+
+Metric MeanOf(const Numbers& numbers) {
+  double total = 0;
+  for (const double value : numbers.values) total += value;
+  return Metric::Mean(total, static_cast<double>(numbers.values.size()));
 }
 
 absl::Status Unfit(absl::string_view metric, const Shape& a, const Shape& b, absl::string_view wanted) {
@@ -164,10 +174,13 @@ absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metri
 }
 
 absl::StatusOr<Metric> MeanOf(const Var& values) {
-  ASSIGN_OR_RETURN(Numbers numbers, NumbersOf(values));
-  double total = 0;
-  for (double value : numbers.values) total += value;
-  return Metric::Mean(total, numbers.values.size());
+  ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(values));
+  return MeanOf(numbers);
+}
+
+absl::StatusOr<Metric> MeanOf(const Tensor& values) {
+  ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(values));
+  return MeanOf(numbers);
 }
 
 absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels) {

@@ -54,7 +54,8 @@ absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metri
 
 // Each takes the values to the CPU: it may fetch what is pending, waits for a GPU, and blocks meanwhile. Values of any dtype that tensors hold, counted in
 // double. Logits, not probabilities. Empty batches count nothing. InvalidArgument: shapes that do not fit; or the reason of a failed Var.
-absl::StatusOr<Metric> MeanOf(const Var& values);  // over all elements
+absl::StatusOr<Metric> MeanOf(const Var& values);     // over all elements
+absl::StatusOr<Metric> MeanOf(const Tensor& values);  // the same, of a tensor, wherever it lies
 // Keras' CategoricalAccuracy, SparseCategoricalAccuracy and BinaryAccuracy: logits [batch, classes] with two classes or more, labels [batch] or [batch, 1] of
 // class numbers or [batch, classes] of probabilities: the greatest (the first of equals) counts. Or both [batch] or [batch, 1]: yes above logit 0, labels above
 // 0.5. InvalidArgument, too: a class number that is none, or a label or probability outside [0, 1], with its example.

@@ -199,9 +199,10 @@ absl::Status ReplicaContext::Read(absl::Span<ReadRequest> requests) {
   RETURN_IF_ERROR(internal::CheckReplica(*this, "Read", "use variable.Read"));
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("Read"));
   RETURN_IF_ERROR(store->Read(requests));
-  for (ReadRequest& request : requests) {
-    ASSIGN_OR_RETURN(request.value, request.value.To(device()));
-  }
+  std::vector<Tensor> values;
+  for (const ReadRequest& request : requests) values.push_back(request.value);
+  ASSIGN_OR_RETURN(values, ToDevice(values, device()));
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].value = std::move(values[i]);
   return absl::OkStatus();
 }
 

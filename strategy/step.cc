@@ -155,14 +155,20 @@ absl::StatusOr<Nest> NoRows(const Nest& leaf) {
 
 absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) { return MapBatch({NoLists, NoRows}, batch); }
 
+// Small leaves travel together, so they are collected first, and then put back in the same order.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
-  const auto move = [device](const Nest& leaf) -> absl::StatusOr<Nest> {
-    if (leaf.kind() != Nest::Kind::kTensor) return leaf;
-    ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
-    ASSIGN_OR_RETURN(tensor, tensor.To(device));
-    return Nest(std::move(tensor));
+  if (device == Device{}) return batch;
+  const auto keep = [](const SparseIds& sparse) { return Nest(sparse); };
+  std::vector<Tensor> tensors;
+  const auto collect = [&tensors](const Nest& leaf) -> absl::StatusOr<Nest> {
+    if (leaf.kind() == Nest::Kind::kTensor) tensors.push_back(*leaf.tensor());
+    return leaf;
   };
-  return device == Device{} ? batch : MapBatch({[](const SparseIds& sparse) { return Nest(sparse); }, move}, batch);
+  RETURN_IF_ERROR(MapBatch({keep, collect}, batch).status());
+  ASSIGN_OR_RETURN(tensors, ToDevice(tensors, device));
+  size_t next = 0;
+  const auto put = [&](const Nest& leaf) -> absl::StatusOr<Nest> { return leaf.kind() == Nest::Kind::kTensor ? Nest(tensors[next++]) : leaf; };
+  return MapBatch({keep, put}, batch);
 }
 
 }  // namespace divvy

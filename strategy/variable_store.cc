@@ -29,16 +29,15 @@ absl::Status SumRows(StagedWrite& write) {
 
 }  // namespace
 
-// What is whole leaves first: a backward pass ends with the tables, whose sums are waited for.
+// What is whole is copied while the GPU sums the rows.
 absl::Status BringToCpu(std::vector<StagedWrite>& writes) {
-  std::vector<Tensor*> whole, rows;
+  std::vector<Tensor*> places;
   for (StagedWrite& write : writes) {
-    (write.ids ? rows : whole).push_back(&write.value);
-    if (write.ids) rows.push_back(&*write.ids);
+    places.push_back(&write.value);
+    if (write.ids) places.push_back(&*write.ids);
   }
-  RETURN_IF_ERROR(BringToCpu(whole));
   for (StagedWrite& write : writes) RETURN_IF_ERROR(SumRows(write));
-  return BringToCpu(rows);
+  return BringToCpu(places);
 }
 
 absl::Status BringToCpu(std::vector<VariableRead>& reads) {

@@ -15,6 +15,7 @@ namespace divvy {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr int64_t kPartAlignment = 256;  // of small tensors that travel together, as a GPU aligns its memory
 // From here on memory of the CPU is worth the trouble of DeviceMemory's pool where there is one.
 constexpr int64_t kPooledBytes = 64 << 10;
 
@@ -53,6 +54,8 @@ struct Tensor::Buffer {
   // On a GPU: where the value came from, for integers. Null: from elsewhere. Ids and labels of a batch are wanted on the CPU as well, by whoever looks rows up.
   std::shared_ptr<Buffer> origin;
   const char* origin_data = nullptr;
+  // Of the values at note_data. By std::atomic_load and atomic_store.
+  std::shared_ptr<const std::pair<const void*, std::shared_ptr<const TensorNote>>> note;
 };
 
 namespace {
@@ -172,7 +175,11 @@ absl::StatusOr<absl::Span<const T>> Tensor::values() const {
 }
 
 absl::Status Tensor::MakeUnique() {
-  if (buffer_ == nullptr || (buffer_.use_count() == 1 && !buffer_->borrowed())) return absl::OkStatus();
+  if (buffer_ == nullptr) return absl::OkStatus();
+  if (buffer_.use_count() == 1 && !buffer_->borrowed()) {
+    std::atomic_store(&buffer_->note, {});  // of what is about to change
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Tensor copy, Uninitialized(dtype_, shape_));
   if (copy.data_ != nullptr) std::memcpy(copy.fresh_data<char>(), data_, size_bytes());
   *this = std::move(copy);
@@ -234,6 +241,52 @@ absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
   RETURN_IF_ERROR(memory->Bring(values));
   return here;
+}
+
+// A part of memory that arrived as a whole, with this tensor's values at `offset`.
+Tensor Tensor::PartOf(const Tensor& packed, int64_t offset) const {
+  Tensor part;
+  part.dtype_ = dtype_;
+  part.shape_ = shape_;
+  part.data_ = static_cast<const char*>(packed.data_) + offset;
+  part.buffer_ = std::make_shared<Buffer>(Block{const_cast<void*>(part.data_)}, packed.device(), [packed] {});
+  if ((dtype_ != DType::kInt64 && dtype_ != DType::kInt32) || buffer_->borrowed()) return part;
+  part.buffer_->origin = buffer_;
+  part.buffer_->origin_data = data_as<char>();
+  return part;
+}
+
+absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, Device device) {
+  std::vector<Tensor> there(tensors.begin(), tensors.end());
+  std::vector<std::pair<size_t, int64_t>> small;  // which, and where in the pack
+  int64_t packed_bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int64_t bytes = tensors[i].size_bytes();
+    if (device.kind != Device::Kind::kGpu || tensors[i].device().kind != Device::Kind::kCpu || bytes == 0 || bytes >= kPooledBytes) continue;
+    small.emplace_back(i, packed_bytes);
+    packed_bytes += (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  }
+  if (small.size() > 1) {
+    ASSIGN_OR_RETURN(Tensor pack, Tensor::Uninitialized(DType::kUInt8, {packed_bytes}));
+    for (const auto& [i, offset] : small) std::memcpy(pack.fresh_data<char>() + offset, tensors[i].data(), tensors[i].size_bytes());
+    ASSIGN_OR_RETURN(pack, pack.To(device));
+    for (const auto& [i, offset] : small) there[i] = tensors[i].PartOf(pack, offset);
+  }
+  for (Tensor& tensor : there) {
+    ASSIGN_OR_RETURN(tensor, tensor.To(device));
+  }
+  return there;
+}
+
+void Tensor::SetNote(std::shared_ptr<const TensorNote> note) const {
+  if (buffer_ == nullptr) return;
+  std::atomic_store(&buffer_->note, std::make_shared<const std::pair<const void*, std::shared_ptr<const TensorNote>>>(data_, std::move(note)));
+}
+
+std::shared_ptr<const TensorNote> Tensor::note() const {
+  if (buffer_ == nullptr) return nullptr;
+  const auto noted = std::atomic_load(&buffer_->note);
+  return noted != nullptr && noted->first == data_ ? noted->second : nullptr;
 }
 
 absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {

@@ -26,6 +26,12 @@ struct Device {
   friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
+// See Tensor::SetNote.
+class TensorNote {
+ public:
+  virtual ~TensorNote() = default;
+};
+
 // Dense, row-major values on one device. A handle: copying shares the buffer, and a shared buffer is never written.
 // Thread safety: as for std::shared_ptr: copies of one tensor may be used by several threads, one handle may not while it is changed. The buffer is freed when
 // its last handle goes, after the device is done with it.
@@ -105,9 +111,16 @@ class Tensor {
   // "float32 [64, 10]".
   std::string ToString() const;
 
+  // What somebody has worked out of these values, for whoever holds a handle of the same values of the same buffer. Null: nothing. The values do not change as
+  // long as it counts. Thread-safe.
+  void SetNote(std::shared_ptr<const TensorNote> note) const;
+  std::shared_ptr<const TensorNote> note() const;
+
  private:
   struct Buffer;
   friend absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors);
+  friend absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, Device device);
+  Tensor PartOf(const Tensor& packed, int64_t offset) const;
   absl::Status CheckReadable(DType wanted) const;
   absl::Status MakeUnique();
 
@@ -120,6 +133,9 @@ class Tensor {
 // All of them on the CPU, in their order; those that are there already are the same handles. Copies from GPUs run at once, beside what these compute, each as
 // soon as its tensor is written (MarkWritten); returns when all are there. Errors as To.
 absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors);
+// All of them on `device`, in their order, as To. To a GPU the small ones of the CPU travel together: one copy and one piece of memory, which is freed with the
+// last of them.
+absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, Device device);
 
 // The same dtype, shape and bytes: a NaN equals the same NaN, and 0 is not -0. False if either is not on the CPU.
 bool BitwiseEqual(const Tensor& a, const Tensor& b);

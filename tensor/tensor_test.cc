@@ -1,6 +1,7 @@
 // Tensors, their two sparse forms, and what they ask of the memory of a device.
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -390,6 +391,45 @@ TEST(DeviceMemoryTest, ValuesGoThereAcrossAndBack) {
   EXPECT_EQ(back.ToString(), "float32 [1]");
   EXPECT_THAT(*back.values<float>(), ElementsAre(2));
   EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 8", "CopyAcross GPU:0 to GPU:1 4", "Bring GPU:1 4", "Free GPU:1"));
+}
+
+TEST(DeviceMemoryTest, SmallTensorsTravelToAGpuTogether) {
+  FakeDeviceMemory memory;
+  const Tensor a = Tensor::Vector<float>({1, 2}), b = Tensor::Vector<int64_t>({3}), large = *Tensor::Zeros(DType::kFloat32, {20'000});
+  std::vector<Tensor> there = *ToDevice({a, large, b, Tensor()}, kGpu);
+  EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 512", "Upload GPU:0 80000"));
+  EXPECT_EQ(there[0].ToString(), "float32 [2]");
+  EXPECT_EQ(there[3].device(), kGpu);
+  EXPECT_EQ(there[2].To(Device())->data(), b.data()) << "integers are still where they came from";
+  EXPECT_THAT(*there[0].To(Device())->values<float>(), ElementsAre(1, 2));
+  const Tensor last = there[2];
+  there.clear();
+  EXPECT_EQ(std::count(memory.calls.begin(), memory.calls.end(), "Free GPU:0"), 1) << "the large one: of the others a part is held";
+}
+
+TEST(DeviceMemoryTest, ASmallTensorAloneAndThoseOfTheCpuTravelAsTheyAre) {
+  FakeDeviceMemory memory;
+  const Tensor a = Tensor::Vector<float>({1, 2});
+  EXPECT_EQ((*ToDevice({a, a}, Device()))[1].data(), a.data());
+  ASSERT_TRUE(ToDevice({a}, kGpu).ok());
+  EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 8", "Free GPU:0"));
+}
+
+TEST(NoteTest, BelongsToTheValuesThatItIsAbout) {
+  const Tensor ids = Tensor::Vector<int64_t>({1, 2, 3});
+  EXPECT_EQ(ids.note(), nullptr);
+  const auto note = std::make_shared<const TensorNote>();
+  ids.SetNote(note);
+  EXPECT_EQ(ids.Reshape({3, 1})->note(), note);
+  EXPECT_EQ(ids.Rows(1, 3)->note(), nullptr);
+  Tensor changed = ids;
+  (*changed.mutable_values<int64_t>())[0] = 7;
+  EXPECT_EQ(changed.note(), nullptr);
+  EXPECT_EQ(ids.note(), note);
+  Tensor alone = Tensor::Vector<int64_t>({1});
+  alone.SetNote(note);
+  (*alone.mutable_values<int64_t>())[0] = 7;
+  EXPECT_EQ(alone.note(), nullptr);
 }
 
 TEST(DeviceMemoryTest, WhatADeviceStillReadsIsNeitherWrittenNorReleased) {

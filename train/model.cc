@@ -43,17 +43,16 @@ struct Model::Registry {
 namespace {
 
 // The loss that is reported: the mean of the losses, and the penalty once, as in Keras.
-absl::StatusOr<Metric> LossOf(const ModelOutput& output, const std::optional<Var>& penalty) {
-  ASSIGN_OR_RETURN(const Metric mean, MeanOf(output.losses));
-  if (!penalty) return mean;
+absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean, const std::optional<Var>& penalty) {
+  if (!penalty || !mean.ok()) return mean;
   ASSIGN_OR_RETURN(const Metric added, MeanOf(*penalty));
-  return Metric::Mean((mean.value() + added.value()) * mean.count(), mean.count());
+  return Metric::Mean((mean->value() + added.value()) * mean->count(), mean->count());
 }
 
-// The metrics that `forward` gave, and the loss.
-absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output, const std::optional<Var>& penalty) {
+// The metrics that `forward` gave, and the loss. `mean`: of the losses.
+absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output, const absl::StatusOr<Metric>& mean, const std::optional<Var>& penalty) {
   std::map<std::string, absl::StatusOr<Metric>> metrics = output.metrics;
-  metrics.insert_or_assign("loss", LossOf(output, penalty));
+  metrics.insert_or_assign("loss", LossOf(mean, penalty));
   return Collect(metrics);
 }
 
@@ -118,6 +117,28 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
 }
 
+// The replicas' shares of a penalty are 1 together, and 0 in a step without examples, which changes nothing.
+absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses, const std::optional<Var>& penalty, double factor) {
+  if (!penalty) return tape.GradientOfSum(losses, factor);
+  const Var loss = ReduceSum(losses) * Cast(Tensor::Scalar(factor), losses.dtype());
+  return tape.Gradient(loss + *penalty * static_cast<float>(factor * static_cast<double>(losses.shape().num_elements())));
+}
+
+// The losses to the CPU, and with them, so that a GPU is waited for once, the gradients that are whole: they are about to be sent anyway.
+absl::Status BringTogether(Tensor& losses, Gradients& gradients) {
+  std::vector<Tensor> tensors = {losses};
+  std::vector<std::string> names;
+  for (const auto& [name, gradient] : gradients.entries()) {
+    if (!std::holds_alternative<Tensor>(gradient)) continue;
+    names.push_back(name);
+    tensors.push_back(std::get<Tensor>(gradient));
+  }
+  ASSIGN_OR_RETURN(tensors, ToHost(tensors));
+  losses = tensors[0];
+  for (size_t i = 0; i < names.size(); ++i) gradients.Set(names[i], tensors[i + 1]);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Model::Model(std::string name, std::vector<Layer> layers, Forward* forward)
@@ -151,13 +172,12 @@ absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batc
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
     ASSIGN_OR_RETURN(const double factor, OverExamples(replica, output.losses));
-    Var loss = ReduceSum(output.losses) * Cast(Tensor::Scalar(factor), output.losses.dtype());
-    // The replicas' shares are 1 together, and 0 in a step without examples, which changes nothing.
-    if (penalty) loss = loss + *penalty * static_cast<float>(factor * static_cast<double>(output.losses.shape().num_elements()));
-    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(loss));
+    ASSIGN_OR_RETURN(Gradients gradients, GradientsOf(tape, output.losses, penalty, factor));
     if (clip_norm) RETURN_IF_ERROR(ClipTogether(replica, *clip_norm, gradients));
+    ASSIGN_OR_RETURN(Tensor losses, output.losses.Value());
+    if (replica.num_replicas_in_sync() == 1) RETURN_IF_ERROR(BringTogether(losses, gradients));
     RETURN_IF_ERROR(replica.ApplyGradients(std::move(gradients), ReduceOp::kSum));
-    return CollectMetrics(output, penalty);
+    return CollectMetrics(output, MeanOf(losses), penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(train, batch));
@@ -172,7 +192,7 @@ absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator b
     const ModelOutput output = definition->forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
-    return CollectMetrics(output, penalty);
+    return CollectMetrics(output, MeanOf(output.losses), penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(evaluate, batch));

@@ -161,6 +161,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // one, gets Cancelled (Reason::kJobOver), and `done` is called: the process may exit (143). Workers and ps are told nothing: they wait for the next
   // coordinator. A job that is being ended is ended first.
   void Drain(std::function<void()> done);
+  // The process that this is in cannot go on with the job: from now on every call of the program has this error. For an embedded cluster, whose workers' GPUs
+  // are lost until the process is started again. Nothing after the job's end.
+  void Fail(absl::Status why);
 
   CoordinatorSnapshot Snapshot() const;
   // How many entries each structure holds that grows and shrinks as the job runs, by its name: for tests and benchmarks that look for what only grows.

@@ -449,6 +449,11 @@ void CoordinatorCore::FailJob(absl::Status error) {
   TellDrained();
 }
 
+void CoordinatorCore::Fail(absl::Status why) {
+  CoreLock lock(mu_, outbox_);
+  FailJob(std::move(why));
+}
+
 void CoordinatorCore::Drain(std::function<void()> done) {
   CoreLock lock(mu_, outbox_);
   draining_ = true;

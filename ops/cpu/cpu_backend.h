@@ -13,6 +13,7 @@ class CpuBackend : public Backend {
   // elementwise.cc
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
   void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
+  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const override;
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;

@@ -131,6 +131,12 @@ void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gra
   OnFloating(kept.dtype(), [&](auto t) { WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(kept, gradient, dx, function); }); });
 }
 
+// Two passes: what the first writes is still in the caches.
+void CpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const {
+  UnaryGradient(op, kept, gradient, dx);
+  SumTo(dx, 1, sums);
+}
+
 void CpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
   OnFloating(a.dtype(), [&](auto t) { WithBinary(op, [&](auto function) { BinaryLoops<decltype(t)>(a, b, y, function); }); });
 }

@@ -27,7 +27,8 @@ constexpr int64_t SizeOf(Element element) {
 struct Array {
   static constexpr int kMaxRank = 8;
 
-  void* data = nullptr;
+  void* data = nullptr;  // null, where a method takes it: `value` is its only element
+  double value = 0;
   Element element = Element::kFloat32;
   int num_dims = 0;
   int64_t dims[kMaxRank] = {};

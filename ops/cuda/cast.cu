@@ -23,7 +23,7 @@ void WithElement(Element element, Use&& use) {
 
 template <typename From, typename To>
 void CastAs(Stream stream, const From* from, To* to, int64_t n) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = internal::Convert<To>(from[i]); });
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) { to[i] = internal::Convert<To>(from[i]); });
 }
 
 }  // namespace

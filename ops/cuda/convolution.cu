@@ -34,7 +34,7 @@ struct Pixel {
 template <typename T>
 void ToWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* x, T* windows) {
   const int64_t window = w.height * w.width * w.channels;
-  ForEach(stream, lines * w.out_width * window, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, lines * w.out_width * window, [=] DIVVY_BODY(int64_t i) {
     const auto [place, in_window] = Divide(i, window);
     const auto [pixel, channel] = Divide(in_window, w.channels);
     const auto [ky, kx] = Divide(pixel, w.width);
@@ -61,7 +61,7 @@ template <typename T>
 void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* windows, T* x) {
   const int64_t window = w.height * w.width * w.channels, image_elements = w.in_height * w.in_width * w.channels;
   const int64_t first_image = first / w.out_height, last_image = (first + lines - 1) / w.out_height;
-  ForEach(stream, (last_image - first_image + 1) * image_elements, [=] DIVVY_HOST_DEVICE(int64_t i_of_lines) {
+  ForEach(stream, (last_image - first_image + 1) * image_elements, [=] DIVVY_BODY(int64_t i_of_lines) {
     const int64_t at = first_image * image_elements + i_of_lines;
     const Pixel pixel(at, w.in_height, w.in_width, w.channels);
     const int64_t row = pixel.row, column = pixel.column, channel = pixel.channel, image = pixel.image;
@@ -81,7 +81,7 @@ void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, 
 
 template <typename T>
 void MaxPoolAs(Stream stream, const Window2D& w, const T* x, T* y) {
-  ForEach(stream, w.batch * w.out_height * w.out_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+  ForEach(stream, w.batch * w.out_height * w.out_width * w.channels, [=] DIVVY_BODY(int64_t at) {
     const Pixel pixel(at, w.out_height, w.out_width, w.channels);
     const int64_t i = pixel.row, j = pixel.column, channel = pixel.channel, image = pixel.image;
     Wide<T> max = -std::numeric_limits<Wide<T>>::infinity();
@@ -113,7 +113,7 @@ DIVVY_HOST_DEVICE bool IsFirstMaximum(const Window2D& w, const T* channel_of_ima
 // Each element of the images adds up the gradients of the windows whose maximum it is.
 template <typename T>
 void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y, const T* gradient, T* dx) {
-  ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_HOST_DEVICE(int64_t at) {
+  ForEach(stream, w.batch * w.in_height * w.in_width * w.channels, [=] DIVVY_BODY(int64_t at) {
     const Pixel pixel(at, w.in_height, w.in_width, w.channels);
     const int64_t row = pixel.row, column = pixel.column, channel = pixel.channel, image = pixel.image;
     const T* const from = x + image * w.in_height * w.in_width * w.channels + channel;
@@ -131,12 +131,12 @@ void MaxPoolGradientAs(Stream stream, const Window2D& w, const T* x, const T* y,
 
 template <typename T>
 void AddPart(Stream stream, const T* part, int64_t n, Wide<T>* sum) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { sum[i] += part[i]; });
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) { sum[i] += part[i]; });
 }
 
 template <typename T>
 void RoundTo(Stream stream, const Wide<T>* sum, int64_t n, T* y) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { y[i] = sum[i]; });
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) { y[i] = sum[i]; });
 }
 
 // Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line; lines).

@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,6 +60,7 @@ struct CudaDevice {
   Mutex blas_mu;                  // cuBLAS's handles are for one thread at a time
   cublasHandle_t blas = nullptr;
   void* workspace = nullptr;  // of cuBLAS, where it must always be the same
+  bool is_pooled = false;     // memory comes from a pool, in the order of a queue; else from cudaMalloc, for which the device is waited for
   Fault* fault = nullptr;
   std::string name;
   EventPool events;
@@ -69,27 +72,38 @@ struct CudaDevice {
     properties_read = cudaGetDeviceProperties(&properties, index);
     name = properties_read == cudaSuccess ? properties.name : cudaGetErrorString(properties_read);
   }
-  // Takes a part of its memory, so only those are opened that compute. To be called again if it failed.
+  // Takes a part of its memory, so only those are opened that compute. To be called again if it failed: what was made then is used.
   cudaError_t Open() {
     if (fault != nullptr || properties_read != cudaSuccess) return properties_read;
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
     for (cudaStream_t& queue : streams) {
+      if (queue != nullptr) continue;
       if (const cudaError_t error = cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking); error != cudaSuccess) return error;
     }
     stream = streams[static_cast<int>(Queue::kCompute)];
-    if (cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS || cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
+    if (blas == nullptr && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
+    if (cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
     // Partial sums of narrow types stay float32 where k is cut.
     cublasSetMathMode(blas, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    if (const cudaError_t error = OpenPool(); error != cudaSuccess) return error;
+    Fault* zeroed = nullptr;
+    if (const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&zeroed), sizeof(Fault)); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaMemsetAsync(zeroed, 0, sizeof(Fault), stream); error != cudaSuccess) return error;
+    fault = zeroed;
+    return cudaSuccess;
+  }
+  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, so that compute-sanitizer sees what runs over a block's end.
+  cudaError_t OpenPool() {
+    const char* const plain = std::getenv("DIVVY_GPU_PLAIN_MEMORY");
+    int has_pools = 0;
+    if (const cudaError_t error = cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, index); error != cudaSuccess) return error;
+    is_pooled = has_pools != 0 && (plain == nullptr || std::strcmp(plain, "1") != 0);
+    if (!is_pooled) return cudaSuccess;
     // Freed memory stays with the process, or each wait would give it back to the driver, and the next step would ask for it again.
     cudaMemPool_t pool;
     uint64_t kept_bytes = UINT64_MAX;
     if (const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, index); error != cudaSuccess) return error;
-    if (const cudaError_t error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes); error != cudaSuccess) return error;
-    Fault* zeroed = nullptr;
-    if (const cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&zeroed), sizeof(Fault), stream); error != cudaSuccess) return error;
-    if (const cudaError_t error = cudaMemsetAsync(zeroed, 0, sizeof(Fault), stream); error != cudaSuccess) return error;
-    fault = zeroed;
-    return cudaSuccess;
+    return cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes);
   }
 
   void Note(cudaError_t result) {
@@ -114,7 +128,7 @@ struct CudaDevice {
   void LetRead(const CudaDevice& other) {
     int can = 0;
     cudaMemPool_t pool;
-    if (cudaDeviceCanAccessPeer(&can, other.index, index) == cudaSuccess && can != 0 && cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess) {
+    if (is_pooled && cudaDeviceCanAccessPeer(&can, other.index, index) == cudaSuccess && can != 0 && cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess) {
       cudaMemAccessDesc access = {};
       access.location.type = cudaMemLocationTypeDevice;
       access.location.id = other.index;
@@ -153,9 +167,13 @@ class CudaMath : public KernelMath {
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
   const char* name(int device) const override { return devices_[device]->name.c_str(); }
+  const char* Probe(int device) override {
+    const cudaError_t error = devices_[device]->Open();
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  }
   const char* Choose(const int* devices, int count) override {
     for (int i = 0; i < count; ++i) {
-      if (const cudaError_t error = devices_[devices[i]]->Open(); error != cudaSuccess) return cudaGetErrorString(error);
+      if (const char* const wrong = Probe(devices[i]); wrong != nullptr) return wrong;
     }
     std::vector<std::unique_ptr<CudaDevice>> chosen;
     for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
@@ -168,7 +186,12 @@ class CudaMath : public KernelMath {
     return nullptr;
   }
   void* Allocate(int device, size_t bytes) override { return AllocateFor(device, Queue::kCompute, bytes); }
-  void Free(int device, void* data) override { Note(device, cudaFreeAsync(data, Use(device).queue)); }
+  void Free(int device, void* data) override {
+    const Stream stream = Use(device);
+    if (devices_[device]->is_pooled) return Note(device, cudaFreeAsync(data, stream.queue));
+    MutexLock lock(together_);  // it waits for the device
+    Note(device, cudaFree(data));
+  }
   // Waits, for nobody says whether `from` is memory that CUDA copies from at once.
   void CopyIn(int device, void* to, const void* from, size_t bytes) override {
     const cudaStream_t stream = Use(device).queue;
@@ -189,7 +212,7 @@ class CudaMath : public KernelMath {
     Fault taken;
     if (moved == nullptr) return taken;
     Fault* const from = fault(device);
-    ForEach(Use(device), 1, [=] DIVVY_HOST_DEVICE(int64_t) {
+    ForEach(Use(device), 1, [=] DIVVY_BODY(int64_t) {
       *moved = *from;
       *from = Fault();
     });
@@ -199,7 +222,8 @@ class CudaMath : public KernelMath {
   }
   void* AllocateFor(int device, Queue queue, size_t bytes) override {
     void* data = nullptr;
-    const cudaError_t error = cudaMallocAsync(&data, bytes, StreamOf(device, queue));
+    const cudaStream_t stream = StreamOf(device, queue);
+    const cudaError_t error = devices_[device]->is_pooled ? cudaMallocAsync(&data, bytes, stream) : AllocatePlain(&data, bytes);
     if (error == cudaSuccess) return data;
     cudaGetLastError();  // else the next launch of this thread would be blamed for it
     if (error != cudaErrorMemoryAllocation) Note(device, error);
@@ -295,6 +319,10 @@ class CudaMath : public KernelMath {
   }
 
  private:
+  cudaError_t AllocatePlain(void** data, size_t bytes) {
+    MutexLock lock(together_);  // it may wait for the device
+    return cudaMalloc(data, bytes);
+  }
   static Nccl* NcclIfAny() {
     static Nccl* const nccl = Nccl::Load().release();
     return nccl;
@@ -338,8 +366,9 @@ class CudaMath : public KernelMath {
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   // A collective's kernels wait for each other: what waits for devices must not come between the launches of two of them, or it waits for a kernel that it
-  // keeps from starting. So this is held while a collective is launched, which waits for nothing, and while CUDA or NCCL wait by themselves: when memory is
-  // pinned or given back, and when devices are made ready for each other. Whoever waits under it waits for whole collectives, which come to an end. It also
+  // keeps from starting. So this is held while a collective is launched, which waits for nothing (NCCL has connected its devices before, in CanAllReduce, as
+  // NCCL_RUNTIME_CONNECT=0 asks for), and while CUDA or NCCL wait by themselves: when memory is pinned or given back, and when devices are made ready for each
+  // other. Whoever waits under it waits for whole collectives, which come to an end. It also
   // puts the collectives of all threads into one order on all devices. That no copy across comes between is the caller's care (Transfers::together, taken
   // before it).
   Mutex together_;
@@ -351,8 +380,11 @@ class CudaMath : public KernelMath {
 extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
   *why = "the library is of another version than what loads it: install both from one build";
   if (version != divvy::cuda::kDeviceMathVersion) return nullptr;
-  static std::string reason;
-  static divvy::cuda::CudaMath* const math = divvy::cuda::CudaMath::Open(reason).release();  // for as long as the process lives
+  static divvy::Mutex& mu = *new divvy::Mutex();
+  static std::string& reason = *new std::string();
+  static divvy::cuda::CudaMath* math = nullptr;  // for as long as the process lives; a driver that was not there yet is looked for again
+  divvy::MutexLock lock(mu);
+  if (math == nullptr) math = divvy::cuda::CudaMath::Open(reason).release();
   *why = reason.c_str();
   return math;
 }

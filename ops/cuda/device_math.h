@@ -57,13 +57,18 @@ class DeviceMath {
   // ---- devices and their memory ----
   virtual int num_devices() const = 0;
   virtual const char* name(int device) const = 0;  // "NVIDIA H200"
+  // Makes the device ready; null, or what is wrong with it: then it cannot be chosen. It may be asked again.
+  virtual const char* Probe(int device) = 0;
   // The devices of these numbers, each given once, are from now on devices 0, 1, ..., and there are no others. Null, or what is wrong with one of them: then
-  // no device may be used. To be called once, before anything but the two methods above.
+  // no device may be used. To be called once, before anything but the three methods above.
   virtual const char* Choose(const int* devices, int count) = 0;
   // Null: no memory is left, or what TakeError says.
   virtual void* Allocate(int device, size_t bytes) = 0;
   // After all that the device has been told to do with it.
   virtual void Free(int device, void* data) = 0;
+  // What gives memory back that is kept for later: asked by a method that finds too little for its own work. Null: nobody keeps any.
+  using Reclaim = void (*)(void* context, int device);
+  virtual void SetReclaim(Reclaim reclaim, void* context) = 0;
   // `from` may be written to again when it returns.
   virtual void CopyIn(int device, void* to, const void* from, size_t bytes) = 0;
   // Waits for kCompute. What the device has done wrong since it was last asked, else null; the text is good until the next call of this thread.
@@ -115,8 +120,10 @@ class DeviceMath {
   virtual void EndRange() = 0;  // of the innermost on this thread
 
   // ---- arithmetic ----
+  // An operand of Binary and AddThen, and x of Broadcast, may be a number without a place (Array::value).
   virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;
   virtual void UnaryGradient(int device, internal::UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) = 0;
+  virtual void UnaryGradientAndSums(int device, internal::UnaryOp op, const Array& kept, const Array& gradient, const Array& dx, const Array& sums) = 0;
   virtual void Binary(int device, internal::BinaryOp op, const Array& a, const Array& b, const Array& y) = 0;
   virtual void AddThen(int device, internal::UnaryOp op, const Array& a, const Array& b, const Array& y) = 0;
   virtual void Broadcast(int device, const Array& x, double scale, const Array& y) = 0;

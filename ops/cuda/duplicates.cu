@@ -23,7 +23,7 @@ DIVVY_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The place of each in its tile is the number of smaller ones.
 void SortTiles(Stream stream, const int64_t* ids, int64_t n, Entry* to) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) {
     const Entry own{ids[i], i};
     const int64_t begin = i / kTile * kTile, end = Least(begin + kTile, n);
     int64_t place = begin;
@@ -48,7 +48,7 @@ DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int6
 
 // Two runs become one: an entry moves on by as many as are smaller in the other.
 void MergeRuns(Stream stream, const Entry* from, int64_t n, int64_t run, Entry* to) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) {
     const Entry own = from[i];
     const int64_t mine = i / run * run, both = i / (2 * run) * (2 * run), other = mine == both ? both + run : both;
     to[both + i - mine + CountSmaller(from, Least(other, n), Least(other + run, n), own)] = own;
@@ -78,12 +78,12 @@ struct Sorted {
 
 // before[w]: the ids that begin before window w; before[windows]: all.
 void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
-  ForEach(stream, sorted.windows(), [=] DIVVY_HOST_DEVICE(int64_t window) {
+  ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
     int64_t begun = 0;
     for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i) begun += sorted.begins(i) ? 1 : 0;
     before[window] = begun;
   });
-  ForEachRow(stream, 1, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
+  ForEachRow(stream, 1, kWideRow, [=] DIVVY_BODY(int64_t, const Lanes& lanes) {
     const int64_t windows = sorted.windows(), share = (windows + lanes.count - 1) / lanes.count;
     const int64_t begin = Least(lanes.index * share, windows), end = Least(begin + share, windows);
     double own = 0;
@@ -100,7 +100,7 @@ void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
 
 // unique: the ids, and their number at [n].
 void WriteIds(Stream stream, const Sorted& sorted, const int64_t* before, int64_t* unique) {
-  ForEach(stream, sorted.windows(), [=] DIVVY_HOST_DEVICE(int64_t window) {
+  ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
     int64_t at = before[window];
     for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i) {
       if (sorted.begins(i)) unique[at++] = sorted.entries[i].id;
@@ -125,7 +125,7 @@ struct Sums {
 template <typename T>
 void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T>& sums, double* heads, double* tails) {
   const int64_t width = sums.width;
-  ForEach(stream, sorted.windows() * width, [=] DIVVY_HOST_DEVICE(int64_t at) {
+  ForEach(stream, sorted.windows() * width, [=] DIVVY_BODY(int64_t at) {
     const auto [window, column] = internal::Divide(at, width);
     const int64_t end = sorted.end_of(window);
     int64_t ordinal = sums.before != nullptr ? sums.before[window] - 1 : 0;
@@ -152,7 +152,7 @@ void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T
 template <typename T>
 void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, const double* heads, const double* tails) {
   const int64_t width = sums.width;
-  ForEach(stream, sorted.windows() * width, [=] DIVVY_HOST_DEVICE(int64_t at) {
+  ForEach(stream, sorted.windows() * width, [=] DIVVY_BODY(int64_t at) {
     const internal::Division place = internal::Divide(at, width);
     const int64_t column = place.rest;
     int64_t window = place.whole;
@@ -204,7 +204,7 @@ class Duplicates {
 // In whatever order the device comes to them.
 template <typename T>
 void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width, int64_t limit, T* y) {
-  ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, n * width, [=] DIVVY_BODY(int64_t i) {
     const auto [row, column] = internal::Divide(i, width);
     const int64_t id = ids[row];
     if (id >= 0 && id < limit) AddAtomically(y + id * width + column, rows[i]);

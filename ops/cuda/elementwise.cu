@@ -31,7 +31,7 @@ DIVVY_HOST_DEVICE Pack<T>& PackAt(T* data) {
 template <typename T, typename Body>
 void ForEachPack(Stream stream, int64_t n, int64_t packs, const Body& body) {
   constexpr int kSize = Pack<T>::kSize;
-  ForEach(stream, n - packs * (kSize - 1), [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, n - packs * (kSize - 1), [=] DIVVY_BODY(int64_t i) {
     const bool is_pack = kSize > 1 && i < packs;
     body(is_pack ? i * kSize : i + packs * (kSize - 1), is_pack);
   });
@@ -42,7 +42,7 @@ void Map(Stream stream, const Array& x, const Array& y, Function function) {
   const T* from = x.as<const T>();
   T* to = y.as<T>();
   const int64_t packs = IsAligned(from) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
-  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
+  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_BODY(int64_t i, bool is_pack) {
     if (is_pack) {
       Pack<T> values = PackAt(from + i);
       for (T& value : values.element) value = function(Wide<T>(value));
@@ -59,7 +59,7 @@ void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Functio
   const T* b = z.as<const T>();
   T* to = y.as<T>();
   const int64_t packs = IsAligned(a) && IsAligned(b) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
-  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
+  ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_BODY(int64_t i, bool is_pack) {
     if (is_pack) {
       Pack<T> values = PackAt(a + i);
       const Pack<T> others = PackAt(b + i);
@@ -71,33 +71,67 @@ void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Functio
   });
 }
 
-// In the innermost loop an operand moves with the result, or stands.
 template <typename T>
-DIVVY_HOST_DEVICE Pack<T> ReadPack(const T* from, bool moves) {
-  if (moves) return PackAt(from);
-  Pack<T> values;
-  for (T& value : values.element) value = *from;
-  return values;
+struct Two {
+  T a, b;
+};
+
+// As Map2, of matrices; what is written is summed over the rows as well.
+template <typename T, typename Function>
+void MapAndSumColumns(Stream stream, int64_t columns, int64_t rows, const Array& x, const Array& z, const Array& y, const Array& sums, Function function) {
+  const T* a = x.as<const T>();
+  const T* b = z.as<const T>();
+  T* to = y.as<T>();
+  T* total = sums.as<T>();
+  SumColumns(
+      stream, columns, rows,
+      [=] DIVVY_BODY(int64_t row, int64_t column) {
+        return Two<T>{a[row * columns + column], b[row * columns + column]};
+      },
+      [=] DIVVY_BODY(int64_t row, int64_t column, const Two<T>& loaded) {
+        const T value = function(Wide<T>(loaded.a), Wide<T>(loaded.b));
+        to[row * columns + column] = value;
+        return static_cast<double>(Wide<T>(value));
+      },
+      [=] DIVVY_BODY(int64_t column, double sum) { total[column] = static_cast<T>(sum); });
 }
+
+// An operand that is broadcast: in memory, or a number.
+template <typename T>
+struct Operand {
+  const T* from;
+  T number;
+
+  explicit Operand(const Array& x) : from(x.as<const T>()), number(static_cast<T>(x.value)) {}
+  bool is_aligned() const { return from == nullptr || IsAligned(from); }
+  DIVVY_HOST_DEVICE T At(int64_t offset) const { return from == nullptr ? number : from[offset]; }
+  // In the innermost loop it moves with the result, or stands.
+  DIVVY_HOST_DEVICE Pack<T> PackFrom(int64_t offset, bool moves) const {
+    if (moves && from != nullptr) return PackAt(from + offset);
+    Pack<T> values;
+    const T one = At(offset);
+    for (T& value : values.element) value = one;
+    return values;
+  }
+};
 
 // a and b are broadcast to y's shape.
 template <typename T, typename Function>
 void MapBroadcast(Stream stream, const Array& x, const Array& z, const Array& y, Function function) {
   const auto loops = internal::MakeLoops<2, Array>(y, {&x, &z});
   const int inner = loops.rank - 1;
-  const T* a = x.as<const T>();
-  const T* b = z.as<const T>();
+  const Operand<T> a(x), b(z);
   T* to = y.as<T>();
-  const bool is_packed = IsAligned(a) && IsAligned(b) && IsAligned(to) && (inner == 0 || loops.extent[inner] % Pack<T>::kSize == 0);
-  ForEachPack<T>(stream, y.size(), is_packed ? y.size() / Pack<T>::kSize : 0, [=] DIVVY_HOST_DEVICE(int64_t i, bool is_pack) {
+  const bool is_packed = a.is_aligned() && b.is_aligned() && IsAligned(to) && (inner == 0 || loops.extent[inner] % Pack<T>::kSize == 0);
+  ForEachPack<T>(stream, y.size(), is_packed ? y.size() / Pack<T>::kSize : 0, [=] DIVVY_BODY(int64_t i, bool is_pack) {
     const auto at = internal::OffsetsAt(loops, i);
     if (is_pack) {
-      Pack<T> values = ReadPack(a + at[0], loops.stride[0][inner] == 1);
-      const Pack<T> others = ReadPack(b + at[1], loops.stride[1][inner] == 1);
+      Pack<T> values = a.PackFrom(at[0], loops.stride[0][inner] == 1);
+      const Pack<T> others = b.PackFrom(at[1], loops.stride[1][inner] == 1);
       for (int k = 0; k < Pack<T>::kSize; ++k) values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
       PackAt(to + i) = values;
     } else {
-      to[i] = function(Wide<T>(a[at[0]]), Wide<T>(b[at[1]]));
+      to[i] = function(Wide<T>(a.At(at[0])), Wide<T>(b.At(at[1])));
     }
   });
 }
@@ -116,7 +150,7 @@ void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const A
   const T* from = x.as<T>();
   T* to = y.as<T>();
   const int64_t n = x.size();
-  ForEach(stream, (n + 3) / 4, [=] DIVVY_HOST_DEVICE(int64_t quad) {
+  ForEach(stream, (n + 3) / 4, [=] DIVVY_BODY(int64_t quad) {
     const PhiloxWords words = Philox(key, static_cast<uint64_t>(quad), 0);
     for (int lane = 0; lane < 4 && quad * 4 + lane < n; ++lane) {
       const int64_t i = quad * 4 + lane;
@@ -138,7 +172,7 @@ void SigmoidLosses(Stream stream, const Array& logits, const Array& labels, cons
   const T* x = logits.as<T>();
   const T* z = labels.as<T>();
   T* to = loss.as<T>();
-  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, logits.size(), [=] DIVVY_BODY(int64_t i) {
     const Wide<T> label = z[i];
     to[i] = IsInUnit(label, fault, Fault::kLabelNotInUnit, i, labels) ? SigmoidLoss()(Wide<T>(x[i]), label) : Wide<T>(0);
   });
@@ -150,7 +184,7 @@ void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels
   const T* z = labels.as<T>();
   const T* g = gradient.as<T>();
   T* to = dx.as<T>();
-  ForEach(stream, logits.size(), [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(Wide<T>(x[i])) - z[i]); });
+  ForEach(stream, logits.size(), [=] DIVVY_BODY(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(Wide<T>(x[i])) - z[i]); });
 }
 
 }  // namespace
@@ -163,6 +197,19 @@ void KernelMath::Unary(int device, UnaryOp op, const Array& x, const Array& y) {
 void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) {
   const Stream stream = Use(device);
   WithFloating(dx.element, [&](auto t) { internal::WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(stream, kept, gradient, dx, function); }); });
+}
+
+// More rows than one block may take are for SumTo, which cuts them.
+void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx, const Array& sums) {
+  const int64_t columns = sums.size(), rows = columns == 0 ? 0 : dx.size() / columns;
+  if (rows > kMostRowsOfColumn) {
+    UnaryGradient(device, op, kept, gradient, dx);
+    return SumTo(device, dx, 1, sums);
+  }
+  const Stream stream = Use(device);
+  WithFloating(dx.element, [&](auto t) {
+    internal::WithUnaryGradient(op, [&](auto function) { MapAndSumColumns<decltype(t)>(stream, columns, rows, kept, gradient, dx, sums, function); });
+  });
 }
 
 void KernelMath::Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "ops/data_errors.h"
 
@@ -34,6 +35,29 @@ std::string TextOf(const cuda::Fault& fault) {
 
 // ---- what the device is told to compute with ----
 
+// Text that lives as long as the process: a device keeps it until somebody asks. What an operation before has been blamed for is not this one's.
+const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation, const char* error) const {
+  MutexLock lock(mu_);
+  const auto known = kept_.find(error);
+  return (known != kept_.end() ? known : kept_.insert(absl::StrCat(operation(), ": ", error)).first)->c_str();
+}
+
+// An error is told with the operation, and where somebody next asks, as without this.
+void GpuBackend::Told(int device, absl::FunctionRef<std::string()> operation) const {
+  transfers_.Told(device);
+  if (!synchronous_) return;
+  const char* const error = math_.Synchronize(device);
+  if (error == nullptr) return;
+  math_.Note(device, absl::string_view(error) == cuda::kOutOfMemory ? cuda::kOutOfMemory : Blamed(operation, error));
+}
+
+void GpuBackend::Told(const char* operation, const Tensor& result, std::initializer_list<const Tensor*> operands) const {
+  Told(result.device().index, [&] {
+    const std::string from = absl::StrJoin(operands, ", ", [](std::string* out, const Tensor* operand) { absl::StrAppend(out, operand->ToString()); });
+    return absl::StrCat(operation, " of ", from, " to ", result.ToString());
+  });
+}
+
 void* GpuBackend::AddressOf(const Tensor& tensor) const {
   transfers_.Arrive(tensor.device().index, tensor.data());
   return const_cast<void*>(tensor.data());
@@ -50,11 +74,38 @@ cuda::Array GpuBackend::ArrayOf(const Tensor& tensor) const {
   return array;
 }
 
+// A scalar of the CPU goes along with the kernel: no memory, no copy.
+cuda::Array GpuBackend::ArrayOrNumberOf(const Tensor& tensor) const {
+  if (tensor.device().kind == Device::Kind::kGpu) return ArrayOf(tensor);
+  cuda::Array number;
+  number.element = static_cast<cuda::Element>(tensor.dtype());
+  switch (tensor.dtype()) {
+    case DType::kFloat64: number.value = *tensor.data_as<double>(); break;
+    case DType::kFloat16: number.value = tensor.data_as<Half>()->ToFloat(); break;
+    case DType::kBFloat16: number.value = tensor.data_as<BFloat16>()->ToFloat(); break;
+    default: number.value = *tensor.data_as<float>(); break;
+  }
+  return number;
+}
+
 cuda::RowListArrays GpuBackend::ArraysOf(const RowLists& lists) const {
   return {IdsOf(lists.row_splits), lists.weights ? AddressOf(*lists.weights) : nullptr, lists.divisors ? AddressOf(*lists.divisors) : nullptr};
 }
 
 // ---- memory ----
+
+GpuBackend::GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes, const cuda::TransferOptions& transfers, bool synchronous)
+    : math_(math),
+      limit_bytes_(limit_bytes),
+      synchronous_(synchronous),
+      in_use_(math.num_devices()),
+      failures_(math.num_devices()),
+      transfers_(math, transfers) {
+  const auto trim = [](void* self, int device) { static_cast<GpuBackend*>(self)->transfers_.Trim(device); };
+  if (transfers.keeps_memory) math_.SetReclaim(trim, this);
+}
+
+GpuBackend::~GpuBackend() { math_.SetReclaim(nullptr, nullptr); }
 
 absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   if (limit_bytes_ == 0) return absl::OkStatus();
@@ -94,7 +145,7 @@ absl::Status GpuBackend::NoMemory(int device, int64_t bytes) const {
 }
 
 absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
-  return Obtain(device, bytes, [&] { return math_.Allocate(device.index, static_cast<size_t>(bytes)); });
+  return Obtain(device, bytes, [&] { return transfers_.Allocate(device.index, static_cast<size_t>(bytes)); });
 }
 
 absl::StatusOr<void*> GpuBackend::Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
@@ -113,15 +164,19 @@ void GpuBackend::Free(Device device, void* data) {
     in_use.bytes -= block->second;
     in_use.blocks.erase(block);
   }
-  transfers_.Leave(device.index, data);
-  math_.Free(device.index, data);
+  transfers_.Free(device.index, data);
 }
 
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
-  if (found.error != nullptr) return WentWrong(found.device, found.error);
-  if (found.fault.kind == cuda::Fault::kNone) return absl::OkStatus();
-  return Counted(found.device, absl::InvalidArgumentError(absl::StrCat(TextOf(found.fault), ", on ", NameOf(found.device))));
+  absl::Status status;
+  if (found.error != nullptr) {
+    status = WentWrong(found.device, found.error);
+  } else if (found.fault.kind != cuda::Fault::kNone) {
+    status = Counted(found.device, absl::InvalidArgumentError(absl::StrCat(TextOf(found.fault), ", on ", NameOf(found.device))));
+  }
+  transfers_.Settle(found);  // behind the count: who then looks for failures finds them there
+  return status;
 }
 
 std::string GpuBackend::NameOf(int device) const { return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")"); }
@@ -153,10 +208,14 @@ absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const 
   return failure;
 }
 
-// With a value of the device's come its failures: any will do.
+// With a value of the device's come its failures: any will do. None need come where all that was computed has been awaited: they came with that.
 DeviceFailures GpuBackend::FindFailures(Device device) {
-  cuda::Fault value;
-  Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
+  if (!transfers_.IsSettled(device.index)) {
+    cuda::Fault value;
+    Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
+  } else if (const char* const error = math_.TakeError(device.index); error != nullptr) {
+    WentWrong(device.index, error).IgnoreError();
+  }
   if (const char* const lost = math_.lost(device.index); lost != nullptr) Lost(device.index, lost).IgnoreError();
   MutexLock lock(mu_);
   return failures_[device.index];
@@ -164,7 +223,7 @@ DeviceFailures GpuBackend::FindFailures(Device device) {
 
 std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) { return transfers_.Mark(device.index); }
 
-void* GpuBackend::AllocateHost(int64_t bytes) { return transfers_.host_memory().Take(static_cast<size_t>(bytes)); }
+void* GpuBackend::AllocateHost(int64_t bytes) { return transfers_.TakeHost(static_cast<size_t>(bytes)); }
 
 void GpuBackend::FreeHost(void* data) { transfers_.host_memory().Return(data); }
 
@@ -187,50 +246,71 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   }
   MutexLock lock(transfers_.together());
   if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size())) sums.clear();
+  for (const int device : devices) transfers_.Told(device);  // it ends when all have come to it: nobody may wait here for one of them
   return sums;
 }
 
 // ---- arithmetic ----
 
 void GpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Unary(y.device().index, op, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Unary(y.device().index, op, ArrayOf(x), ArrayOf(y));
+  Told("Unary", y, {&x});
 }
 
 void GpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.UnaryGradient(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.UnaryGradient(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx));
+  Told("UnaryGradient", dx, {&kept, &gradient});
+}
+
+void GpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const {
+  if (IsEmpty(dx)) return Zero(sums);
+  math_.UnaryGradientAndSums(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx), ArrayOf(sums));
+  Told("UnaryGradientAndSums", dx, {&kept, &gradient});
 }
 
 void GpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Binary(y.device().index, op, ArrayOf(a), ArrayOf(b), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Binary(y.device().index, op, ArrayOrNumberOf(a), ArrayOrNumberOf(b), ArrayOf(y));
+  Told("Binary", y, {&a, &b});
 }
 
 void GpuBackend::AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
-  if (!IsEmpty(y)) math_.AddThen(y.device().index, op, ArrayOf(a), ArrayOf(b), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.AddThen(y.device().index, op, ArrayOrNumberOf(a), ArrayOrNumberOf(b), ArrayOf(y));
+  Told("AddThen", y, {&a, &b});
 }
 
 void GpuBackend::Broadcast(const Tensor& x, double scale, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Broadcast(y.device().index, ArrayOf(x), scale, ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Broadcast(y.device().index, ArrayOrNumberOf(x), scale, ArrayOf(y));
+  Told("Broadcast", y, {&x});
 }
 
 void GpuBackend::SumTo(const Tensor& x, double scale, Tensor& y) const {
-  if (!IsEmpty(y)) math_.SumTo(y.device().index, ArrayOf(x), scale, ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.SumTo(y.device().index, ArrayOf(x), scale, ArrayOf(y));
+  Told("SumTo", y, {&x});
 }
 
 void GpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.MaxTo(y.device().index, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.MaxTo(y.device().index, ArrayOf(x), ArrayOf(y));
+  Told("MaxTo", y, {&x});
 }
 
 absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
   std::vector<double> sums(values.size());
   if (values.empty()) return sums;
   const int device = values[0].device().index;
-  auto* const there = static_cast<double*>(math_.Allocate(device, sums.size() * sizeof(double)));
+  auto* const there = static_cast<double*>(transfers_.Allocate(device, sums.size() * sizeof(double)));
   if (there == nullptr) return WentWrong(device, cuda::kOutOfMemory);
   for (size_t i = 0; i < values.size(); ++i) {
     if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
   }
   const char* const error = math_.CopyOut(device, sums.data(), there, sums.size() * sizeof(double));
-  math_.Free(device, there);
+  transfers_.Free(device, there);
   if (error != nullptr) return WentWrong(device, error);
   for (size_t i = 0; i < values.size(); ++i) {
     if (IsEmpty(values[i])) sums[i] = 0;  // no kernel has written there
@@ -239,94 +319,135 @@ absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(absl::Span<const T
 }
 
 void GpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Dropout(y.device().index, key, rate, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Dropout(y.device().index, key, rate, ArrayOf(x), ArrayOf(y));
+  Told("Dropout", y, {&x});
 }
 
 void GpuBackend::MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const {
-  if (!IsEmpty(c)) math_.MatMul(c.device().index, args, ArrayOf(a), ArrayOf(b), ArrayOf(c));
+  if (IsEmpty(c)) return;
+  math_.MatMul(c.device().index, args, ArrayOf(a), ArrayOf(b), ArrayOf(c));
+  Told("MatMul", c, {&a, &b});
 }
 
 void GpuBackend::Softmax(const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Softmax(y.device().index, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Softmax(y.device().index, ArrayOf(x), ArrayOf(y));
+  Told("Softmax", y, {&x});
 }
 
 void GpuBackend::SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.SoftmaxGradient(dx.device().index, ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.SoftmaxGradient(dx.device().index, ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+  Told("SoftmaxGradient", dx, {&y, &gradient});
 }
 
 void GpuBackend::Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Normalize(y.device().index, norm, epsilon, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Normalize(y.device().index, norm, epsilon, ArrayOf(x), ArrayOf(y));
+  Told("Normalize", y, {&x});
 }
 
 void GpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.NormalizeGradient(dx.device().index, norm, epsilon, ArrayOf(x), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.NormalizeGradient(dx.device().index, norm, epsilon, ArrayOf(x), ArrayOf(gradient), ArrayOf(dx));
+  Told("NormalizeGradient", dx, {&x, &gradient});
 }
 
 void GpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Conv2D(y.device().index, window, ArrayOf(x), ArrayOf(kernel), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Conv2D(y.device().index, window, ArrayOf(x), ArrayOf(kernel), ArrayOf(y));
+  Told("Conv2D", y, {&x, &kernel});
 }
 
 void GpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.Conv2DInputGradient(dx.device().index, window, ArrayOf(kernel), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.Conv2DInputGradient(dx.device().index, window, ArrayOf(kernel), ArrayOf(gradient), ArrayOf(dx));
+  Told("Conv2DInputGradient", dx, {&kernel, &gradient});
 }
 
 void GpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const {
-  if (!IsEmpty(dkernel)) math_.Conv2DKernelGradient(dkernel.device().index, window, ArrayOf(x), ArrayOf(gradient), ArrayOf(dkernel));
+  if (IsEmpty(dkernel)) return;
+  math_.Conv2DKernelGradient(dkernel.device().index, window, ArrayOf(x), ArrayOf(gradient), ArrayOf(dkernel));
+  Told("Conv2DKernelGradient", dkernel, {&x, &gradient});
 }
 
 void GpuBackend::MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.MaxPool(y.device().index, window, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.MaxPool(y.device().index, window, ArrayOf(x), ArrayOf(y));
+  Told("MaxPool", y, {&x});
 }
 
 void GpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.MaxPoolGradient(dx.device().index, window, ArrayOf(x), ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.MaxPoolGradient(dx.device().index, window, ArrayOf(x), ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+  Told("MaxPoolGradient", dx, {&x, &y, &gradient});
 }
 
 absl::Status GpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const {
-  if (!IsEmpty(loss)) math_.SoftmaxCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss), ArrayOf(softmax));
+  if (IsEmpty(loss)) return absl::OkStatus();
+  math_.SoftmaxCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss), ArrayOf(softmax));
+  Told("SoftmaxCrossEntropy", loss, {&logits, &labels});
   return absl::OkStatus();
 }
 
 void GpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const {
-  if (!IsEmpty(softmax)) math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient), ArrayOf(softmax));
+  if (IsEmpty(softmax)) return;
+  math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient), ArrayOf(softmax));
+  Told("SoftmaxCrossEntropyGradient", softmax, {&labels, &gradient});
 }
 
 absl::Status GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
-  if (!IsEmpty(loss)) math_.SigmoidCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss));
+  if (IsEmpty(loss)) return absl::OkStatus();
+  math_.SigmoidCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss));
+  Told("SigmoidCrossEntropy", loss, {&logits, &labels});
   return absl::OkStatus();
 }
 
 void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.SigmoidCrossEntropyGradient(dx.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.SigmoidCrossEntropyGradient(dx.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(gradient), ArrayOf(dx));
+  Told("SigmoidCrossEntropyGradient", dx, {&logits, &labels, &gradient});
 }
 
 // ---- what moves elements, and rows ----
 
 void GpuBackend::Cast(const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Cast(y.device().index, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Cast(y.device().index, ArrayOf(x), ArrayOf(y));
+  Told("Cast", y, {&x});
 }
 
 void GpuBackend::CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
   if (block_bytes == 0 || rows == 0) return;
   for (const void* const data : {from, static_cast<const void*>(to)}) transfers_.Arrive(device.index, data);
   math_.CopyBlocks(device.index, from, from_stride, to, to_stride, block_bytes, rows);
+  Told(device.index, [&] { return absl::StrCat("a copy of ", rows, " blocks of ", block_bytes, " bytes"); });
 }
 
 void GpuBackend::Zero(Tensor& y) const {
-  if (!IsEmpty(y)) math_.Zero(y.device().index, AddressOf(y), static_cast<size_t>(y.size_bytes()));
+  if (IsEmpty(y)) return;
+  math_.Zero(y.device().index, AddressOf(y), static_cast<size_t>(y.size_bytes()));
+  Told("Zero", y, {});
 }
 
 void GpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const {
-  if (!IsEmpty(y)) math_.Permute(y.device().index, ArrayOf(x), axes.data(), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.Permute(y.device().index, ArrayOf(x), axes.data(), ArrayOf(y));
+  Told("Permute", y, {&x});
 }
 
 absl::Status GpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const {
-  if (!IsEmpty(y)) math_.GatherRows(y.device().index, ArrayOf(x), IdsOf(ids), ArrayOf(y));
+  if (IsEmpty(y)) return absl::OkStatus();
+  math_.GatherRows(y.device().index, ArrayOf(x), IdsOf(ids), ArrayOf(y));
+  Told("GatherRows", y, {&x, &ids});
   return absl::OkStatus();
 }
 
 void GpuBackend::ScatterAddRows(const Tensor& ids, const Tensor& rows, Tensor& y) const {
-  if (!IsEmpty(y)) math_.ScatterAddRows(y.device().index, IdsOf(ids), ArrayOf(rows), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.ScatterAddRows(y.device().index, IdsOf(ids), ArrayOf(rows), ArrayOf(y));
+  Told("ScatterAddRows", y, {&ids, &rows});
 }
 
 absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& slices) const {
@@ -337,6 +458,7 @@ absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& sli
   ASSIGN_OR_RETURN(Tensor unique, Tensor::Uninitialized(DType::kInt64, {n + 1}, device));
   ASSIGN_OR_RETURN(Tensor sums, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape(), device));
   math_.SumDuplicates(device.index, IdsOf(ids), ArrayOf(slices.rows), unique.fresh_data<int64_t>(), ArrayOf(sums));
+  Told("SumDuplicates", sums, {&ids, &slices.rows});
   ASSIGN_OR_RETURN(const Tensor here, unique.To(Device{}));
   const int64_t count = here.data_as<int64_t>()[n];
   IndexedSlices summed{{}, {}, slices.num_rows};
@@ -346,27 +468,39 @@ absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& sli
 }
 
 void GpuBackend::LowerTriangles(const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.LowerTriangles(y.device().index, ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.LowerTriangles(y.device().index, ArrayOf(x), ArrayOf(y));
+  Told("LowerTriangles", y, {&x});
 }
 
 void GpuBackend::SymmetricFromTriangles(const Tensor& y, Tensor& x) const {
-  if (!IsEmpty(x)) math_.SymmetricFromTriangles(x.device().index, ArrayOf(y), ArrayOf(x));
+  if (IsEmpty(x)) return;
+  math_.SymmetricFromTriangles(x.device().index, ArrayOf(y), ArrayOf(x));
+  Told("SymmetricFromTriangles", x, {&y});
 }
 
 void GpuBackend::CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const {
-  if (!IsEmpty(y)) math_.CombineRows(y.device().index, ArraysOf(lists), ArrayOf(x), ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.CombineRows(y.device().index, ArraysOf(lists), ArrayOf(x), ArrayOf(y));
+  Told("CombineRows", y, {&x});
 }
 
 void GpuBackend::SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const {
-  if (!IsEmpty(x)) math_.SpreadRows(x.device().index, ArraysOf(lists), ArrayOf(y), ArrayOf(x));
+  if (IsEmpty(x)) return;
+  math_.SpreadRows(x.device().index, ArraysOf(lists), ArrayOf(y), ArrayOf(x));
+  Told("SpreadRows", x, {&y});
 }
 
 void GpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
-  if (!IsEmpty(y)) math_.ClipRows(y.device().index, ArrayOf(x), max_norm, ArrayOf(y));
+  if (IsEmpty(y)) return;
+  math_.ClipRows(y.device().index, ArrayOf(x), max_norm, ArrayOf(y));
+  Told("ClipRows", y, {&x});
 }
 
 void GpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const {
-  if (!IsEmpty(dx)) math_.ClipRowsGradient(dx.device().index, ArrayOf(x), max_norm, ArrayOf(gradient), ArrayOf(dx));
+  if (IsEmpty(dx)) return;
+  math_.ClipRowsGradient(dx.device().index, ArrayOf(x), max_norm, ArrayOf(gradient), ArrayOf(dx));
+  Told("ClipRowsGradient", dx, {&x, &gradient});
 }
 
 }  // namespace divvy::internal

@@ -3,10 +3,14 @@
 #define DIVVY_OPS_CUDA_GPU_BACKEND_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "ops/backend.h"
@@ -22,8 +26,9 @@ namespace divvy::internal {
 class GpuBackend : public Backend, public DeviceMemory, public Collectives {
  public:
   // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
-  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {})
-      : math_(math), limit_bytes_(limit_bytes), in_use_(math.num_devices()), failures_(math.num_devices()), transfers_(math, transfers) {}
+  // `synchronous`: waits for the device after each operation, so that an error names the one that met it, with dtypes and shapes. Slow.
+  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {}, bool synchronous = false);
+  ~GpuBackend() override;
 
   // Beyond the limit too it is ResourceExhausted.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
@@ -47,6 +52,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
 
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
   void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
+  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const override;
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
@@ -99,17 +105,25 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   template <typename Get>
   absl::StatusOr<void*> Obtain(Device device, int64_t bytes, Get get);
 
+  const char* Blamed(absl::FunctionRef<std::string()> operation, const char* error) const;
+  // To be called after each operation that a device was told.
+  void Told(int device, absl::FunctionRef<std::string()> operation) const;
+  void Told(const char* operation, const Tensor& result, std::initializer_list<const Tensor*> operands) const;
+
   // Whoever tells the device to compute with a tensor takes its address from one of these: if it is still arriving the device will wait for it.
   void* AddressOf(const Tensor& tensor) const;
   const int64_t* IdsOf(const Tensor& ids) const;
   cuda::Array ArrayOf(const Tensor& tensor) const;
+  cuda::Array ArrayOrNumberOf(const Tensor& tensor) const;
   cuda::RowListArrays ArraysOf(const RowLists& lists) const;
 
   cuda::DeviceMath& math_;
   const int64_t limit_bytes_;
+  const bool synchronous_;
   mutable Mutex mu_;
   std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
   mutable std::vector<DeviceFailures> failures_ DIVVY_GUARDED_BY(mu_);
+  mutable std::set<std::string> kept_ DIVVY_GUARDED_BY(mu_);  // never given back: few, of errors
   mutable cuda::Transfers transfers_;
 };
 

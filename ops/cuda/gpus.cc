@@ -142,11 +142,24 @@ std::string Names(const cuda::DeviceMath& math) {
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
-  std::vector<int> numbers = choice.listed;
-  if (choice.kind != GpuChoice::Kind::kListed) {
-    for (int i = 0; i < math.num_devices(); ++i) numbers.push_back(i);
+// All there are; with `auto` those that are well, if any is.
+std::vector<int> NumbersOfAll(cuda::DeviceMath& math, GpuChoice::Kind kind) {
+  std::vector<int> all, well;
+  for (int i = 0; i < math.num_devices(); ++i) {
+    all.push_back(i);
+    if (kind != GpuChoice::Kind::kAuto) continue;
+    const char* const wrong = math.Probe(i);
+    if (wrong == nullptr) {
+      well.push_back(i);
+    } else {
+      DIVVY_LOG(WARNING) << "GPU " << i << " (" << math.name(i) << ") is left out: " << wrong << ". With --gpus=all that ends the worker";
+    }
   }
+  return well.empty() ? all : well;
+}
+
+absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
+  const std::vector<int> numbers = choice.kind == GpuChoice::Kind::kListed ? choice.listed : NumbersOfAll(math, choice.kind);
   for (int number : numbers) {
     if (number < math.num_devices()) continue;
     return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": this machine has no GPU ", number, ", only ", Names(math)));
@@ -184,12 +197,30 @@ class RangesOf : public TraceSink {
   cuda::DeviceMath& math_;
 };
 
+bool IsSet(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr && absl::string_view(text) == "1";
+}
+
+// CUDA loads a kernel when it is first launched, and may wait for the device then. Beside a collective, whose parts wait for each other on several devices,
+// that would be for ever; and so would the connections that NCCL makes when a collective is first used. What the user has set stands.
+void LoadAllAtStart() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+}
+
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuBackend*& in_use) {
+  const bool is_one = options.choice.kind == GpuChoice::Kind::kListed && options.choice.listed.size() == 1;
+  if (!is_one) LoadAllAtStart();  // before CUDA looks for it, which is when the library is opened
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
   RETURN_IF_ERROR(Choose(*math, options.choice));
   math->Configure(options.math);
-  auto* const backend = new internal::GpuBackend(*math, options.memory_bytes);
+  cuda::TransferOptions transfers;
+  transfers.keeps_memory = true;
+  const bool synchronous = IsSet("DIVVY_GPU_SYNC");
+  if (synchronous) DIVVY_LOG(WARNING) << "DIVVY_GPU_SYNC=1: the host waits after each operation on a GPU, so that an error names it. This is slow";
+  auto* const backend = new internal::GpuBackend(*math, options.memory_bytes, transfers, synchronous);
   in_use = backend;
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);

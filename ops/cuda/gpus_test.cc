@@ -124,6 +124,30 @@ TEST_F(OpenGpusTest, TakesAllThatThereAre) {
   });
 }
 
+TEST_F(OpenGpusTest, AutoLeavesOutADeviceThatIsIllAndAllDoesNot) {
+  EXPECT_IN_PROCESS("3", [] {
+    setenv("DIVVY_HOST_DEVICES_SICK", "1", 1);
+    EXPECT_THAT(Open("all").status().message(), HasSubstr("--gpus=all: the host plays a device that is ill"));
+    EXPECT_THAT(Open("1").status().message(), HasSubstr("is ill"));
+    const absl::StatusOr<Gpus> gpus = Open("auto");
+    ASSERT_TRUE(gpus.ok()) << gpus.status();
+    EXPECT_THAT(gpus->names, ElementsAre("host device 0", "host device 2"));
+  });
+}
+
+TEST_F(OpenGpusTest, WhereThereMayBeSeveralEverythingIsLoadedAtTheStart) {
+  EXPECT_IN_PROCESS("2", [] {
+    ASSERT_TRUE(Open("0").ok());
+    EXPECT_EQ(std::getenv("CUDA_MODULE_LOADING"), nullptr) << "one waits for no other";
+  });
+  EXPECT_IN_PROCESS("2", [] {
+    setenv("NCCL_RUNTIME_CONNECT", "1", 1);
+    ASSERT_TRUE(Open("0,1").ok());
+    EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
+    EXPECT_STREQ(std::getenv("NCCL_RUNTIME_CONNECT"), "1") << "what the user has set stands";
+  });
+}
+
 TEST_F(OpenGpusTest, NumbersThoseChosenAnew) {
   EXPECT_IN_PROCESS("3", [] {
     const absl::StatusOr<Gpus> gpus = Open("2,0");

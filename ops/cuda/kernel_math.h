@@ -21,9 +21,18 @@ using internal::Window2D;
 class KernelMath : public DeviceMath {
  public:
   void Configure(const DeviceOptions& options) override { options_ = options; }
+  void SetReclaim(Reclaim reclaim, void* context) override { reclaim_ = reclaim, reclaim_context_ = context; }
+  // For as long as a method runs; null where there is none even without what is kept.
+  void* AllocateScratch(int device, size_t bytes) {
+    void* const data = Allocate(device, bytes);
+    if (data != nullptr || reclaim_ == nullptr) return data;
+    reclaim_(reclaim_context_, device);
+    return Allocate(device, bytes);
+  }
   // elementwise.cu
   void Unary(int device, UnaryOp op, const Array& x, const Array& y) override;
   void UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) override;
+  void UnaryGradientAndSums(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx, const Array& sums) override;
   void Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) override;
   void AddThen(int device, UnaryOp op, const Array& a, const Array& b, const Array& y) override;
   void Broadcast(int device, const Array& x, double scale, const Array& y) override;
@@ -78,13 +87,15 @@ class KernelMath : public DeviceMath {
 
  private:
   DeviceOptions options_;
+  Reclaim reclaim_ = nullptr;
+  void* reclaim_context_ = nullptr;
 };
 
 // Memory for as long as a method runs; freed when the device is done with it. Where there is none, the device's next wait tells it.
 class Scratch {
  public:
   Scratch(KernelMath& math, int device, size_t bytes)
-      : math_(math), device_(device), bytes_(bytes), data_(bytes == 0 ? nullptr : math.Allocate(device, bytes)) {
+      : math_(math), device_(device), bytes_(bytes), data_(bytes == 0 ? nullptr : math.AllocateScratch(device, bytes)) {
     if (!is_there()) math.Note(device, kOutOfMemory);
   }
   ~Scratch() {
@@ -129,13 +140,32 @@ DIVVY_HOST_DEVICE Bits Narrowed(float value) {
   return Bits::FromFloat(value);
 }
 
-// A float16 or bfloat16 in memory: read as a float, rounded when it is written.
+// The float beside `value` whose last bit is 1, or `value` itself where it is a float: rounded from there to fewer bits it is what `value` itself would be,
+// which the nearest float is not (S. Boldo, G. Melquiond, "When double rounding is odd", 2005).
+DIVVY_HOST_DEVICE inline float RoundedToOdd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (!(static_cast<double>(nearest) != value) || value != value) return nearest;
+  uint32_t bits = BitsOfFloat(nearest);
+  const double magnitude = value < 0 ? -value : value, rounded = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
+  if (rounded > magnitude) --bits;  // towards 0
+  return FloatFromBits(bits | 1u);
+}
+
+// A float16 or bfloat16 in memory: read as a float, rounded when it is written, a double too once.
 template <typename Bits>
 struct Narrow {
   Bits bits;
   Narrow() = default;
-  DIVVY_HOST_DEVICE Narrow(float value) : bits(Narrowed<Bits>(value)) {}
+  template <typename Number>
+  DIVVY_HOST_DEVICE Narrow(Number value) : bits(Narrowed<Bits>(Wide(value))) {}
   DIVVY_HOST_DEVICE operator float() const { return Widened(bits); }
+
+ private:
+  template <typename Number>
+  DIVVY_HOST_DEVICE static float Wide(Number value) {
+    if constexpr (std::is_same_v<Number, double>) return RoundedToOdd(value);
+    return static_cast<float>(value);
+  }
 };
 
 // What elements of T are computed with.

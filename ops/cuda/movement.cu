@@ -37,7 +37,7 @@ template <typename T>
 void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t per_block, int64_t rows) {
   const auto* source = static_cast<const char*>(from);
   auto* target = static_cast<char*>(to);
-  ForEach(stream, rows * per_block, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, rows * per_block, [=] DIVVY_BODY(int64_t i) {
     const auto [row, at] = internal::Divide(i, per_block);
     reinterpret_cast<T*>(target + row * to_stride)[at] = reinterpret_cast<const T*>(source + row * from_stride)[at];
   });
@@ -45,14 +45,14 @@ void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to
 
 template <typename T>
 void PermuteAs(Stream stream, const internal::LoopNest<1>& loops, int64_t n, const T* from, T* to) {
-  ForEach(stream, n, [=] DIVVY_HOST_DEVICE(int64_t i) { to[i] = from[internal::OffsetsAt(loops, i)[0]]; });
+  ForEach(stream, n, [=] DIVVY_BODY(int64_t i) { to[i] = from[internal::OffsetsAt(loops, i)[0]]; });
 }
 
 template <typename T>
 void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
   const T* x = table.as<const T>();
   const int64_t rows = table.dim(0);
-  ForEach(stream, n * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, n * width, [=] DIVVY_BODY(int64_t i) {
     const auto [at, column] = internal::Divide(i, width);
     const int64_t id = ids[at];
     const bool is_inside = id >= 0 && id < rows;
@@ -61,30 +61,35 @@ void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_
   });
 }
 
-// The row of element `at` of a strictly lower triangle, row by row: row i begins at i (i - 1) / 2.
-DIVVY_HOST_DEVICE int64_t RowOfTriangle(int64_t at) {
-  auto row = static_cast<int64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(at))) / 2);
-  while (row * (row - 1) / 2 > at) --row;  // a square root may be rounded
-  while (row * (row + 1) / 2 <= at) ++row;
-  return row;
-}
-
+// The lanes of a row take a matrix: no element looks for the matrix that it is in, and rows are found by counting, not by roots and divisions.
 template <typename T>
 void LowerTrianglesAs(Stream stream, const T* x, int64_t batch, int64_t f, T* y) {
   const int64_t elements = f * (f - 1) / 2;
-  ForEach(stream, batch * elements, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t matrix = i / elements, at = i % elements, row = RowOfTriangle(at);
-    y[i] = x[(matrix * f + row) * f + at - row * (row - 1) / 2];
+  ForEachRow(stream, batch, elements, [=] DIVVY_BODY(int64_t matrix, const Lanes& lanes) {
+    const T* const from = x + matrix * f * f;
+    T* const to = y + matrix * elements;
+    int64_t row = 1, begin = 0;  // row i begins at i (i - 1) / 2
+    for (int64_t at = lanes.index; at < elements; at += lanes.count) {
+      while (begin + row <= at) begin += row++;
+      to[at] = from[row * f + at - begin];
+    }
   });
 }
 
 template <typename T>
 void SymmetricAs(Stream stream, const T* y, int64_t batch, int64_t f, T* x) {
   const int64_t elements = f * (f - 1) / 2;
-  ForEach(stream, batch * f * f, [=] DIVVY_HOST_DEVICE(int64_t i) {
-    const int64_t matrix = i / (f * f), row = i / f % f, column = i % f;
-    const int64_t high = row > column ? row : column, low = row > column ? column : row;
-    x[i] = high == low ? T(0) : y[matrix * elements + high * (high - 1) / 2 + low];
+  ForEachRow(stream, batch, f * f, [=] DIVVY_BODY(int64_t matrix, const Lanes& lanes) {
+    const T* const from = y + matrix * elements;
+    T* const to = x + matrix * f * f;
+    const int64_t rows_apart = lanes.count / f, columns_apart = lanes.count % f;
+    int64_t row = lanes.index / f, column = lanes.index % f;
+    for (int64_t at = lanes.index; at < f * f; at += lanes.count) {
+      const int64_t high = row > column ? row : column, low = row > column ? column : row;
+      to[at] = high == low ? T(0) : from[high * (high - 1) / 2 + low];
+      row += rows_apart, column += columns_apart;
+      if (column >= f) column -= f, ++row;
+    }
   });
 }
 

@@ -17,6 +17,14 @@
 #include <cuda_runtime.h>
 #endif
 
+// Marks a lambda that is the body of a kernel. For nvcc it is the device's alone: one that the host might call as well is kept on the host's heap, with an
+// allocation for each copy that a launch makes.
+#ifdef __CUDACC__
+#define DIVVY_BODY __device__
+#else
+#define DIVVY_BODY
+#endif
+
 namespace divvy::cuda {
 
 #ifdef __CUDACC__
@@ -143,6 +151,67 @@ void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
 #else
   AddTo(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) body(row, Lanes());
+  });
+#endif
+}
+
+constexpr int kColumns = 32;          // that a block of SumColumns takes: neighbours read neighbours
+constexpr int kColumnLanes = 8;       // threads that share a column of few rows
+constexpr int kManyColumnLanes = 32;  // and of many
+constexpr int64_t kFewRows = 512;
+constexpr int64_t kMostRowsOfColumn = 4096;  // that one block may add up; with more, other blocks should have a part
+
+#ifdef __CUDACC__
+// Thread (x, y) of a block takes rows y, y + lanes, ... of column x. Four of them are loaded before any is used, so that their loads are under way together.
+template <int kLanes, typename Load, typename Term, typename Write>
+__global__ void __launch_bounds__(kColumns* kLanes) RunSumColumns(int64_t columns, int64_t rows, Load load, Term term, Write write) {
+  __shared__ double shared[kLanes][kColumns + 1];
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  for (int64_t first = int64_t{blockIdx.x} * kColumns; first < columns; first += int64_t{gridDim.x} * kColumns) {
+    const int64_t column = first + x;
+    double sum = 0;
+    if (column < columns) {
+      int64_t row = y;
+      for (; row + 3 * kLanes < rows; row += 4 * kLanes) {
+        const auto a = load(row, column), b = load(row + kLanes, column), c = load(row + 2 * kLanes, column), d = load(row + 3 * kLanes, column);
+        sum += term(row, column, a);
+        sum += term(row + kLanes, column, b);
+        sum += term(row + 2 * kLanes, column, c);
+        sum += term(row + 3 * kLanes, column, d);
+      }
+      for (; row < rows; row += kLanes) sum += term(row, column, load(row, column));
+    }
+    shared[y][x] = sum;
+    __syncthreads();
+    if (y == 0 && column < columns) {
+      for (int lane = 1; lane < kLanes; ++lane) sum += shared[lane][x];
+      write(column, sum);
+    }
+    __syncthreads();  // before anybody writes the next
+  }
+}
+#endif
+
+// Calls write(column, sum) for each column, once, with the sum of term(row, column, load(row, column)) over the rows, in an order that follows from their
+// number alone. `load` only reads; what `term` writes is read by no `load`.
+template <typename Load, typename Term, typename Write>
+void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, const Term& term, const Write& write) {
+  if (columns <= 0) return;
+#ifdef __CUDACC__
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>((columns + kColumns - 1) / kColumns, 1 << 16));
+  if (rows <= kFewRows) {
+    RunSumColumns<kColumnLanes><<<blocks, dim3(kColumns, kColumnLanes), 0, stream.queue>>>(columns, rows, load, term, write);
+  } else {
+    RunSumColumns<kManyColumnLanes><<<blocks, dim3(kColumns, kManyColumnLanes), 0, stream.queue>>>(columns, rows, load, term, write);
+  }
+  stream.NoteLaunch();
+#else
+  AddTo(stream, [=] {
+    for (int64_t column = 0; column < columns; ++column) {
+      double sum = 0;
+      for (int64_t row = 0; row < rows; ++row) sum += term(row, column, load(row, column));
+      write(column, sum);
+    }
   });
 #endif
 }

@@ -47,7 +47,7 @@ Reduction MakeReduction(const Array& x, const Array& y) {
 // The lanes of a row for each result and part of what is summed.
 template <typename T>
 void SumRows(Stream stream, const Reduction& reduction, const T* from, int64_t parts, double* partial) {
-  ForEachRow(stream, reduction.results * parts, reduction.width / parts, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, reduction.results * parts, reduction.width / parts, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const auto [part, result] = internal::Divide(row, reduction.results);
     const int64_t base = OffsetsAt(reduction.kept, result)[0];
     double sum = 0;
@@ -62,7 +62,7 @@ void SumRows(Stream stream, const Reduction& reduction, const T* from, int64_t p
 // A thread for each result and chunk: neighbours read neighbours.
 template <typename T>
 void SumChunks(Stream stream, const Reduction& reduction, const T* from, int64_t chunks, double* partial) {
-  ForEach(stream, reduction.results * chunks, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, reduction.results * chunks, [=] DIVVY_BODY(int64_t i) {
     const auto [chunk, result] = internal::Divide(i, reduction.results);
     const int64_t base = OffsetsAt(reduction.kept, result)[0];
     const int64_t end = chunk * kChunk + kChunk < reduction.width ? chunk * kChunk + kChunk : reduction.width;
@@ -74,10 +74,37 @@ void SumChunks(Stream stream, const Reduction& reduction, const T* from, int64_t
 
 template <typename T>
 void AddChunks(Stream stream, const Reduction& reduction, const double* partial, int64_t chunks, double scale, T* to) {
-  ForEach(stream, reduction.results, [=] DIVVY_HOST_DEVICE(int64_t result) {
+  ForEach(stream, reduction.results, [=] DIVVY_BODY(int64_t result) {
     double sum = 0;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * reduction.results + result];
     to[OffsetsAt(reduction.kept, result)[1]] = static_cast<T>(sum * scale);
+  });
+}
+
+// Rows of y's elements, over which x is summed, and which lie `stride` apart: a bias' gradient.
+bool IsColumns(const Reduction& reduction) {
+  return reduction.kept.rank == 1 && reduction.kept.stride[0][0] == 1 && reduction.kept.stride[1][0] == 1 && reduction.reduced.rank == 1 &&
+         reduction.width <= kMostRowsOfColumn;
+}
+
+template <typename T>
+void SumColumnsOf(Stream stream, const Reduction& reduction, const T* from, double scale, T* to) {
+  const int64_t stride = reduction.reduced.stride[0][0];
+  SumColumns(
+      stream, reduction.results, reduction.width, [=] DIVVY_BODY(int64_t row, int64_t column) { return from[row * stride + column]; },
+      [=] DIVVY_BODY(int64_t, int64_t, T loaded) { return static_cast<double>(loaded); },
+      [=] DIVVY_BODY(int64_t column, double sum) { to[column] = static_cast<T>(sum * scale); });
+}
+
+// Each sum by the lanes of one row.
+template <typename T>
+void SumRowsOf(Stream stream, const Reduction& reduction, const T* from, double scale, T* to) {
+  ForEachRow(stream, reduction.results, reduction.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
+    const auto at = OffsetsAt(reduction.kept, row);
+    double sum = 0;
+    for (int64_t i = lanes.index; i < reduction.width; i += lanes.count) sum += from[at[0] + OffsetsAt(reduction.reduced, i)[0]];
+    sum = lanes.Sum(sum);
+    if (lanes.index == 0) to[at[1]] = static_cast<T>(sum * scale);
   });
 }
 
@@ -88,7 +115,7 @@ int64_t PartsOf(const Reduction& reduction) {
 
 template <typename T>
 void MaxRows(Stream stream, const Reduction& reduction, const T* from, T* to) {
-  ForEachRow(stream, reduction.results, reduction.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, reduction.results, reduction.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const auto at = OffsetsAt(reduction.kept, row);
     double max = -std::numeric_limits<double>::infinity();
     for (int64_t i = lanes.index; i < reduction.width; i += lanes.count) {
@@ -101,7 +128,7 @@ void MaxRows(Stream stream, const Reduction& reduction, const T* from, T* to) {
 
 template <typename T>
 void SquaresOfParts(Stream stream, const T* x, int64_t n, int64_t parts, double* partial) {
-  ForEachRow(stream, parts, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t part, const Lanes& lanes) {
+  ForEachRow(stream, parts, kWideRow, [=] DIVVY_BODY(int64_t part, const Lanes& lanes) {
     double sum = 0;
     for (int64_t i = part * lanes.count + lanes.index; i < n; i += parts * lanes.count) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     sum = lanes.Sum(sum);
@@ -110,7 +137,7 @@ void SquaresOfParts(Stream stream, const T* x, int64_t n, int64_t parts, double*
 }
 
 void AddParts(Stream stream, const double* partial, int64_t parts, double* total) {
-  ForEachRow(stream, 1, kWideRow, [=] DIVVY_HOST_DEVICE(int64_t, const Lanes& lanes) {
+  ForEachRow(stream, 1, kWideRow, [=] DIVVY_BODY(int64_t, const Lanes& lanes) {
     double sum = 0;
     for (int64_t i = lanes.index; i < parts; i += lanes.count) sum += partial[i];
     sum = lanes.Sum(sum);
@@ -123,6 +150,13 @@ void AddParts(Stream stream, const double* partial, int64_t parts, double* total
 void KernelMath::SumTo(int device, const Array& x, double scale, const Array& y) {
   const Stream stream = Use(device);
   const Reduction reduction = MakeReduction(x, y);
+  const bool is_short = reduction.consecutive && PartsOf(reduction) == 1;
+  if (is_short || IsColumns(reduction)) {
+    return WithFloating(y.element, [&](auto t) {
+      using T = decltype(t);
+      is_short ? SumRowsOf(stream, reduction, x.as<const T>(), scale, y.as<T>()) : SumColumnsOf(stream, reduction, x.as<const T>(), scale, y.as<T>());
+    });
+  }
   const int64_t chunks = reduction.consecutive ? PartsOf(reduction) : (reduction.width + kChunk - 1) / kChunk;
   const Scratch partial(*this, device, reduction.results * chunks * sizeof(double));
   if (!partial.is_there()) return;

@@ -42,7 +42,7 @@ DIVVY_HOST_DEVICE double Dot(const T* a, const T* b, int64_t n, const Lanes& lan
 
 template <typename T>
 void SoftmaxAs(Stream stream, const Rows& extent, const T* x, T* y) {
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const T* from = x + row * extent.width;
     const auto max = static_cast<Wide<T>>(MaxOf(from, extent.width, lanes));
     const double sum = SumOfExponentials(from, extent.width, max, lanes);
@@ -52,7 +52,7 @@ void SoftmaxAs(Stream stream, const Rows& extent, const T* x, T* y) {
 
 template <typename T>
 void SoftmaxGradientAs(Stream stream, const Rows& extent, const T* y, const T* gradient, T* dx) {
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const int64_t at = row * extent.width;
     const auto dot = static_cast<Wide<T>>(Dot(y + at, gradient + at, extent.width, lanes));
     for (int64_t j = at + lanes.index; j < at + extent.width; j += lanes.count) dx[j] = y[j] * (gradient[j] - dot);
@@ -84,7 +84,7 @@ template <typename T>
 void CrossEntropy(Stream stream, const Array& logits, const int64_t* numbers, const T* probabilities, T* losses, T* softmax, Fault* fault) {
   const Rows extent(logits);
   const T* from = logits.as<const T>();
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const T* x = from + row * extent.width;
     const auto max = static_cast<Wide<T>>(MaxOf(x, extent.width, lanes));
     const auto sum = static_cast<Wide<T>>(SumOfExponentials(x, extent.width, max, lanes));
@@ -97,7 +97,7 @@ void CrossEntropy(Stream stream, const Array& logits, const int64_t* numbers, co
 
 template <typename T>
 void CrossEntropyGradient(Stream stream, const Rows& extent, const int64_t* numbers, const T* probabilities, const T* gradient, T* softmax) {
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     T* y = softmax + row * extent.width;
     const Wide<T> g = gradient[row];
     double total = 1;  // of probabilities; the derivative holds for other weights too
@@ -134,7 +134,7 @@ DIVVY_HOST_DEVICE Standard StandardOf(Norm norm, const T* x, int64_t n, double e
 
 template <typename T>
 void NormalizeAs(Stream stream, const Rows& extent, Norm norm, double epsilon, const T* x, T* y) {
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const int64_t at = row * extent.width;
     const Standard s = StandardOf(norm, x + at, extent.width, epsilon, lanes);
     for (int64_t j = at + lanes.index; j < at + extent.width; j += lanes.count) y[j] = static_cast<T>((x[j] - s.mean) * s.factor);
@@ -144,7 +144,7 @@ void NormalizeAs(Stream stream, const Rows& extent, Norm norm, double epsilon, c
 // With y the normalised row: dx = factor (g - mean(g) - y mean(g y)) for a layer's norm, factor (g - y (g . y)) for the l2 norm.
 template <typename T>
 void NormalizeGradientAs(Stream stream, const Rows& extent, Norm norm, double epsilon, const T* x, const T* gradient, T* dx) {
-  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const int64_t at = row * extent.width;
     const auto n = static_cast<double>(extent.width);
     const Standard s = StandardOf(norm, x + at, extent.width, epsilon, lanes);
@@ -165,7 +165,7 @@ void NormalizeGradientAs(Stream stream, const Rows& extent, Norm norm, double ep
 
 template <typename T>
 void ClipRowsAs(Stream stream, int64_t rows, int64_t width, double max_norm, const T* x, T* y) {
-  ForEachRow(stream, rows, width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, rows, width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const int64_t at = row * width;
     const double norm = std::sqrt(Dot(x + at, x + at, width, lanes));
     const Wide<T> factor = norm > max_norm ? static_cast<Wide<T>>(max_norm / norm) : 1;
@@ -175,7 +175,7 @@ void ClipRowsAs(Stream stream, int64_t rows, int64_t width, double max_norm, con
 
 template <typename T>
 void ClipRowsGradientAs(Stream stream, int64_t rows, int64_t width, double max_norm, const T* x, const T* gradient, T* dx) {
-  ForEachRow(stream, rows, width, [=] DIVVY_HOST_DEVICE(int64_t row, const Lanes& lanes) {
+  ForEachRow(stream, rows, width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     const int64_t at = row * width;
     const double norm = std::sqrt(Dot(x + at, x + at, width, lanes));
     const bool clips = norm > max_norm;
@@ -199,7 +199,7 @@ struct Lists {
 
 template <typename T>
 void CombineRowsAs(Stream stream, const Lists<T>& lists, int64_t batch, int64_t width, const T* x, T* y) {
-  ForEach(stream, batch * width, [=] DIVVY_HOST_DEVICE(int64_t i) {
+  ForEach(stream, batch * width, [=] DIVVY_BODY(int64_t i) {
     const auto [list, column] = internal::Divide(i, width);
     const Wide<T> divisor = lists.Divisor(list);
     Wide<T> sum = 0;
@@ -210,7 +210,7 @@ void CombineRowsAs(Stream stream, const Lists<T>& lists, int64_t batch, int64_t 
 
 template <typename T>
 void SpreadRowsAs(Stream stream, const Lists<T>& lists, int64_t batch, int64_t width, const T* y, T* x) {
-  ForEachRow(stream, batch, kWarp, [=] DIVVY_HOST_DEVICE(int64_t list, const Lanes& lanes) {
+  ForEachRow(stream, batch, kWarp, [=] DIVVY_BODY(int64_t list, const Lanes& lanes) {
     const Wide<T> divisor = lists.Divisor(list);
     const int64_t first = lists.splits[list], elements = (lists.splits[list + 1] - first) * width;
     for (int64_t i = lanes.index; i < elements; i += lanes.count) {

@@ -22,21 +22,28 @@ size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 class Transfers::EventMark : public DeviceMark {
  public:
-  EventMark(DeviceMath& math, int device, Queue queue) : math_(math), event_(math.Record(device, queue)), number_(++last_number) {}
+  // `point`: of kCompute, that this event is not before.
+  EventMark(DeviceMath& math, int device, Queue queue, int64_t point = 0)
+      : math_(math), point_(point), event_(math.Record(device, queue)), number_(++last_number) {}
   ~EventMark() override { math_.Release(event_); }
   Event event() const { return event_; }
   int64_t number() const { return number_; }  // rises with time
+  int64_t point() const { return point_; }
 
  private:
   inline static std::atomic<int64_t> last_number{0};
   DeviceMath& math_;
+  const int64_t point_;
   const Event event_;
   const int64_t number_;
 };
 
 Transfers::Transfers(DeviceMath& math, const TransferOptions& options)
-    : math_(math), large_bytes_(options.large_bytes), host_memory_(math, options.host_bytes) {
-  for (int device = 0; device < math.num_devices(); ++device) lanes_.push_back(std::make_unique<Lane>(math, options.staging_bytes));
+    : math_(math), large_bytes_(options.large_bytes), host_bytes_(options.host_bytes), host_memory_(math, options.host_bytes) {
+  for (int device = 0; device < math.num_devices(); ++device) {
+    lanes_.push_back(std::make_unique<Lane>(math, options.staging_bytes));
+    if (options.keeps_memory) lanes_.back()->memory = std::make_unique<DevicePool>(math, device);
+  }
 }
 
 Transfers::~Transfers() {
@@ -45,6 +52,40 @@ Transfers::~Transfers() {
     }
   }
 }
+
+// ---- memory, and points of kCompute ------------------------------------------------------------------------------------------------------------------
+
+void Transfers::Raise(std::atomic<int64_t>& number, int64_t to) {
+  int64_t now = number.load();
+  while (now < to && !number.compare_exchange_weak(now, to)) {
+  }
+}
+
+void* Transfers::Obtain(int device, Queue queue, size_t bytes) {
+  Lane& lane = *lanes_[device];
+  return lane.memory != nullptr ? lane.memory->Take(queue, bytes, lane.reached) : math_.AllocateFor(device, queue, bytes);
+}
+
+void Transfers::Free(int device, void* data) {
+  Leave(device, data);
+  Lane& lane = *lanes_[device];
+  lane.memory != nullptr ? lane.memory->Return(data, ++lane.told) : math_.Free(device, data);
+}
+
+void Transfers::Trim(int device) {
+  if (lanes_[device]->memory != nullptr) lanes_[device]->memory->Trim();
+}
+
+void Transfers::Told(int device) {
+  Lane& lane = *lanes_[device];
+  Raise(lane.operations, ++lane.told);
+}
+
+void Transfers::Settle(const Found& found) {
+  for (const auto& [device, point] : found.settled) Raise(lanes_[device]->settled, point);
+}
+
+bool Transfers::IsSettled(int device) const { return lanes_[device]->settled >= lanes_[device]->operations; }
 
 // ---- what may be let go ------------------------------------------------------------------------------------------------------------------------------
 
@@ -65,12 +106,21 @@ void Transfers::Reap(int device) {
         travelling.pop_front();
       }
     }
-    for (auto next = lane.arriving.begin(); next != lane.arriving.end();) {
-      const auto one = next++;
-      if (math_.HasCome(one->second.come)) Forget(lane, one);
-    }
+    ReapArriving(lane);
   }
   for (const Travelling& one : done) Release(lane, one);
+}
+
+// They come in the order in which they were told: behind the first that has not come nobody need be asked.
+void Transfers::ReapArriving(Lane& lane) {
+  while (!lane.arriving_in_order.empty()) {
+    const auto [data, number] = lane.arriving_in_order.front();
+    const auto one = lane.arriving.find(data);
+    const bool is_there = one != lane.arriving.end() && one->second.number == number;
+    if (is_there && !math_.HasCome(one->second.come)) return;
+    if (is_there) Forget(lane, one);
+    lane.arriving_in_order.pop_front();
+  }
 }
 
 // Of one queue. False: nothing travels.
@@ -110,7 +160,7 @@ void Transfers::Keep(int device, Queue queue, std::shared_ptr<const void> owner,
 void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
   const TraceRange range("copy to a device");
   const Queue queue = bytes < large_bytes_ ? Queue::kInSmall : Queue::kIn;
-  void* const to = math_.AllocateFor(device, queue, bytes);
+  void* const to = Obtain(device, queue, bytes);
   if (to == nullptr) return nullptr;
   if (host_memory_.Owns(from)) {
     Reap(device);
@@ -142,7 +192,9 @@ bool Transfers::UploadStaged(int device, Queue queue, char* to, const char* from
 void Transfers::LetUseWait(int device, const void* data, size_t bytes) {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.mu);
-  lane.arriving[static_cast<const char*>(data)] = {bytes, math_.Record(device, Queue::kIn), false};
+  const int64_t number = ++lane.last_arriving;
+  lane.arriving[static_cast<const char*>(data)] = {bytes, math_.Record(device, Queue::kIn), false, number};
+  lane.arriving_in_order.emplace_back(static_cast<const char*>(data), number);
   lane.num_arriving.fetch_add(1, std::memory_order_release);
 }
 
@@ -183,18 +235,22 @@ void Transfers::Forget(Lane& lane, std::map<const char*, Arriving>::iterator arr
 
 // ---- from a device -----------------------------------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<const DeviceMark> Transfers::Mark(int device) { return std::make_shared<EventMark>(math_, device, Queue::kCompute); }
+std::shared_ptr<const DeviceMark> Transfers::Mark(int device) {
+  return std::make_shared<EventMark>(math_, device, Queue::kCompute, lanes_[device]->told.load());
+}
 
-void Transfers::WaitForValue(int device, Queue queue, const Download& from) {
-  Arrive(from.from_device.index, from.from, device, queue);
-  if (from.written != nullptr) return math_.Wait(device, queue, static_cast<const EventMark&>(*from.written).event());
-  const EventMark now(math_, from.from_device.index, Queue::kCompute);
-  math_.Wait(device, queue, now.event());
+int64_t Transfers::WaitForValue(int device, Queue queue, const Download& from) {
+  const int from_device = from.from_device.index;
+  Arrive(from_device, from.from, device, queue);
+  const std::shared_ptr<const DeviceMark> mark = from.written != nullptr ? from.written : Mark(from_device);
+  const auto& event = static_cast<const EventMark&>(*mark);
+  math_.Wait(device, queue, event.event());
+  return event.point();
 }
 
 void* Transfers::CopyAcross(int device, const Download& from) {
   Reap(device);
-  void* const to = math_.AllocateFor(device, Queue::kAcross, static_cast<size_t>(from.bytes));
+  void* const to = Obtain(device, Queue::kAcross, static_cast<size_t>(from.bytes));
   if (to == nullptr) return nullptr;
   MutexLock lock(together_);
   WaitForValue(device, Queue::kAcross, from);
@@ -228,6 +284,7 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   std::stable_sort(in_order.begin(), in_order.end(), [&](const Download* a, const Download* b) { return number(*a) < number(*b); });
 
   std::map<int, const Fault*> faults;  // of each device
+  std::map<int, int64_t> points;       // of each device's kCompute, the last that is waited for
   size_t staged_bytes = 0;
   std::vector<bool> is_staged;
   for (const Download* const value : in_order) {
@@ -243,7 +300,8 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   for (size_t i = 0; i < in_order.size(); ++i) {
     const Download& value = *in_order[i];
     const int device = value.from_device.index;
-    WaitForValue(device, Queue::kOut, value);
+    int64_t& point = points[device];
+    point = std::max(point, WaitForValue(device, Queue::kOut, value));
     void* to = value.to;
     if (is_staged[i] && staged.data != nullptr) arriving.emplace_back(&value, to = staged.Next(static_cast<size_t>(value.bytes)));
     math_.Copy(device, Queue::kOut, to, value.from, static_cast<size_t>(value.bytes));
@@ -256,18 +314,21 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
     fault = static_cast<const Fault*>(there);
   }
   for (const auto& [device, fault] : faults) {
-    const Found here = AwaitValues(device, fault);
+    const Found here = AwaitValues(device, fault, points[device]);
     if (found.error == nullptr && found.fault.kind == Fault::kNone) found = here;
   }
+  found.settled = std::move(points);
   for (const auto& [value, from] : arriving) std::memcpy(value->to, from, static_cast<size_t>(value->bytes));
   if (staged.data != nullptr) lanes_[lane]->staging.Return(staged.data);
   return found;
 }
 
 // A fault is looked at while the device may be computing: that there is one is certain, but only a device that is done has it in full. Null: it did not come.
-Transfers::Found Transfers::AwaitValues(int device, const Fault* fault) {
+Transfers::Found Transfers::AwaitValues(int device, const Fault* fault, int64_t point) {
+  Lane& lane = *lanes_[device];
   const EventMark copied(math_, device, Queue::kOut);
   Found found{device, math_.Await(device, copied.event()), {}};
+  Raise(lane.reached, point);
   if (found.error != nullptr || (fault != nullptr && fault->kind == Fault::kNone)) return found;
   found.error = math_.Synchronize(device);
   if (found.error != nullptr) return found;

@@ -16,22 +16,26 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "ops/cuda/device_math.h"
+#include "ops/cuda/device_pool.h"
 #include "ops/cuda/pinned_pool.h"
 #include "tensor/device_memory.h"
 
 namespace divvy::cuda {
 
 struct TransferOptions {
-  size_t host_bytes = size_t{4} << 30;      // pinned for tensors of the host (AllocateHost), all devices together
+  size_t host_bytes = size_t{4} << 30;      // pinned for tensors of the host (AllocateHost), all devices together; at most an eighth of it for one
   size_t staging_bytes = size_t{64} << 20;  // pinned for what lies in other memory while it is copied; for each device
   // Uploads from here on travel on kIn, smaller ones on kInSmall. It is what tensors may have pinned memory for (tensor.cc), and a few microseconds of copying.
   size_t large_bytes = size_t{64} << 10;
+  // Memory that is freed is kept for what needs as much next. What is kept is given back where a device has no more, not before.
+  bool keeps_memory = false;
 };
 
 // Thread-safe. Devices are the library's numbers, and must exist.
@@ -43,7 +47,10 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // Those of DeviceMemory. Null: no memory is left on the device.
+  // Those of DeviceMemory. Null: no memory is left on the device, or what DeviceMath::TakeError says.
+  void* Allocate(int device, size_t bytes) { return Obtain(device, Queue::kCompute, bytes); }
+  // REQUIRES: this is its beginning.
+  void Free(int device, void* data);
   void* Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
   void* CopyAcross(int device, const Download& from);
   // What has gone wrong, with the device's name, or the device's fault in `fault`, which is then forgotten there.
@@ -51,15 +58,24 @@ class Transfers {
     int device = 0;
     const char* error = nullptr;
     Fault fault = {};
+    std::map<int, int64_t> settled = {};  // for Settle, once what was found has been told
   };
   Found Bring(absl::Span<const Download> values);
   std::shared_ptr<const DeviceMark> Mark(int device);
 
   // To be called before kCompute is told to read memory that Upload gave, or to write to it.
   void Arrive(int device, const void* data) { Arrive(device, data, device, Queue::kCompute); }
-  // Before it is told to free memory, whose beginning this is.
-  void Leave(int device, const void* data);
+  // To be called after kCompute was told an operation.
+  void Told(int device);
+  // Whether Bring has waited for all operations that were told, and what it found has been told (Settle).
+  bool IsSettled(int device) const;
+  void Settle(const Found& found);
+  // Gives the device what is kept and nobody uses.
+  void Trim(int device);
 
+  // Memory for a tensor of the host. What is very large is mostly a whole dataset, or a table of a parameter server in the same process: it stays, travels
+  // never or in parts, and would leave none for what comes and goes. Null: not pinned.
+  void* TakeHost(size_t bytes) { return bytes > host_bytes_ / 8 ? nullptr : host_memory_.Take(bytes); }
   PinnedPool& host_memory() { return host_memory_; }
 
   // To be held while devices are told of a collective (DeviceMath::AllReduce); a copy across holds it while its two devices are told to wait for each other.
@@ -80,17 +96,29 @@ class Transfers {
     size_t bytes;
     Event come;
     bool is_told;  // to kCompute
+    int64_t number;
   };
   struct Lane {
     Lane(DeviceMath& math, size_t staging_bytes) : staging(math, staging_bytes) {}
     PinnedPool staging;
     Mutex mu;
-    std::deque<Travelling> travelling[kNumQueues] DIVVY_GUARDED_BY(mu);  // of each queue, in the order of their events
-    std::map<const char*, Arriving> arriving DIVVY_GUARDED_BY(mu);       // where they begin; till they have been seen to have come
+    std::deque<Travelling> travelling[kNumQueues] DIVVY_GUARDED_BY(mu);                  // of each queue, in the order of their events
+    std::map<const char*, Arriving> arriving DIVVY_GUARDED_BY(mu);                       // where they begin; till they have been seen to have come
+    std::deque<std::pair<const char*, int64_t>> arriving_in_order DIVVY_GUARDED_BY(mu);  // with their numbers; some may have been forgotten
+    int64_t last_arriving DIVVY_GUARDED_BY(mu) = 0;
     std::atomic<int64_t> num_arriving{0};
+    // Points of kCompute, counted: each operation and each block that is freed is one more.
+    std::atomic<int64_t> told{0};
+    std::atomic<int64_t> operations{0};  // the last that is an operation
+    std::atomic<int64_t> reached{0};     // it has come to, as far as the host has seen
+    std::atomic<int64_t> settled{0};     // of those the last whose failures have been told
+    std::unique_ptr<DevicePool> memory;  // null: none is kept
   };
   struct Staged;
 
+  void* Obtain(int device, Queue queue, size_t bytes);
+  void Leave(int device, const void* data);
+  void ReapArriving(Lane& lane) DIVVY_REQUIRES(lane.mu);
   bool UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes);
   void* TakeStaging(int device, size_t bytes);
   void Reap(int device);
@@ -101,11 +129,14 @@ class Transfers {
   void Arrive(int device, const void* data, int waiting_device, Queue waiting_queue);
   static Arriving* FindArriving(Lane& lane, const void* data) DIVVY_REQUIRES(lane.mu);
   void Forget(Lane& lane, std::map<const char*, Arriving>::iterator arrived) DIVVY_REQUIRES(lane.mu);
-  void WaitForValue(int device, Queue queue, const Download& from);
-  Found AwaitValues(int device, const Fault* fault);
+  // The point of kCompute of the value's device that is waited for.
+  int64_t WaitForValue(int device, Queue queue, const Download& from);
+  // `point`: of kCompute, for which the queue kOut waits.
+  Found AwaitValues(int device, const Fault* fault, int64_t point);
+  static void Raise(std::atomic<int64_t>& number, int64_t to);
 
   DeviceMath& math_;
-  const size_t large_bytes_;
+  const size_t large_bytes_, host_bytes_;
   mutable Mutex together_;
   PinnedPool host_memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;

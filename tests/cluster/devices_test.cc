@@ -1,5 +1,7 @@
 // Whole clusters in this process whose replicas compute on devices: four that the host plays; and the cases that any number will
 // do for (AnyGpusTest) on those of the library that the process loads.
+#include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <set>
 #include <string>
@@ -8,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/error.h"
 #include "divvy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -150,6 +153,26 @@ TEST_F(DevicesTest, TwoWorkersShareTheGpusAndTheExamples) {
   const std::vector<float> losses = Train(*gpus, kExamples);
   EXPECT_EQ(losses.size(), static_cast<size_t>(kSteps));
   EXPECT_LT(losses.back(), 2 * losses.front());
+}
+
+// In a process of its own, whose devices stay lost.
+TEST_F(DevicesTest, GpusThatAreLostEndTheProgramSoThatItIsStartedAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto train = [this] {
+    setenv("DIVVY_HOST_DEVICES_FAIL_FROM", "300", 1);
+    const auto gpus = Start(On::kGpus, 2, 0);
+    Coordinator& coordinator = gpus->coordinator();
+    const auto dataset = coordinator.CreatePerWorkerDataset(kExamples(1'000));
+    Iterator iterator = dataset->MakeIterator();
+    absl::Status status;
+    for (int i = 0; i < 50 && status.ok(); ++i) {
+      status = coordinator.Schedule(kTrain, iterator).status();
+      status.Update(coordinator.Join());
+    }
+    std::cerr << status << "\n";
+    std::_Exit(ExitCodeOf(status));
+  };
+  EXPECT_EXIT(train(), ::testing::ExitedWithCode(138), "GPU:[0-3] .host device [0-3]. is lost: an illegal memory access was encountered");
 }
 
 // ---- by option -----------------------------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole clusters are tested where there is no GPU. The environment
-// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_VERSION instead of the version asked for, and
-// DIVVY_HOST_DEVICES_MANNER: when they do what they are told, "at_once" (unset), "late" or "any_time" (HostQueues::Manner).
+// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_SICK is ill, from kernel
+// DIVVY_HOST_DEVICES_FAIL_FROM on all are lost, DIVVY_HOST_DEVICES_VERSION instead of the version asked for, and DIVVY_HOST_DEVICES_MANNER: when they do what
+// they are told, "at_once" (unset), "late" or "any_time" (HostQueues::Manner).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -30,6 +31,9 @@ HostMath* OpenHostMath() {
   if (devices == 0) return nullptr;
   auto* const math = new HostMath(devices, MannerFromEnvironment());
   math->keep_log = false;
+  math->sick = static_cast<int>(FromEnvironment("DIVVY_HOST_DEVICES_SICK", -1));
+  const long long fails_from = FromEnvironment("DIVVY_HOST_DEVICES_FAIL_FROM", 0);
+  if (fails_from > 0) math->FailFrom(fails_from, "an illegal memory access was encountered");
   math->free_bytes = static_cast<size_t>(FromEnvironment("DIVVY_HOST_DEVICE_BYTES", -1));
   return math;
 }

@@ -41,7 +41,7 @@ HostMath::HostMath(int num_devices, HostQueues::Manner manner, uint64_t seed) : 
   for (int i = 0; i < num_devices; ++i) {
     devices_.push_back(std::make_unique<HostDevice>());
     devices_.back()->name = absl::StrCat("host device ", i);
-    kernel_streams_.push_back(std::make_unique<KernelStream>(queues_.stream(i, Queue::kCompute), kernels_));
+    kernel_streams_.push_back(std::make_unique<KernelStream>(*this, i, queues_.stream(i, Queue::kCompute)));
   }
 }
 
@@ -55,7 +55,9 @@ HostMath::~HostMath() {
 }
 
 const char* HostMath::Choose(const int* devices, int count) {
-  if (error != nullptr) return error;
+  for (int i = 0; i < count; ++i) {
+    if (const char* const wrong = Probe(devices[i]); wrong != nullptr) return wrong;
+  }
   std::vector<std::unique_ptr<HostDevice>> chosen;
   for (int i = 0; i < count; ++i) chosen.push_back(std::move(devices_[devices[i]]));
   devices_ = std::move(chosen);
@@ -139,6 +141,7 @@ void HostMath::Free(int device, void* data) {
 void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " in ", bytes));
   ++uploads_, ++waits_;
+  if (clock_ != nullptr) clock_->Copy(device, Queue::kCompute, bytes), clock_->Await(clock_->Point(device, Queue::kCompute));
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, to, "copies to");
   std::memcpy(to, from, bytes);
@@ -147,6 +150,7 @@ void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
 const char* HostMath::CopyOut(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " out ", bytes));
   ++waits_;
+  if (clock_ != nullptr) clock_->Copy(device, Queue::kOut, bytes), clock_->Await(clock_->Point(device, Queue::kOut));
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, from, "copies from");
   std::memcpy(to, from, bytes);
@@ -155,6 +159,7 @@ const char* HostMath::CopyOut(int device, void* to, const void* from, size_t byt
 
 const char* HostMath::Synchronize(int device) {
   ++waits_;
+  if (clock_ != nullptr) clock_->Await(clock_->Point(device, Queue::kCompute));
   queues_.Finish(device, Queue::kCompute);
   return TakeError(device);
 }
@@ -175,6 +180,7 @@ HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
 void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t bytes) {
   Log(device, queue, absl::StrCat("copy ", bytes));
   if (queue == Queue::kIn || queue == Queue::kInSmall) ++uploads_;
+  if (clock_ != nullptr) clock_->Copy(device, queue, bytes);
   queues_.Add(device, queue, [=] {
     for (const void* const part : {static_cast<const void*>(to), from}) {
       const Place place = PlaceOf(device, part);
@@ -187,6 +193,7 @@ void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t 
 
 void HostMath::CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) {
   Log(device, queue, absl::StrCat("copy ", bytes, " from ", from_device));
+  if (clock_ != nullptr) clock_->Copy(device, queue, bytes);
   queues_.Add(device, queue, [=] {
     CheckThere(device, to, "copies to");
     CheckThere(from_device, from, "copies from");
@@ -196,16 +203,36 @@ void HostMath::CopyAcross(int device, Queue queue, void* to, int from_device, co
 
 Event HostMath::Record(int device, Queue queue) {
   Log(device, queue, "record");
-  return queues_.Record(device, queue);
+  const Event event = queues_.Record(device, queue);
+  if (clock_ == nullptr) return event;
+  MutexLock lock(mu_);
+  points_[event] = clock_->Point(device, queue);
+  return event;
+}
+
+double HostMath::PointOf(Event event) {
+  MutexLock lock(mu_);
+  const auto found = points_.find(event);
+  return found == points_.end() ? 0 : found->second;  // from before there was a clock
+}
+
+void HostMath::Release(Event event) {
+  {
+    MutexLock lock(mu_);
+    points_.erase(event);
+  }
+  queues_.Release(event);
 }
 
 void HostMath::Wait(int device, Queue queue, Event event) {
   Log(device, queue, "wait");
+  if (clock_ != nullptr) clock_->Wait(device, queue, PointOf(event));
   queues_.Wait(device, queue, event);
 }
 
 const char* HostMath::Await(int device, Event event) {
   ++waits_;
+  if (clock_ != nullptr) clock_->Await(PointOf(event));
   queues_.Await(event);
   return TakeError(device);
 }
@@ -270,10 +297,11 @@ Stream HostMath::Use(int device) {
 }
 
 void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) {
-  const Stream stream = Use(device);
+  Use(device);
+  KernelStream& stream = *kernel_streams_[device];
   WithFloating(element, [&](auto t) {
     using T = decltype(t);
-    AddTo(stream, [=] {
+    stream.Add(static_cast<double>(g.batch) * static_cast<double>(g.m * g.n) * static_cast<double>(g.k), [=] {
       for (int64_t i = 0; i < g.batch; ++i) {
         Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n);
       }

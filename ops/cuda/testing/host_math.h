@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "ops/cuda/kernel_math.h"
+#include "ops/cuda/testing/host_clock.h"
 #include "ops/cuda/testing/host_queues.h"
 
 namespace divvy::cuda {
@@ -35,6 +37,7 @@ class HostMath : public KernelMath {
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
   const char* name(int device) const override { return devices_[device]->name.c_str(); }  // "host device 0", as it was numbered first
+  const char* Probe(int device) override { return device == sick ? "the host plays a device that is ill" : error; }
   const char* Choose(const int* devices, int count) override;
   void* Allocate(int device, size_t bytes) override;
   void Free(int device, void* data) override;
@@ -49,7 +52,7 @@ class HostMath : public KernelMath {
   void Wait(int device, Queue queue, Event event) override;
   bool HasCome(Event event) override { return queues_.HasCome(event); }
   const char* Await(int device, Event event) override;
-  void Release(Event event) override { queues_.Release(event); }
+  void Release(Event event) override;
   void* AllocatePinned(size_t bytes) override;
   void FreePinned(void* data) override;
   bool CanAllReduce(const int*, int, Element element) override { return all_reduces && element == Element::kFloat32; }
@@ -60,6 +63,8 @@ class HostMath : public KernelMath {
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
   const char* TakeError(int device) override { return TakeErrorOf(*devices_[device]); }
   const char* lost(int device) const override { return devices_[device]->lost.text(); }
+  // From this kernel on, counted from the first there was, each wait tells `why`, as an error that stays does.
+  void FailFrom(int64_t kernel, const char* why) { fails_from_ = kernel, fails_with_ = why; }
   // As after a corrupt context: from now on every wait for the device tells `why`, and it gives no memory. `why` lives as long as the process.
   void Lose(int device, const char* why) { devices_[device]->lost.Set(why); }
   void Zero(int device, void* data, size_t bytes) override;
@@ -72,9 +77,13 @@ class HostMath : public KernelMath {
   size_t free_bytes = ~size_t{0};    // of each device
   size_t pinned_bytes = ~size_t{0};  // of the host
   const char* error = nullptr;       // that every wait and Choose returns
+  int sick = -1;                     // the device that cannot be chosen
   bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
+  // From here on what it is told takes time, by this model.
+  void UseClock(const HostModel& model) { clock_ = std::make_unique<HostClock>(model, num_devices()); }
+  double now() const { return clock_->now(); }  // of the host, in microseconds. REQUIRES: UseClock
   HostCosts costs() const { return {kernels_, uploads_, allocations_, waits_}; }
   // Runs all that is queued.
   void FinishAll() { queues_.FinishAll(); }
@@ -97,6 +106,7 @@ class HostMath : public KernelMath {
     LastingError lost;
   };
   const char* TakeErrorOf(HostDevice& device) {
+    if (kernels_ >= fails_from_) device.lost.Set(fails_with_);
     const char* const first = device.error.Take();
     if (error != nullptr) return error;
     return first != nullptr ? first : device.lost.text();
@@ -112,21 +122,29 @@ class HostMath : public KernelMath {
   // Where a device's kernels are queued: counts them.
   class KernelStream : public HostStream {
    public:
-    KernelStream(HostStream& queue, std::atomic<int64_t>& kernels) : queue_(queue), kernels_(kernels) {}
-    void Add(std::function<void()> work) override {
-      ++kernels_;
+    KernelStream(HostMath& math, int device, HostStream& queue) : math_(math), device_(device), queue_(queue) {}
+    void Add(std::function<void()> work) override { Add(0, std::move(work)); }
+    void Add(double multiplications, std::function<void()> work) {
+      ++math_.kernels_;
+      if (math_.clock_ != nullptr) math_.clock_->Kernel(device_, multiplications);
       queue_.Add(std::move(work));
     }
 
    private:
+    HostMath& math_;
+    const int device_;
     HostStream& queue_;
-    std::atomic<int64_t>& kernels_;
   };
+  double PointOf(Event event);
 
   mutable Mutex mu_;
   std::atomic<int64_t> kernels_{0}, uploads_{0}, allocations_{0}, waits_{0};
+  int64_t fails_from_ = std::numeric_limits<int64_t>::max();
+  const char* fails_with_ = nullptr;
   std::vector<std::unique_ptr<HostDevice>> devices_;
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;  // by the number that a device has now
+  std::unique_ptr<HostClock> clock_;                           // null: nothing takes time
+  std::map<Event, double> points_ DIVVY_GUARDED_BY(mu_);       // of the clock
   std::map<const char*, size_t> pinned_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> freed_ DIVVY_GUARDED_BY(mu_);
   HostQueues queues_;
