@@ -208,13 +208,13 @@ TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
 
 TEST_F(OpenGpusTest, WhatADeviceCouldNotGiveDoesNotCount) {
   EXPECT_IN_PROCESS("1", [] {
-    setenv("DIVVY_HOST_DEVICE_BYTES", "100", 1);
-    ASSERT_TRUE(Open("all", 1024).ok());
+    setenv("DIVVY_HOST_DEVICE_BYTES", "512", 1);
+    ASSERT_TRUE(Open("all", 4096).ok());
     const Device gpu{Device::Kind::kGpu, 0};
     for (int i = 0; i < 10; ++i) {
-      EXPECT_THAT(Tensor::Uninitialized(DType::kFloat32, Shape{100}, gpu).status().message(), HasSubstr("has no memory for 400 bytes more"));
+      EXPECT_THAT(Tensor::Uninitialized(DType::kFloat32, Shape{300}, gpu).status().message(), HasSubstr("has no memory for 1200 bytes more"));
     }
-    EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{25}, gpu).ok());
+    EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{128}, gpu).ok());
   });
 }
 
