@@ -452,6 +452,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
+  int64_t rewinds_before_ = 0;  // not_running_since_
   bool told_the_end_ = false;  // by EndJob, while the coordinator lived
   bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;

@@ -64,7 +64,16 @@ void Cluster::CheckRecovery() {
   const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
   const bool runs = phase == CoordinatorSnapshot::Phase::kRunning || phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver;
   if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
-  if (!not_running_since_) not_running_since_ = now();
+  if (!not_running_since_) {
+    not_running_since_ = now();
+    rewinds_before_ = result_.rewinds;
+  }
+  // A worker's false word of half applied steps costs rewinds (docs/security.md). By default --max_recoveries ends such a job; most programs here allow 1,000.
+  constexpr int64_t kRecoveriesByDefault = 20;
+  if (config_.liar && result_.rewinds - rewinds_before_ > kRecoveriesByDefault) {
+    over_ = true;
+    return;
+  }
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));

@@ -306,7 +306,7 @@ SimResult Cluster::Run() {
   }
   if (result_.violation.ok() && !over_) Violation("X16", "nothing is left to happen, but the program has not ended");
   if (result_.violation.ok() && told_the_end_) {
-    world_.RunFor(absl::Seconds(15));  // tasks that missed the Shutdown learn of the end when they register
+    world_.RunFor(absl::Seconds(30));  // tasks that missed the Shutdown learn of the end when they register: one that was stopped, after its silence
     CheckAtRest();
     for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
       FindServingPs(i);
