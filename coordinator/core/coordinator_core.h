@@ -31,6 +31,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/log_limit.h"
 #include "base/outbox.h"
 #include "cluster/backoff.h"
 #include "cluster/clients.h"
@@ -303,6 +304,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
   void NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) DIVVY_REQUIRES(mu_);
   void LeaveOutOdd(Iterator& iterator) DIVVY_REQUIRES(mu_);
+  void WarnOfWorker(const std::string& text) DIVVY_REQUIRES(mu_);
   void LeaveOut(Worker& worker, Iterator& iterator) DIVVY_REQUIRES(mu_);
   void NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) DIVVY_REQUIRES(mu_);
   StatusCallback RefusalOfSlots(int worker, EntryId id);
@@ -551,6 +553,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
 
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
+  LogLimit said_of_workers_;
   std::map<int, Worker> workers_ DIVVY_GUARDED_BY(mu_);
   std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;

@@ -989,6 +989,24 @@ TEST_F(EndsTest, LeasedDataThatOneWorkerCannotOpenIsReadByTheOthers) {
   EXPECT_EQ(workers_[0]->dispatched.size(), 3u);
 }
 
+TEST_F(EndsTest, AWorkerThatSaysAgainAndAgainThatItCannotReadDoesNotFillTheLog) {
+  Start(1, 3);
+  const ResourceId data = core_->MakeIterator("data", Nest(), true);
+  std::vector<std::string> lines;
+  const LogSink before = SetLogSink([&lines](const LogEntry& entry) { lines.push_back(entry.text); });
+  for (int i = 0; i < 50; ++i) {
+    workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
+    for (const int64_t size : {1000, 3}) {  // it is one of most workers, then it is not
+      workers_[2]->Say(ResourceReady{data, absl::OkStatus(), size});
+      workers_[1]->Say(ResourceReady{data, absl::OkStatus(), 1000});
+    }
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  SetLogSink(before);
+  EXPECT_THAT(lines, Contains(HasSubstr("worker 0 cannot open data source")).Times(1));
+  EXPECT_LE(lines.size(), 3u) << "one for each text";
+}
+
 TEST_F(EndsTest, LeasedDataThatNobodyCanOpenFailsTheStepThatReadsIt) {
   Start(1, 1);
   const ResourceId data = core_->MakeIterator("data", Nest(), true);

@@ -396,9 +396,14 @@ void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
 void CoordinatorCore::LeaveOut(Worker& worker, Iterator& iterator) {
   worker.reads[iterator.make.iterator].excluded = true;
   if (!iterator.left_out.insert(worker.index).second) return;
-  outbox_.Add([text = absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
-                                   "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
-                                   "shard nothing")] { DIVVY_LOG(WARNING) << text; });
+  WarnOfWorker(absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
+                            "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
+                            "shard nothing"));
+}
+
+// A worker may say the same, or something new, as often as it likes.
+void CoordinatorCore::WarnOfWorker(const std::string& text) {
+  if (said_of_workers_.Admit(text)) outbox_.Add([text] { DIVVY_LOG(WARNING) << text; });
 }
 
 // A worker that came after the data had been cut has no part of it until the next pass. One that cannot open leased data leaves it to the others; where nobody
@@ -410,12 +415,10 @@ void CoordinatorCore::NoteUnopened(Worker& worker, const Iterator& iterator, con
   worker.reads[make.iterator].excluded = true;
   const std::string who = absl::StrCat("worker ", worker.index);
   if (is_late) {
-    outbox_.Add([text = absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
-                                     " workers when it came: it reads in the next pass")] { DIVVY_LOG(INFO) << text; });
+    WarnOfWorker(absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
+                              " workers when it came: it reads in the next pass"));
   } else {
-    outbox_.Add([text = absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message())] {
-      DIVVY_LOG(WARNING) << text;
-    });
+    WarnOfWorker(absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message()));
   }
 }
 
