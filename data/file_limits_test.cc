@@ -65,7 +65,8 @@ TEST_F(FileLimitsTest, AGzipBombIsRefusedByEachDatasetBeforeItTakesMuchMemory) {
     EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error;
     EXPECT_THAT(std::string(error.message()), HasSubstr("bomb.gz: decompressed, the data have more than the allowed 4194304 bytes"));
   }
-  EXPECT_LT(PeakMemoryBytes() - before, int64_t{64} * static_cast<int64_t>(kMegabyte));
+  // Half of what one dataset would take that unpacks the whole file. AddressSanitizer keeps some of what the five have freed.
+  EXPECT_LT(PeakMemoryBytes() - before, int64_t{128} * static_cast<int64_t>(kMegabyte));
 }
 
 TEST_F(FileLimitsTest, AFileOfMoreThanHalfOfTheMemoryIsRefusedByEachDataset) {

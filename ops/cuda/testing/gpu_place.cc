@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpus.h"
 #include "ops/testing/place.h"
@@ -35,14 +36,6 @@ TEST(GpuTest, IsThere) {
       << "DIVVY_REQUIRE_GPU=" << required << ", but the library in DIVVY_CUDA_LIBRARY computes on \"" << name << "\": name the other library there";
 }
 
-// By both ways that googletest takes a filter: which of its variables and this one is made first, nobody says.
-[[maybe_unused]] const bool filtered = [] {
-  if (TestDevice().ok()) return false;
-  setenv("GTEST_FILTER", "GpuTest.*", /*overwrite=*/1);
-  ::testing::GTEST_FLAG(filter) = "GpuTest.*";
-  return true;
-}();
-
 }  // namespace
 
 absl::StatusOr<Device> TestDevice() {
@@ -51,3 +44,10 @@ absl::StatusOr<Device> TestDevice() {
 }
 
 }  // namespace divvy
+
+// In place of gmock_main's: the filter can only be set once googletest has made its flags.
+int main(int argc, char** argv) {
+  testing::InitGoogleMock(&argc, argv);
+  if (!divvy::TestDevice().ok()) GTEST_FLAG_SET(filter, "GpuTest.*");
+  return RUN_ALL_TESTS();
+}
