@@ -73,9 +73,9 @@ void CoordinatorCore::TellStoreThenKeep() {
   StoreChange change;
   change.state = StateRowNow(*adoption_.held->layout);
   change.state->held = StateRow::Held::kAll;  // of that layout; what the program declares beside it is in no server yet
-  PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     if (core.phase_ != Phase::kLoading || !core.adoption_.adopting || core.row_.epoch != epoch) return;
-    for (const Ps& ps : core.ps_) core.LoadPs(ps.index);
+    for (Ps& ps : core.ps_) core.LoadPs(ps);
   });
 }
 
@@ -166,7 +166,7 @@ StoreChange CoordinatorCore::StoredWith(const VariableLayout& variable, const La
 void CoordinatorCore::StoreLayout() {
   const std::shared_ptr<const Layout> next = layout_work_->next;
   if (next == layout_ || !adoption_.is_told) return FinishLayoutJob();
-  PutThen(StoredWith(layout_work_->change.variable, *next), [next](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(StoredWith(layout_work_->change.variable, *next), [next](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     if (core.layout_work_ && core.layout_work_->next == next) core.FinishLayoutJob();
   });
 }
@@ -179,7 +179,7 @@ void CoordinatorCore::StoreState() {
   adoption_.putting = true;
   StoreChange change;
   change.state = StateRowNow(*layout_);
-  PutThen(std::move(change), [mark](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(std::move(change), [mark](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.adoption_.putting = false;
     core.NoteStored(mark);
     core.StoreState();  // what has changed meanwhile, however the job goes on

@@ -143,7 +143,7 @@ void CoordinatorCore::MaybeCheckpoint() {
   StoreChange change;
   change.job = row_;
   change.put_checkpoints = {{checkpoint_->id, CheckpointRow::State::kWriting, 0, 0}};
-  PutThen(std::move(change), [id = checkpoint_->id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(std::move(change), [id = checkpoint_->id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     if (core.CheckpointAt(id, CheckpointRun::Stage::kNaming)) core.HoldWorkers();
   });
 }
@@ -191,7 +191,7 @@ void CoordinatorCore::MaybeCut() {
   checkpoint_->next_id = EntryId(next_id_);
   checkpoint_->is_last = draining_ && in_flight_ == 0;
   for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
-  for (const Ps& ps : ps_) SendSnapshot(ps.index);
+  for (Ps& ps : ps_) SendSnapshot(ps, checkpoint_->id);
 }
 
 JobState CoordinatorCore::StateNow() const {
@@ -212,65 +212,49 @@ JobState CoordinatorCore::StateNow() const {
   return state;
 }
 
-void CoordinatorCore::SendSnapshot(int index) {
-  if (!checkpoint_ || checkpoint_->waiting.count(index) == 0) return;
-  const Ps& ps = ps_[index];
+void CoordinatorCore::SendSnapshot(Ps& ps, CheckpointId id) {
+  if (!checkpoint_ || checkpoint_->id != id || checkpoint_->waiting.count(ps.index) == 0) return;
   SnapshotRequest request;
   request.fence = FenceFor(ps.incarnation);
-  request.checkpoint = checkpoint_->id;
-  request.file = index;
+  request.checkpoint = id;
+  request.file = ps.index;
   request.num_files = static_cast<int>(ps_.size()) + 1;
   request.wait = checkpoint_->stage == CheckpointRun::Stage::kWriting;
-  outbox_.Add([self = shared_from_this(), index, client = ps.client, request] {
-    client->Snapshot(request, [weak = self->weak_from_this(), index, request](absl::StatusOr<SnapshotReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, id = request.checkpoint, waited = request.wait, reply](CoordinatorCore& core)
-                        DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnSnapshot(index, id, waited, reply); })();
-    });
-  });
+  const bool waits = request.wait;
+  CallPs(ps, &ParameterClient::Snapshot, std::move(request), &CoordinatorCore::OnSnapshot, id, waits);
 }
 
-void CoordinatorCore::SendSnapshotLater(int index, absl::Duration wait) {
-  Later(wait, [index, id = checkpoint_->id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-    if (core.checkpoint_ && core.checkpoint_->id == id) core.SendSnapshot(index);
-  });
-}
-
-void CoordinatorCore::OnSnapshot(int index, CheckpointId id, bool waited, const absl::StatusOr<SnapshotReply>& reply) {
+void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) {
   const bool writing = checkpoint_ && checkpoint_->stage == CheckpointRun::Stage::kWriting;
-  if (!checkpoint_ || checkpoint_->id != id || writing != waited || checkpoint_->waiting.count(index) == 0) return;
-  Ps& ps = ps_[index];
+  if (!checkpoint_ || checkpoint_->id != id || writing != waited || checkpoint_->waiting.count(ps.index) == 0) return;
   const Reason reason = ReasonOf(reply.status());
   if (reason == Reason::kDisk || reason == Reason::kInvalid) {
     OnPsAnswer(ps);
     return GiveUpCheckpoint(reply.status());
   }
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps, reply.status()); wait && checkpoint_) SendSnapshotLater(index, *wait);
-    return;
-  }
+  if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
   OnPsAnswer(ps);
-  if (!writing) return OnMarked(index);
-  if (!reply->done) return SendSnapshotLater(index, kLooksAgain);
+  if (!writing) return OnMarked(ps);
+  if (!reply->done) return LaterAt(ps, kLooksAgain, &CoordinatorCore::SendSnapshot, id);
   checkpoint_->bytes += static_cast<uint64_t>(reply->written_bytes);
-  checkpoint_->parts[index] = reply->slices;
-  checkpoint_->waiting.erase(index);
+  checkpoint_->parts[ps.index] = reply->slices;
+  checkpoint_->waiting.erase(ps.index);
   if (checkpoint_->waiting.empty()) CommitCheckpoint();
 }
 
 // ---- 5 ----
 
-void CoordinatorCore::OnMarked(int index) {
-  checkpoint_->waiting.erase(index);
+void CoordinatorCore::OnMarked(Ps& ps) {
+  checkpoint_->waiting.erase(ps.index);
   if (!checkpoint_->waiting.empty()) return;
   HitFailpoint(Failpoint::kMarkedBeforeRelease);
   checkpoint_->stage = CheckpointRun::Stage::kWriting;
   checkpoint_->parts.resize(ps_.size());
-  for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
-  Collect(checkpoint_->id);  // no ps writes to a file of an older one any more
-  ReleaseWorkers();          // behind which a drain may end, and the checkpoint with it
-  for (const Ps& ps : ps_) SendSnapshot(ps.index);
+  for (const Ps& each : ps_) checkpoint_->waiting.insert(each.index);
+  const CheckpointId id = checkpoint_->id;
+  Collect(id);       // no ps writes to a file of an older one any more
+  ReleaseWorkers();  // behind which a drain may end, and the checkpoint with it
+  for (Ps& each : ps_) SendSnapshot(each, id);
 }
 
 // Removes what is too old, and the files of those that were given up, below `below`.
@@ -282,7 +266,7 @@ void CoordinatorCore::Collect(CheckpointId below) {
       std::vector<CheckpointId> removed;
       const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, base, below, removed);
       if (!collected.ok()) DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
-      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnCollected(removed); }));
+      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnCollected(removed); }));
     });
   });
 }
@@ -310,7 +294,7 @@ void CoordinatorCore::CommitCheckpoint() {
   outbox_.Add([self = shared_from_this(), state = checkpoint_->state, parts = std::move(checkpoint_->parts)] {
     self->executor_.PostBlocking("checkpoint", [self, state, parts] {
       const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
-      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnCommitted(id, committed); })();
+      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnCommitted(id, committed); })();
     });
   });
 }
@@ -572,7 +556,7 @@ void CoordinatorCore::MakeDeclared() {
   if (shards.empty()) return FinishLoading();
   layout_jobs_.push_front({nullptr, [weak = weak_from_this()](const absl::Status& made) {
                              if (const auto self = weak.lock()) {
-                               self->Guarded([made](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+                               self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
                                  if (!made.ok()) return core.FailJob(made);
                                  core.FinishLoading();
                                })();
@@ -582,7 +566,7 @@ void CoordinatorCore::MakeDeclared() {
   layout_work_->change.shards = std::move(shards);
   layout_work_->next = layout_;
   for (const auto& [ps, specs] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
-  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps_[ps]);
 }
 
 // A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so
@@ -593,7 +577,7 @@ bool CoordinatorCore::FallBack(const absl::Status& error) {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {
       const auto older = self->options_.checkpoints->Newest(bad);
-      self->Guarded([bad, error, older](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+      self->Guarded([bad, error, older](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
         if (core.phase_ != Phase::kLoading || core.restored_ != bad) return;
         if (!older.ok()) return core.FailJob(older.status());
         if (!*older) return core.FailJob(error);

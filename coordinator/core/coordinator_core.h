@@ -260,15 +260,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
 
   // ---- parameter_servers.cc ----
   void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
-  void AttachPs(int index) DIVVY_REQUIRES(mu_);
-  void AttachPsLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
-  void OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
+  void AttachPs(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
   absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
-  void OnProbed(Ps& ps, const absl::Status& answer) DIVVY_REQUIRES(mu_);
+  void OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& reply, Incarnation asked) DIVVY_REQUIRES(mu_);
+  void ProbePsAgain(Ps& ps) DIVVY_REQUIRES(mu_);
   void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
-  void LoadPs(int index) DIVVY_REQUIRES(mu_);
-  void OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) DIVVY_REQUIRES(mu_);
+  void LoadPs(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash) DIVVY_REQUIRES(mu_);
   // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
@@ -276,12 +276,38 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
   // Whether a ps is still what it was when a call was made of it, in the same epoch. An answer to a call of before says nothing.
   bool Same(int ps, uint64_t tries) const DIVVY_REQUIRES(mu_) { return ps < static_cast<int>(ps_.size()) && ps_[ps].tries == tries; }
-  void LaterAt(int ps, absl::Duration wait, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);  // if it is still the same
+  // Calls `ps` once the lock is gone, and `on_reply` with the answer and `args`, under the lock.
+  // `on_reply` is not called if by then the core is gone or abandoned, or `ps` is not the Same.
+  template <typename Request, typename Reply, typename... Params, typename... Args>
+  void CallPs(const Ps& ps, void (ParameterClient::*call)(Request, ResultCallback<Reply>), Request request,
+              void (CoordinatorCore::*on_reply)(Ps&, const absl::StatusOr<Reply>&, Params...), Args... args) DIVVY_REQUIRES(mu_) {
+    outbox_.Add([weak = weak_from_this(), index = ps.index, tries = ps.tries, client = ps.client, call, request = std::move(request), on_reply, args...] {
+      ((*client).*call)(request, [weak, index, tries, on_reply, args...](absl::StatusOr<Reply> reply) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        CoreLock lock(self->mu_, self->outbox_);
+        if (!self->abandoned_ && self->Same(index, tries)) ((*self).*on_reply)(self->ps_[index], reply, args...);
+      });
+    });
+  }
+  // Runs `then` with `ps` and `args` after `wait`, if `ps` is still the Same.
+  template <typename... Params, typename... Args>
+  void LaterAt(const Ps& ps, absl::Duration wait, void (CoordinatorCore::*then)(Ps&, Params...), Args... args) DIVVY_REQUIRES(mu_) {
+    Later(wait, [index = ps.index, tries = ps.tries, then, args...](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+      if (core.Same(index, tries)) (core.*then)(core.ps_[index], args...);
+    });
+  }
+  // A call to `ps` has failed. Makes it again by `again`, after a pause, unless the error ends the job
+  // or shows that the server is another one.
+  template <typename... Params, typename... Args>
+  void RetryPs(Ps& ps, const absl::Status& error, void (CoordinatorCore::*again)(Ps&, Params...), Args... args) DIVVY_REQUIRES(mu_) {
+    if (const auto wait = OnPsFailure(ps, error)) LaterAt(ps, *wait, again, args...);
+  }
   std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
   uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
-  void OnSynced(int index, uint64_t tries, absl::StatusOr<SyncReply> reply);
+  void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
   Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
 
@@ -391,11 +417,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool MayStartLayoutJob() const DIVVY_REQUIRES(mu_);
   void StartLayoutJob() DIVVY_REQUIRES(mu_);
   void SettleLayoutJob(LayoutWork work) DIVVY_REQUIRES(mu_);
-  void SendShards(int ps) DIVVY_REQUIRES(mu_);
-  void OnShards(int ps, uint64_t tries, absl::Status answer);
+  void SendShards(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer) DIVVY_REQUIRES(mu_);
   void AfterShards() DIVVY_REQUIRES(mu_);
-  void SendUndo(int ps) DIVVY_REQUIRES(mu_);
-  void OnUndone(int ps, uint64_t tries, absl::Status answer);
+  void SendUndo(Ps& ps) DIVVY_REQUIRES(mu_);
+  void OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer) DIVVY_REQUIRES(mu_);
   void FinishLayoutJob() DIVVY_REQUIRES(mu_);
   absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id,
                                                                    const Layout& layout) DIVVY_REQUIRES(mu_);
@@ -416,8 +442,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void StartWritesBehindSteps() DIVVY_REQUIRES(mu_);
   void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
-  void SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) DIVVY_REQUIRES(mu_);
-  void OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer);
+  void SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
+  void OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void FinishWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
   void HoldForWrites() DIVVY_REQUIRES(mu_);
   void HoldIfWritesWait(Worker& worker) DIVVY_REQUIRES(mu_);
@@ -429,8 +455,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   // ---- direct_reads.cc ----
   void PlanRead(DirectRead& read) DIVVY_REQUIRES(mu_);
   void SendReads() DIVVY_REQUIRES(mu_);
-  void SendRead(const std::shared_ptr<DirectRead>& read, int ps) DIVVY_REQUIRES(mu_);
-  void OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply);
+  void SendRead(Ps& ps, std::shared_ptr<DirectRead> read) DIVVY_REQUIRES(mu_);
+  void OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply, std::shared_ptr<DirectRead> read) DIVVY_REQUIRES(mu_);
 
   // ---- checkpoints.cc ----
   bool CheckpointIsDue() const DIVVY_REQUIRES(mu_);
@@ -444,10 +470,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool Holding() const DIVVY_REQUIRES(mu_);
   void MaybeCut() DIVVY_REQUIRES(mu_);
   JobState StateNow() const DIVVY_REQUIRES(mu_);
-  void SendSnapshot(int index) DIVVY_REQUIRES(mu_);
-  void SendSnapshotLater(int index, absl::Duration wait) DIVVY_REQUIRES(mu_);
-  void OnSnapshot(int index, CheckpointId id, bool waited, const absl::StatusOr<SnapshotReply>& reply) DIVVY_REQUIRES(mu_);
-  void OnMarked(int index) DIVVY_REQUIRES(mu_);
+  void SendSnapshot(Ps& ps, CheckpointId id) DIVVY_REQUIRES(mu_);
+  void OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) DIVVY_REQUIRES(mu_);
+  void OnMarked(Ps& ps) DIVVY_REQUIRES(mu_);
   void ReleaseWorkers() DIVVY_REQUIRES(mu_);
   void CommitCheckpoint() DIVVY_REQUIRES(mu_);
   void OnCommitted(CheckpointId id, const absl::Status& committed) DIVVY_REQUIRES(mu_);

@@ -23,7 +23,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
   if (BeforeRunning() || (recovery_ && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
-  for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
+  for (const auto& [ps, parts] : read->plan.parts()) SendRead(ps_[ps], read);
 }
 
 void CoordinatorCore::PlanRead(DirectRead& read) {
@@ -45,33 +45,23 @@ void CoordinatorCore::SendReads() {
       continue;
     }
     PlanRead(*read);
-    for (const auto& [ps, parts] : read->plan.parts()) SendRead(read, ps);
+    for (const auto& [ps, parts] : read->plan.parts()) SendRead(ps_[ps], read);
   }
 }
 
-void CoordinatorCore::SendRead(const std::shared_ptr<DirectRead>& read, int ps) {
-  const auto request = read->requests.find(ps);
+void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
+  const auto request = read->requests.find(ps.index);
   if (request == read->requests.end() || phase_ == Phase::kFailed) return;
-  request->second.fence = FenceFor(ps_[ps].incarnation);
-  outbox_.Add([self = shared_from_this(), read, ps, tries = ps_[ps].tries, client = ps_[ps].client, request = request->second] {
-    client->Pull(request, [weak = self->weak_from_this(), read, ps, tries](absl::StatusOr<PullReply> reply) {
-      if (const auto self = weak.lock()) self->OnRead(read, ps, tries, std::move(reply));
-    });
-  });
+  request->second.fence = FenceFor(ps.incarnation);
+  CallPs(ps, &ParameterClient::Pull, request->second, &CoordinatorCore::OnRead, read);
 }
 
-void CoordinatorCore::OnRead(const std::shared_ptr<DirectRead>& read, int ps, uint64_t tries, absl::StatusOr<PullReply> reply) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !Same(ps, tries) || open_reads_.count(read) == 0 || read->requests.count(ps) == 0) return;  // answered, or the job has failed
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps_[ps], reply.status())) {
-      LaterAt(ps, *wait, [read, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendRead(read, ps); });
-    }
-    return;
-  }
-  OnPsAnswer(ps_[ps]);
-  read->requests.erase(ps);
-  read->replies[ps] = *std::move(reply);
+void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply, std::shared_ptr<DirectRead> read) {
+  if (open_reads_.count(read) == 0 || read->requests.count(ps.index) == 0) return;  // answered, or the job has failed
+  if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendRead, read);
+  OnPsAnswer(ps);
+  read->requests.erase(ps.index);
+  read->replies[ps.index] = *reply;
   if (!read->requests.empty()) return;
   open_reads_.erase(read);
   // Assembling a large value takes seconds. The outbox must not wait for it: it carries all that the coordinator says to anybody.

@@ -135,31 +135,21 @@ void CoordinatorCore::SendCommits(const std::shared_ptr<DirectWrite>& write) {
     commit.kind = EntryKind::kWrite;
     commit.participants = static_cast<int>(write->participants.size());
   }
-  for (const int ps : write->participants) SendWrite(write, ps);
+  for (const int ps : write->participants) SendWrite(ps_[ps], write);
 }
 
-void CoordinatorCore::SendWrite(const std::shared_ptr<DirectWrite>& write, int ps) {
-  const auto commit = write->commits.find(ps);
+void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
+  const auto commit = write->commits.find(ps.index);
   if (commit == write->commits.end() || phase_ == Phase::kFailed) return;
-  commit->second.fence = FenceFor(ps_[ps].incarnation);
-  outbox_.Add([self = shared_from_this(), write, ps, tries = ps_[ps].tries, client = ps_[ps].client, request = commit->second] {
-    client->Commit(request, [weak = self->weak_from_this(), write, ps, tries](absl::StatusOr<CommitReply> reply) {
-      if (const auto self = weak.lock()) self->OnWritten(write, ps, tries, reply.status());
-    });
-  });
+  commit->second.fence = FenceFor(ps.incarnation);
+  CallPs(ps, &ParameterClient::Commit, commit->second, &CoordinatorCore::OnWritten, write);
 }
 
-void CoordinatorCore::OnWritten(const std::shared_ptr<DirectWrite>& write, int ps, uint64_t tries, absl::Status answer) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !Same(ps, tries) || open_writes_.count(write->id) == 0) return;
-  if (!answer.ok()) {
-    if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-      LaterAt(ps, *wait, [write, ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendWrite(write, ps); });
-    }
-    return;
-  }
-  OnPsAnswer(ps_[ps]);
-  write->commits.erase(ps);
+void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) {
+  if (open_writes_.count(write->id) == 0) return;
+  if (!answer.ok()) return RetryPs(ps, answer.status(), &CoordinatorCore::SendWrite, write);
+  OnPsAnswer(ps);
+  write->commits.erase(ps.index);
   if (!write->commits.empty()) return;
   open_writes_.erase(write->id);
   if (recovery_ && recovery_->write == write->id) recovery_->write = EntryId();

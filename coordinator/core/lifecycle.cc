@@ -129,11 +129,11 @@ void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   epoch_durable_ = false;
   HitFailpoint(Failpoint::kEpochBeforeStored);
-  PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     HitFailpoint(Failpoint::kEpochStored);
     if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
     core.epoch_durable_ = true;
-    for (Ps& ps : core.ps_) core.AttachPs(ps.index);
+    for (Ps& ps : core.ps_) core.AttachPs(ps);
     for (const auto& [index, address] : core.options_.worker_addresses) {
       if (core.workers_.count(index) == 0) core.KnownWorker(index, address);
     }
@@ -166,7 +166,7 @@ void CoordinatorCore::PutThen(StoreChange change, std::function<void(Coordinator
   store_.Put(std::move(change), [weak = weak_from_this(), then = std::move(then)](absl::Status stored) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Guarded([stored, then](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { stored.ok() ? then(core) : core.FailJob(stored); })();
+    self->Guarded([stored, then](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { stored.ok() ? then(core) : core.FailJob(stored); })();
   });
 }
 
@@ -196,7 +196,7 @@ void CoordinatorCore::LookForCheckpoints() {
   outbox_.Add([self = shared_from_this()] {
     self->executor_.PostBlocking("checkpoint", [self] {
       const auto newest = self->options_.checkpoints->Newest(std::nullopt);
-      self->Guarded([newest](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnNewest(newest); })();
+      self->Guarded([newest](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnNewest(newest); })();
     });
   });
 }
@@ -238,14 +238,14 @@ void CoordinatorCore::BeginLoading() {
     }
   }
   if (adoption_.adopting) return TellStoreThenKeep();
-  for (const Ps& ps : ps_) LoadPs(ps.index);
+  for (Ps& ps : ps_) LoadPs(ps);
 }
 
 void CoordinatorCore::FinishLoading() {
   if (phase_ != Phase::kLoading) return;
   if (recovery_) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
   if (!adoption_.adopting) row_.lineage = row_.epoch;
-  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.NoteStored(mark);
     core.StartRunning();
   });
@@ -413,7 +413,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   phase_ = Phase::kFailed;
   job_error_ = std::move(error);
-  const auto fail = [this](auto& done) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  const auto fail = [this](auto& done) DIVVY_REQUIRES(mu_) {
     if (done) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
   };
   for (StatusCallback& done : when_running_) fail(done);
@@ -516,7 +516,7 @@ void CoordinatorCore::FinishEnding() {
 void CoordinatorCore::StoreEnd() {
   row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   row_.exit_code = *exit_code_;
-  PutThen({row_}, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen({row_}, [](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.over_ = core.exit_code_;
     core.ShutDownTasks();
   });
@@ -525,7 +525,7 @@ void CoordinatorCore::StoreEnd() {
 void CoordinatorCore::ShutDownTasks() {
   // Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and one that does not come through learns the end by Register.
   const auto told = [weak = weak_from_this()](absl::StatusOr<ShutdownReply>) {
-    if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnShutDown(); })();
+    if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
   };
   if (!ps_told_) {
     for (const auto& [index, worker] : workers_) {

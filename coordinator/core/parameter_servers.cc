@@ -31,43 +31,28 @@ void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
   ps.backoff.Reset();
 }
 
-void CoordinatorCore::AttachPs(int index) {
-  Ps& ps = ps_[index];
+void CoordinatorCore::AttachPs(Ps& ps) {
   if (ps.attached || ps.client == nullptr || !epoch_durable_ || phase_ != Phase::kAttaching) return;
-  const uint64_t attempt = ++ps.tries;
-  outbox_.Add([self = shared_from_this(), index, attempt, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
-    client->Attach(request, [weak = self->weak_from_this(), index, attempt](absl::StatusOr<PsAttachReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsAttached(index, attempt, reply); })();
-    });
-  });
+  ++ps.tries;
+  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
 }
 
-void CoordinatorCore::AttachPsLater(int index, absl::Duration wait) {
-  LaterAt(index, wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.AttachPs(index); });
-}
-
-void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::StatusOr<PsAttachReply>& reply) {
-  if (!Same(index, attempt) || ps_[index].attached || phase_ != Phase::kAttaching) return;
-  Ps& ps = ps_[index];
+void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
+  if (ps.attached || phase_ != Phase::kAttaching) return;
   const Reason reason = ReasonOf(reply.status());
   // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
   // epoch there is no doubt: the other has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
-    if (!IsPlausible(said, row_.epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(index, ps_[index].address, said));
+    if (!IsPlausible(said, row_.epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
     return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps, reply.status())) AttachPsLater(index, *wait);
-    return;
-  }
+  if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
   if (reply->without_checkpoints && options_.checkpoints != nullptr) {
     // Left alone: it hears nothing more, so it registers, and is told.
-    NotePsSilent(ps, WithoutCheckpoints(index, ps.address).message());
-    return AttachPsLater(index, kLeftAlone);
+    NotePsSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
+    return LaterAt(ps, kLeftAlone, &CoordinatorCore::AttachPs);
   }
   ps.attached = true;
   ps.incarnation = reply->incarnation;
@@ -78,8 +63,7 @@ void CoordinatorCore::OnPsAttached(int index, uint64_t attempt, const absl::Stat
   MaybeLoad();
 }
 
-void CoordinatorCore::LoadPs(int index) {
-  const Ps& ps = ps_[index];
+void CoordinatorCore::LoadPs(Ps& ps) {
   if (ps.ready || phase_ != Phase::kLoading) return;
   LoadRequest request;
   request.fence = FenceFor(ps.incarnation);
@@ -95,32 +79,25 @@ void CoordinatorCore::LoadPs(int index) {
     request.from = LoadRequest::From::kCheckpoint;
     request.checkpoint = *last_checkpoint_;
     request.job_seed = options_.job_seed;
-    if (const auto shards = loaded_.find(index); shards != loaded_.end()) request.shards = shards->second;
+    if (const auto shards = loaded_.find(ps.index); shards != loaded_.end()) request.shards = shards->second;
   }
-  outbox_.Add([self = shared_from_this(), index, attempt = ps.tries, client = ps.client, request = std::move(request)] {
-    client->Load(request, [weak = self->weak_from_this(), index, attempt, hash = request.layout_hash](absl::StatusOr<LoadReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      if (reply.ok() && !reply->loading && reply->layout_hash != hash) reply = OtherLayout(index, reply->layout_hash, hash);
-      self->Guarded([index, attempt, reply](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.OnPsLoaded(index, attempt, reply); })();
-    });
-  });
+  const uint64_t layout_hash = request.layout_hash;
+  CallPs(ps, &ParameterClient::Load, std::move(request), &CoordinatorCore::OnPsLoaded, layout_hash);
 }
 
-void CoordinatorCore::OnPsLoaded(int index, uint64_t attempt, const absl::StatusOr<LoadReply>& reply) {
-  if (phase_ != Phase::kLoading || !Same(index, attempt) || ps_[index].ready) return;  // of a former life or epoch
-  Ps& ps = ps_[index];
+void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash) {
+  if (phase_ != Phase::kLoading || ps.ready) return;
+  if (reply.ok() && !reply->loading && reply->layout_hash != layout_hash) {
+    return OnPsLoaded(ps, OtherLayout(ps.index, reply->layout_hash, layout_hash), layout_hash);
+  }
   if (!reply.ok()) {
     const Reason reason = ReasonOf(reply.status());
     if (recovery_ && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
     if (FallBack(reply.status())) return;
-    if (const auto wait = OnPsFailure(ps, reply.status())) {
-      LaterAt(index, *wait, [index](CoordinatorCore& later) DIVVY_NO_THREAD_SAFETY_ANALYSIS { later.LoadPs(index); });
-    }
-    return;
+    return RetryPs(ps, reply.status(), &CoordinatorCore::LoadPs);
   }
   OnPsAnswer(ps);
-  if (reply->loading) return LoadPs(index);
+  if (reply->loading) return LoadPs(ps);
   HitFailpoint(Failpoint::kLoadBetweenServers);
   ps.ready = true;
   if (std::all_of(ps_.begin(), ps_.end(), [](const Ps& each) { return each.ready; })) MakeDeclared();
@@ -134,7 +111,7 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   if (!ps.attached) {
     // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
     if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) Dial(ps, request.address);
-    AttachPs(ps.index);
+    AttachPs(ps);
     return absl::OkStatus();
   }
   if (ps.incarnation == request.incarnation) return absl::OkStatus();
@@ -148,19 +125,16 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
 
 // Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
 void CoordinatorCore::ProbePs(Ps& ps) {
-  outbox_.Add([self = shared_from_this(), index = ps.index, target = ps.incarnation, client = ps.client, request = PsAttachRequest{FenceFor(ps.incarnation)}] {
-    client->Attach(request, [weak = self->weak_from_this(), index, target](absl::StatusOr<PsAttachReply> reply) {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->Guarded([index, target, answer = reply.status()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-        const bool there = index < static_cast<int>(core.ps_.size()) && core.ps_[index].incarnation == target;
-        if (there && core.ps_[index].claim) core.OnProbed(core.ps_[index], answer);
-      })();
-    });
-  });
+  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnProbed, ps.incarnation);
 }
 
-void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
+void CoordinatorCore::ProbePsAgain(Ps& ps) {
+  if (ps.claim && !ps.claim->answered) ProbePs(ps);
+}
+
+void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& reply, Incarnation asked) {
+  if (ps.incarnation != asked || !ps.claim) return;
+  const absl::Status& answer = reply.status();
   const Reason reason = ReasonOf(answer);
   // Nobody listens where it was, and the newcomer now does. From another address, one failed connection proves nothing.
   const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
@@ -170,9 +144,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::Status& answer) {
   if (lives) {
     ps.claim->answered = true;
   } else {
-    LaterAt(ps.index, absl::Milliseconds(200), [index = ps.index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-      if (core.ps_[index].claim && !core.ps_[index].claim->answered) core.ProbePs(core.ps_[index]);
-    });
+    LaterAt(ps, absl::Milliseconds(200), &CoordinatorCore::ProbePsAgain);
   }
 }
 
@@ -195,7 +167,7 @@ void CoordinatorCore::PsGone(Ps& ps) {
   ps.claim.reset();
   if (adoption_.adopting) return TakeBackAdoption();
   // The one that is gone may have been told to load. If it lives on, its state must not be taken for that of its successor: the two differ in their epoch.
-  was_loading ? RestartEpoch(row_.epoch) : AttachPs(ps.index);
+  was_loading ? RestartEpoch(row_.epoch) : AttachPs(ps);
 }
 
 // ---- the watch on parameter servers ----
@@ -278,30 +250,12 @@ void CoordinatorCore::SendSync(Ps& ps) {
   for (const FenceWait& fence : fences_) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }
-  outbox_.Add([self = shared_from_this(), index = ps.index, tries = ps.tries, client = ps.client, request = std::move(request)] {
-    client->Sync(request, [weak = self->weak_from_this(), index, tries](absl::StatusOr<SyncReply> reply) {
-      if (const auto self = weak.lock()) self->OnSynced(index, tries, std::move(reply));
-    });
-  });
+  CallPs(ps, &ParameterClient::Sync, std::move(request), &CoordinatorCore::OnSynced);
 }
 
-void CoordinatorCore::LaterAt(int ps, absl::Duration wait, std::function<void(CoordinatorCore&)> body) {
-  Later(wait, [ps, tries = ps_[ps].tries, body = std::move(body)](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
-    if (core.Same(ps, tries)) body(core);
-  });
-}
-
-void CoordinatorCore::OnSynced(int index, uint64_t tries, absl::StatusOr<SyncReply> reply) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !Same(index, tries)) return;
-  Ps& ps = ps_[index];
+void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   ps.sync_outstanding = false;
-  if (!reply.ok()) {
-    if (const auto wait = OnPsFailure(ps, reply.status())) {
-      LaterAt(index, *wait, [index](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendSync(core.ps_[index]); });
-    }
-    return;
-  }
+  if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSync);
   OnPsAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);

@@ -286,7 +286,7 @@ void CoordinatorCore::FinishReplay() {
   const Recovery recovery = *std::exchange(recovery_, std::nullopt);
   phase_ = Phase::kRunning;
   row_.lineage = history_.lineage = row_.epoch;
-  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.NoteStored(mark); });
+  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });

@@ -264,7 +264,7 @@ bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
 
 // The number that data is cut for: a share for each index up to the last that counts.
 int CoordinatorCore::NumWorkers() const {
-  const auto number_of = [this](auto counts) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
+  const auto number_of = [this](auto counts) DIVVY_REQUIRES(mu_) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
   const int served = number_of([](const auto& each) { return each.second.has_served; });
   const int expected = served > 0 ? served : number_of([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); });
   int number = 1;
@@ -404,7 +404,7 @@ EntryId CoordinatorCore::GiveId() {
   if (durable_id_end_ - next_id_ < options_.id_block / 2 && !id_block_wanted_) {
     id_block_wanted_ = true;
     row_.id_block_end += options_.id_block;
-    PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       HitFailpoint(Failpoint::kIdBlockStored);
       core.durable_id_end_ = end;
       core.id_block_wanted_ = false;
@@ -655,7 +655,7 @@ void CoordinatorCore::PutOff(Step& step) {
   if (tries < 2) return;
   const absl::Duration wait = std::min(kFirstPutOff * (1 << std::min<uint32_t>(tries - 2, 10)), kLongestPutOff);
   step.not_before = clock_.Elapsed() + wait;
-  Later(wait, [](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.Pump(); });
+  Later(wait, [](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.Pump(); });
 }
 
 void CoordinatorCore::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) {

@@ -79,10 +79,10 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id(row_.next_variable_id++);
   unnumbered_[id] = std::move(done);  // until its number is stored; FailJob answers it, too
-  PutThen({row_}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  PutThen({row_}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     const auto waiting = core.unnumbered_.extract(id);
     if (waiting.empty()) return;  // answered: the job has failed meanwhile
-    core.ChangeLayout({[&core, spec, with, id](const Layout& layout) DIVVY_NO_THREAD_SAFETY_ANALYSIS { return core.PrepareVariable(spec, with, id, layout); },
+    core.ChangeLayout({[&core, spec, with, id](const Layout& layout) DIVVY_REQUIRES(core.mu_) { return core.PrepareVariable(spec, with, id, layout); },
                        waiting.mapped(), spec, with});
   });
 }
@@ -204,35 +204,29 @@ void CoordinatorCore::StartLayoutJob() {
   layout_work_->next = std::move(next);
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
   if (layout_work_->waiting.empty()) return StoreLayout();
-  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps);
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps_[ps]);
 }
 
-void CoordinatorCore::SendShards(int ps) {
-  if (!layout_work_ || layout_work_->waiting.count(ps) == 0) return;
+void CoordinatorCore::SendShards(Ps& ps) {
+  if (!layout_work_ || layout_work_->waiting.count(ps.index) == 0) return;
   CreateShardsRequest request;
-  request.fence = FenceFor(ps_[ps].incarnation);
+  request.fence = FenceFor(ps.incarnation);
   request.layout_version = layout_work_->next->version();
   request.layout_hash = layout_work_->next->hash();
   request.job_seed = options_.job_seed;
-  request.shards = layout_work_->change.shards.at(ps);
-  outbox_.Add([self = shared_from_this(), ps, tries = ps_[ps].tries, client = ps_[ps].client, request = std::move(request)] {
-    client->CreateShards(request, [weak = self->weak_from_this(), ps, tries](absl::StatusOr<LayoutReply> reply) {
-      if (const auto self = weak.lock()) self->OnShards(ps, tries, reply.status());
-    });
-  });
+  request.shards = layout_work_->change.shards.at(ps.index);
+  CallPs(ps, &ParameterClient::CreateShards, std::move(request), &CoordinatorCore::OnShards);
 }
 
-void CoordinatorCore::OnShards(int ps, uint64_t tries, absl::Status answer) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !Same(ps, tries) || !layout_work_ || layout_work_->undoing) return;
-  if (answer.ok() || ReasonOf(answer) == Reason::kMemoryLimit || ReasonOf(answer) == Reason::kInvalid) {
-    OnPsAnswer(ps_[ps]);
-    if (!answer.ok() && layout_work_->refusal.ok()) layout_work_->refusal = std::move(answer);
-    layout_work_->waiting.erase(ps);
-    if (layout_work_->waiting.empty()) AfterShards();
-  } else if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-    LaterAt(ps, *wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendShards(ps); });
-  }
+void CoordinatorCore::OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer) {
+  if (!layout_work_ || layout_work_->undoing) return;
+  const Reason reason = ReasonOf(answer.status());
+  const bool is_refused = reason == Reason::kMemoryLimit || reason == Reason::kInvalid;
+  if (!answer.ok() && !is_refused) return RetryPs(ps, answer.status(), &CoordinatorCore::SendShards);
+  OnPsAnswer(ps);
+  layout_work_->refusal.Update(answer.status());
+  layout_work_->waiting.erase(ps.index);
+  if (layout_work_->waiting.empty()) AfterShards();
 }
 
 // All ps have answered. Where one refused, what the others made goes first: a delete that came late could take away what a later job makes.
@@ -240,33 +234,23 @@ void CoordinatorCore::AfterShards() {
   if (layout_work_->refusal.ok()) return StoreLayout();
   layout_work_->undoing = true;
   for (const auto& [ps, shards] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
-  for (const int ps : std::set<int>(layout_work_->waiting)) SendUndo(ps);
+  for (const int ps : std::set<int>(layout_work_->waiting)) SendUndo(ps_[ps]);
 }
 
-void CoordinatorCore::SendUndo(int ps) {
-  if (!layout_work_ || layout_work_->waiting.count(ps) == 0) return;
+void CoordinatorCore::SendUndo(Ps& ps) {
+  if (!layout_work_ || layout_work_->waiting.count(ps.index) == 0) return;
   DeleteShardsRequest request;
-  request.fence = FenceFor(ps_[ps].incarnation);
+  request.fence = FenceFor(ps.incarnation);
   request.layout_version = layout_->version();
   request.layout_hash = layout_->hash();
-  for (const ShardSpec& shard : layout_work_->change.shards.at(ps)) request.shards.push_back(shard.key);
-  outbox_.Add([self = shared_from_this(), ps, tries = ps_[ps].tries, client = ps_[ps].client, request = std::move(request)] {
-    client->DeleteShards(request, [weak = self->weak_from_this(), ps, tries](absl::StatusOr<LayoutReply> reply) {
-      if (const auto self = weak.lock()) self->OnUndone(ps, tries, reply.status());
-    });
-  });
+  for (const ShardSpec& shard : layout_work_->change.shards.at(ps.index)) request.shards.push_back(shard.key);
+  CallPs(ps, &ParameterClient::DeleteShards, std::move(request), &CoordinatorCore::OnUndone);
 }
 
-void CoordinatorCore::OnUndone(int ps, uint64_t tries, absl::Status answer) {
-  CoreLock lock(mu_, outbox_);
-  if (abandoned_ || !Same(ps, tries) || !layout_work_ || !layout_work_->undoing) return;
-  if (!answer.ok()) {
-    if (const auto wait = OnPsFailure(ps_[ps], answer)) {
-      LaterAt(ps, *wait, [ps](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.SendUndo(ps); });
-    }
-    return;
-  }
-  layout_work_->waiting.erase(ps);
+void CoordinatorCore::OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer) {
+  if (!layout_work_ || !layout_work_->undoing) return;
+  if (!answer.ok()) return RetryPs(ps, answer.status(), &CoordinatorCore::SendUndo);
+  layout_work_->waiting.erase(ps.index);
   if (layout_work_->waiting.empty()) FinishLayoutJob();
 }
 

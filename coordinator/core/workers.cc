@@ -163,7 +163,7 @@ SessionId CoordinatorCore::NextSession() {
 }
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
-  Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     if (Worker& worker = core.workers_[index]; worker.tries == attempt) core.AttachWorker(worker);
   });
 }
@@ -203,7 +203,7 @@ void CoordinatorCore::GiveWay(const absl::Status& refusal) {
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
     if (const auto self = weak.lock()) {
-      self->Guarded([refusal](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS { core.FailJob(WithRemedy(refusal)); })();
+      self->Guarded([refusal](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.FailJob(WithRemedy(refusal)); })();
     }
   });
 }
@@ -314,7 +314,7 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   const absl::Duration now = clock_.Elapsed();
   if (!worker.broken_since) worker.broken_since = now;
   if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
-  Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     Worker& worker = core.workers_[index];
     HitFailpoint(Failpoint::kStepsReconnect);
     if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
@@ -427,7 +427,7 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   return [weak = weak_from_this(), worker, id](const absl::Status& made) {
     const auto self = weak.lock();
     if (made.ok() || self == nullptr) return;
-    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       const auto open = core.open_steps_.find(id);
       if (open == core.open_steps_.end() || open->second->worker != worker) return;
       open->second->refusal = made;
