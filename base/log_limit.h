@@ -12,12 +12,15 @@
 namespace divvy {
 
 // Admits each text once a minute, and at most 100 texts a minute. Thread-safe; does not block. Remembers a thousand texts: then every one is admitted again.
+// REQUIRES: the clock outlives it.
 //
 //   if (limit.Admit(text)) DIVVY_LOG(WARNING) << text;
 class LogLimit {
  public:
+  explicit LogLimit(const Clock& clock = Clock::Real()) : clock_(clock) {}
+
   bool Admit(const std::string& text) {
-    const absl::Duration now = Clock::Real().Elapsed();
+    const absl::Duration now = clock_.Elapsed();
     MutexLock lock(mu_);
     if (said_.size() >= kRemembered) said_.clear();
     const auto [said, first] = said_.emplace(text, now);
@@ -35,6 +38,7 @@ class LogLimit {
   static constexpr size_t kRemembered = 1'000;
   static constexpr int kMostAMinute = 100;  // a peer that says something else each time must not fill the log either
   static constexpr absl::Duration kPause = absl::Minutes(1);
+  const Clock& clock_;
   Mutex mu_;
   absl::Duration minute_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
   int admitted_ DIVVY_GUARDED_BY(mu_) = 0;

@@ -113,8 +113,8 @@ StoredMark CoordinatorCore::MarkNow() const {
   mark.epochs = epochs_;
   mark.program_states = program_states_;
   mark.lost_ordinals = lost_ordinals_;
-  for (const auto& [source, begun] : passes_) mark.passes += begun;
-  mark.pass_changes = pass_changes_;
+  for (const auto& [source, begun] : passes_.begun()) mark.passes += begun;
+  mark.pass_changes = passes_.changes();
   return mark;
 }
 
@@ -129,8 +129,8 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
   const auto is_open = [](const auto& open) { return open.second->ordinal && !open.second->replayed; };
   row.state.next_ordinal = next_ordinal_ - std::count_if(open_steps_.begin(), open_steps_.end(), is_open);
   row.state.epochs = epochs_;
-  row.state.passes = passes_;
-  row.state.data = PassesNow();
+  row.state.passes = passes_.begun();
+  row.state.data = passes_.PassesNow(OpenLeases());
   row.state.program_state = program_state_;
   for (const Ps& ps : ps_) row.state.servers.push_back(ps.incarnation);
   return row;

@@ -1,13 +1,4 @@
-// Checkpoints: one cut over all servers while training goes on, and the state that an epoch begins with.
-//
-//   1. NAMING      no worker is being fenced, no step is half applied. The serial is made durable before it is used
-//   2. HOLDING     every worker is told to begin no commit; our own writes and layout changes wait. Computing goes on
-//   3. all held: every entry is now applied everywhere or nowhere. That is the cut
-//   4. MARKING     every ps marks what it holds; from then on commits do no harm
-//   5. WRITING     all marked: released. The ps write their parts behind the commits
-//   6. COMMITTING  all written: the catalog makes the checkpoint whole by one rename
-//
-// Until 5 a lost or new worker, or 5 s, gives it up; until 6 a ps that is lost, a disk's error. It is tried again under another serial.
+// The checkpoints that are made (checkpoint_maker.h has the steps), and the state that an epoch begins with.
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +14,6 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLongestPause = absl::Minutes(1);  // after checkpoints that nobody waits for: a hold that fails costs all workers its time
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
 std::vector<std::string> NamesOf(const std::vector<coordinator_records::Declared>& declared) {
@@ -55,7 +45,7 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
       running.ok() ? self->SaveCheckpoint(done, Asker::kOperator) : done(running);
     });
   }
-  saves_wanted_.push_back(std::move(done));
+  checkpoint_maker_.Want(std::move(done));
   ChooseEmpty();
   Pump();
 }
@@ -100,20 +90,14 @@ void CoordinatorCore::ExpectValues(int change) {
 
 int64_t CoordinatorCore::durable_steps() const {
   MutexLock lock(mu_);
-  return durable_steps_;
+  return checkpoint_maker_.durable_steps();
 }
 
-// ---- 1 ----
-
-bool CoordinatorCore::CheckpointIsDue() const {
-  if (!saves_wanted_.empty() || final_wanted_ || WantsLastCheckpoint() || ResizeIsQuiet()) return true;
-  if (phase_ != Phase::kRunning) return false;
-  return adoption_.unsaved || log_.half_full() || (options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_checkpoint_);
-}
+// ---- what the maker asks and tells ----
 
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
-  if (!draining_ || options_.checkpoints == nullptr || phase_ != Phase::kRunning || last_saved_) return false;
+  if (!draining_ || options_.checkpoints == nullptr || phase_ != Phase::kRunning || checkpoint_maker_.last_is_saved()) return false;
   return expected_values_ == 0 && !HalfApplied();  // else nobody will complete it any more
 }
 
@@ -122,82 +106,34 @@ bool CoordinatorCore::HalfApplied() const {
   return std::any_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
 }
 
-// After a checkpoint that was given up.
-absl::Duration CoordinatorCore::Pause() const {
-  const bool awaited = !saves_wanted_.empty() || final_wanted_ || draining_ || adoption_.unsaved || log_.full() || ResizeIsQuiet();
-  return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
+bool CoordinatorCore::NeedsCheckpoint() const {
+  if (WantsLastCheckpoint() || ResizeIsQuiet()) return true;
+  return phase_ == Phase::kRunning && (adoption_.unsaved || log_.half_full());
 }
 
-// Whether every entry is, or can be made to be, applied everywhere or nowhere.
+bool CoordinatorCore::AwaitsCheckpoint() const { return draining_ || adoption_.unsaved || log_.full() || ResizeIsQuiet(); }
+
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || write_hold_ || committing_ || expected_values_ > 0 || clock_.Elapsed() < given_up_at_ + Pause()) return false;
+  if (!fences_.empty() || layout_work_ || write_hold_ || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !HalfApplied();
 }
 
-void CoordinatorCore::MaybeCheckpoint() {
-  if (options_.checkpoints == nullptr || checkpoint_ || !CheckpointIsDue() || !MayCut()) return;
-  checkpoint_.emplace();
-  checkpoint_->id = {row_.epoch, row_.next_serial++};
+CheckpointId CoordinatorCore::Name() {
+  const CheckpointId id{row_.epoch, row_.next_serial++};
   StoreChange change;
   change.job = row_;
-  change.put_checkpoints = {{checkpoint_->id, CheckpointRow::State::kWriting, 0, 0}};
-  PutThen(std::move(change), [id = checkpoint_->id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (core.CheckpointAt(id, CheckpointRun::Stage::kNaming)) core.HoldWorkers();
-  });
+  change.put_checkpoints = {{id, CheckpointRow::State::kWriting, 0, 0}};
+  PutThen(std::move(change), [id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnNamed(id); });
+  return id;
 }
 
-bool CoordinatorCore::CheckpointAt(CheckpointId id, CheckpointRun::Stage stage) const {
-  return checkpoint_ && checkpoint_->id == id && checkpoint_->stage == stage;
-}
-
-// ---- 2 ----
-
-void CoordinatorCore::HoldWorkers() {
-  if (!MayCut()) return GiveUpCheckpoint(absl::OkStatus());
-  checkpoint_->stage = CheckpointRun::Stage::kHolding;
-  checkpoint_->held_since = clock_.Elapsed();
-  for (auto& [index, worker] : workers_) {
-    if (worker.state == Worker::State::kDialing) continue;
-    checkpoint_->waiting.insert(index);
-    Send(worker, Hold{checkpoint_->id.serial});
-  }
-  MaybeCut();
-}
-
-void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
-  if (write_hold_ && write_hold_->number == number) return NoteHeldForWrites(worker.index);
-  if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || checkpoint_->id.serial != number) return;
-  checkpoint_->waiting.erase(worker.index);
-  HitFailpoint(Failpoint::kHoldBeforeAllHeld);
-  MaybeCut();
-}
-
-// While it is so, nothing of ours is sent to a ps that would change it.
-bool CoordinatorCore::Holding() const {
-  return checkpoint_ && (checkpoint_->stage == CheckpointRun::Stage::kHolding || checkpoint_->stage == CheckpointRun::Stage::kMarking);
-}
-
-// ---- 3 and 4 ----
-
-void CoordinatorCore::MaybeCut() {
-  if (!checkpoint_ || checkpoint_->stage != CheckpointRun::Stage::kHolding || !checkpoint_->waiting.empty() || !open_writes_.empty()) return;
-  checkpoint_->stage = CheckpointRun::Stage::kMarking;
-  checkpoint_->state = StateNow();
-  checkpoint_->saves = std::exchange(saves_wanted_, {});  // those that are asked for later want another
-  checkpoint_->is_final = phase_ == Phase::kEnding;
-  checkpoint_->is_for_resize = ResizeIsQuiet();
-  checkpoint_->next_id = EntryId(next_id_);
-  checkpoint_->is_last = draining_ && in_flight_ == 0;
-  for (const Ps& ps : ps_) checkpoint_->waiting.insert(ps.index);
-  for (Ps& ps : ps_) SendSnapshot(ps, checkpoint_->id);
-}
-
-JobState CoordinatorCore::StateNow() const {
-  JobState state;
+CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
+  CheckpointMaker::Cut cut;
+  JobState& state = cut.state;
   state.job = row_.job;
-  state.checkpoint = checkpoint_->id;
+  state.checkpoint = id;
   state.lineage = row_.lineage;
   state.layout = layout_;
   state.cut = MakeHorizon();
@@ -206,159 +142,81 @@ JobState CoordinatorCore::StateNow() const {
   state.finished_reads = finished_reads_;
   state.next_ordinal = next_ordinal_;
   state.epochs = epochs_;
-  state.passes = passes_;
-  state.data = PassesNow();
+  state.passes = passes_.begun();
+  state.data = passes_.PassesNow(OpenLeases());
   state.program_state = program_state_;
-  return state;
+  cut.num_ps = static_cast<int>(ps_.size());
+  cut.is_final = phase_ == Phase::kEnding;
+  cut.is_last = draining_ && in_flight_ == 0;
+  cut.is_for_resize = ResizeIsQuiet();
+  cut.next_id = EntryId(next_id_);
+  return cut;
 }
 
+void CoordinatorCore::SendSnapshots(CheckpointId id) {
+  for (Ps& ps : ps_) SendSnapshot(ps, id);
+}
+
+void CoordinatorCore::LookAgain(int ps, CheckpointId id) { LaterAt(ps_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id); }
+
 void CoordinatorCore::SendSnapshot(Ps& ps, CheckpointId id) {
-  if (!checkpoint_ || checkpoint_->id != id || checkpoint_->waiting.count(ps.index) == 0) return;
-  SnapshotRequest request;
-  request.fence = FenceFor(ps.incarnation);
-  request.checkpoint = id;
-  request.file = ps.index;
-  request.num_files = static_cast<int>(ps_.size()) + 1;
-  request.wait = checkpoint_->stage == CheckpointRun::Stage::kWriting;
-  const bool waits = request.wait;
-  CallPs(ps, &ParameterClient::Snapshot, std::move(request), &CoordinatorCore::OnSnapshot, id, waits);
+  std::optional<SnapshotRequest> request = checkpoint_maker_.RequestFor(ps.index, id);
+  if (!request) return;
+  request->fence = FenceFor(ps.incarnation);
+  const bool waits = request->wait;
+  CallPs(ps, &ParameterClient::Snapshot, *std::move(request), &CoordinatorCore::OnSnapshot, id, waits);
 }
 
 void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) {
-  const bool writing = checkpoint_ && checkpoint_->stage == CheckpointRun::Stage::kWriting;
-  if (!checkpoint_ || checkpoint_->id != id || writing != waited || checkpoint_->waiting.count(ps.index) == 0) return;
+  if (!checkpoint_maker_.Awaits(ps.index, id, waited)) return;
   const Reason reason = ReasonOf(reply.status());
-  if (reason == Reason::kDisk || reason == Reason::kInvalid) {
-    OnPsAnswer(ps);
-    return GiveUpCheckpoint(reply.status());
-  }
-  if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
+  const bool has_failed = reason == Reason::kDisk || reason == Reason::kInvalid;
+  if (!reply.ok() && !has_failed) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
   OnPsAnswer(ps);
-  if (!writing) return OnMarked(ps);
-  if (!reply->done) return LaterAt(ps, kLooksAgain, &CoordinatorCore::SendSnapshot, id);
-  checkpoint_->bytes += static_cast<uint64_t>(reply->written_bytes);
-  checkpoint_->parts[ps.index] = reply->slices;
-  checkpoint_->waiting.erase(ps.index);
-  if (checkpoint_->waiting.empty()) CommitCheckpoint();
+  checkpoint_maker_.OnSnapshot(ps.index, reply);
 }
 
-// ---- 5 ----
-
-void CoordinatorCore::OnMarked(Ps& ps) {
-  checkpoint_->waiting.erase(ps.index);
-  if (!checkpoint_->waiting.empty()) return;
-  HitFailpoint(Failpoint::kMarkedBeforeRelease);
-  checkpoint_->stage = CheckpointRun::Stage::kWriting;
-  checkpoint_->parts.resize(ps_.size());
-  for (const Ps& each : ps_) checkpoint_->waiting.insert(each.index);
-  const CheckpointId id = checkpoint_->id;
-  Collect(id);       // no ps writes to a file of an older one any more
-  ReleaseWorkers();  // behind which a drain may end, and the checkpoint with it
-  for (Ps& each : ps_) SendSnapshot(each, id);
+void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
+  if (write_hold_ && write_hold_->number == number) return NoteHeldForWrites(worker.index);
+  checkpoint_maker_.OnHeld(worker.index, number);
 }
 
-// Removes what is too old, and the files of those that were given up, below `below`.
-void CoordinatorCore::Collect(CheckpointId below) {
-  if (std::exchange(collecting_, true)) return;
-  outbox_.Add([self = shared_from_this(), base = last_checkpoint_.value_or(CheckpointId()), below] {
+void CoordinatorCore::Collect(CheckpointId base, CheckpointId below) {
+  outbox_.Add([self = shared_from_this(), base, below] {
     self->executor_.PostBackground("collect", [self, base, below] {
       HitFailpoint(Failpoint::kCollectBegun);
       std::vector<CheckpointId> removed;
       const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, base, below, removed);
       if (!collected.ok()) DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
-      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnCollected(removed); }));
+      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnCollected(removed); }));
     });
   });
 }
 
-void CoordinatorCore::OnCollected(const std::vector<CheckpointId>& removed) {
-  collecting_ = false;
-  if (removed.empty()) return;
-  StoreChange change;
-  change.deleted_checkpoints = removed;
-  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
+void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<SavedSlice>> parts) {
+  outbox_.Add([self = shared_from_this(), state, parts = std::move(parts)] {
+    self->executor_.PostBlocking("checkpoint", [self, state, parts] {
+      const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
+      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core)
+                        DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnCommitted(id, committed); })();
+    });
+  });
 }
 
-void CoordinatorCore::ReleaseWorkers() {
-  longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - checkpoint_->held_since);
-  SendToAll(Release{checkpoint_->id.serial});
+void CoordinatorCore::WorkGoesOn() {
   StartNextLayoutJob();
   Pump();
 }
 
-// ---- 6 ----
-
-void CoordinatorCore::CommitCheckpoint() {
-  checkpoint_->stage = CheckpointRun::Stage::kCommitting;
-  committing_ = true;
-  outbox_.Add([self = shared_from_this(), state = checkpoint_->state, parts = std::move(checkpoint_->parts)] {
-    self->executor_.PostBlocking("checkpoint", [self, state, parts] {
-      const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
-      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnCommitted(id, committed); })();
-    });
-  });
-}
-
-void CoordinatorCore::OnCommitted(CheckpointId id, const absl::Status& committed) {
-  committing_ = false;
-  if (!CheckpointAt(id, CheckpointRun::Stage::kCommitting)) return;  // it was dropped: a rewind, or the job has failed. It is a cut all the same
-  if (absl::IsAborted(committed)) return FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
-  if (!committed.ok()) return GiveUpCheckpoint(MakeError(Reason::kDisk, committed.message()));
-  HitFailpoint(Failpoint::kIndexRenamedBeforeStored);
-  MoveBase(checkpoint_->state);
-  const uint64_t checkpoint_bytes = checkpoint_->bytes;
-  for (auto& done : checkpoint_->saves) outbox_.Add([done = std::move(done), id] { done(id); });
-  if (checkpoint_->is_final) final_wanted_ = false;
-  last_saved_ |= checkpoint_->is_last;
-  const CheckpointRun run = *std::exchange(checkpoint_, std::nullopt);
-  next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
-  StoreChange change;
-  change.put_checkpoints = {{id, CheckpointRow::State::kCommitted, durable_steps_, checkpoint_bytes}};
-  PutThen(std::move(change), [](CoordinatorCore&) {});
-  given_up_ = 0;
-  Collect(id);
-  if (run.is_for_resize && NothingSince(run) && ResizeIsQuiet()) return ChangeServers(run.state);  // else another checkpoint is due
+void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
+  if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);  // else another checkpoint is due
   if (phase_ == Phase::kEnding) FinishEnding();
   Pump();
 }
 
-// Who waits for the checkpoint under way waits for the next one.
-void CoordinatorCore::DropCheckpoint() {
-  const CheckpointId id = checkpoint_->id;
-  saves_wanted_.insert(saves_wanted_.begin(), checkpoint_->saves.begin(), checkpoint_->saves.end());
-  checkpoint_.reset();
-  given_up_at_ = clock_.Elapsed();
-  StoreChange change;
-  change.deleted_checkpoints = {id};
-  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
-}
-
-// OK: not its own fault, it is tried again at once. Else the disk's: who waits for one is told; the next is due after the usual time.
-void CoordinatorCore::GiveUpCheckpoint(const absl::Status& why) {
-  const bool holding = Holding();
-  const CheckpointId id = checkpoint_->id;
-  DropCheckpoint();
-  if (holding) SendToAll(Release{id.serial});
-  if (why.ok() && ++given_up_ == 3) {
-    outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
-  }
-  if (!why.ok()) {
-    given_up_ = 0;
-    next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
-    outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
-    for (auto& done : std::exchange(saves_wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
-  }
-  if (!why.ok() && draining_) last_saved_ = true;
-  if (!why.ok() && ResizeIsQuiet()) FailResize(why);  // while it waits nothing is trained
-  // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
-  if (!why.ok() && final_wanted_ && clock_.Elapsed() - ending_since_ > options_.checkpoint_stall_timeout) return FailJob(why);
-  StartNextLayoutJob();
-  Pump();
-}
-
-void CoordinatorCore::CheckCheckpoint(absl::Duration now) {
-  if (Holding() && now - checkpoint_->held_since > kLongestHold) GiveUpCheckpoint(absl::OkStatus());
-  MaybeCheckpoint();
+// While a resize waits for its checkpoint nothing is trained.
+void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
+  if (ResizeIsQuiet()) FailResize(why);
 }
 
 // ---- the state that an epoch begins with ----
@@ -411,16 +269,13 @@ void CoordinatorCore::ChooseCheckpoint() {
 
 // All that is the program's, or the coordinator's alone.
 void CoordinatorCore::TakeUp(const JobState& state) {
-  last_checkpoint_.reset();
-  if (found_ && restored_) last_checkpoint_ = found_->checkpoint;
-  durable_steps_ = last_checkpoint_ ? found_->finished_steps : 0;
+  const bool is_restored = found_ && restored_;
+  checkpoint_maker_.SetNewest(is_restored ? std::optional<CheckpointId>(found_->checkpoint) : std::nullopt, is_restored ? found_->finished_steps : 0);
   finished_steps_ = state.finished_steps;
   finished_reads_ = state.finished_reads;
   next_ordinal_ = state.next_ordinal;
   epochs_ = state.epochs;
-  for (const auto& [source, begun] : state.passes) passes_[source] = std::max(passes_[source], begun);
-  TakeUpPasses(state.data);
-  ResumeIterators();
+  passes_.TakeUp(state.passes, state.data);
   program_state_ = state.program_state;
 }
 

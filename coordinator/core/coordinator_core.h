@@ -11,9 +11,12 @@
 // (another coordinator has the job), kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
-// (queue, dispatch, reports, cancellation), passes.cc (where passes over data stand), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
-// checkpoints.cc (the cut, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and
+// (queue, dispatch, reports, cancellation), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
+// checkpoints.cc (checkpoints, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and
 // forward again), resize.cc (another number of servers).
+//
+// Machines with a state of their own, which the core calls: WorkerSet; Passes and CheckpointMaker, which call
+// WorkerSet. None of them calls the core, but for CheckpointMaker::Host.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -31,7 +34,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/executor.h"
-#include "base/log_limit.h"
 #include "base/outbox.h"
 #include "cluster/backoff.h"
 #include "cluster/clients.h"
@@ -40,13 +42,16 @@
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
 #include "coordinator/core/adoption.h"
+#include "coordinator/core/checkpoint_maker.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/coordinator_snapshot.h"
-#include "coordinator/core/lease_book.h"
+#include "coordinator/core/limited_log.h"
+#include "coordinator/core/passes.h"
 #include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
 #include "coordinator/core/store.h"
+#include "coordinator/core/worker_set.h"
 #include "partitioners/placement.h"
 
 namespace divvy {
@@ -59,7 +64,7 @@ namespace divvy {
 //   core->CreateVariable(spec, std::nullopt, [](absl::Status created) { ... });
 //   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... }, [](absl::Status done) { ... });
 //   core->EndJob(0, [](absl::Status ended) { ... });
-class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
+class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, private CheckpointMaker::Host {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
   // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
@@ -192,27 +197,19 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 
-  static constexpr uint64_t kMaxIdsAhead = 32'768;                  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
-  static constexpr uint64_t kSyncAfterIds = 8'192;                  // a quarter of it, so that giving ids never waits for a healthy ps
-  static constexpr absl::Duration kLongestHold = absl::Seconds(5);  // commits of the workers wait for so long at most
-  static constexpr absl::Duration kTryAgain = absl::Seconds(1);     // after a hold was given up; where nobody waits for the checkpoint doubled each time
+  static constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
+  static constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
 
   // coordinator_records.h
   using Claim = coordinator_records::Claim;
-  using Reading = coordinator_records::Reading;
   using Ps = coordinator_records::Ps;
   using Worker = coordinator_records::Worker;
   using Step = coordinator_records::Step;
-  using Iterator = coordinator_records::Iterator;
-  using Series = coordinator_records::Series;
-  using KnownSize = coordinator_records::KnownSize;
   using RunState = coordinator_records::RunState;
-  using PausedPass = coordinator_records::PausedPass;
   using FenceWait = coordinator_records::FenceWait;
   using LayoutJob = coordinator_records::LayoutJob;
   using Declared = coordinator_records::Declared;
   using Relaid = coordinator_records::Relaid;
-  using CheckpointRun = coordinator_records::CheckpointRun;
   using LayoutWork = coordinator_records::LayoutWork;
   using DirectWrite = coordinator_records::DirectWrite;
   using WriteHold = coordinator_records::WriteHold;
@@ -247,7 +244,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
   std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
-  void FailJob(absl::Status error) DIVVY_REQUIRES(mu_);
+  void FailJob(absl::Status error) override DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
   void StoreEnd() DIVVY_REQUIRES(mu_);
   static absl::Status Drained();
@@ -319,7 +316,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
   SessionId NextSession() DIVVY_REQUIRES(mu_);
-  void CutAnew(const Worker& joining) DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
   bool ServesAnother(const absl::Status& refusal) const DIVVY_REQUIRES(mu_);
   bool OnAttachRefused(Worker& worker, const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job
@@ -328,14 +324,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
-  void NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) DIVVY_REQUIRES(mu_);
-  void LeaveOutOdd(Iterator& iterator) DIVVY_REQUIRES(mu_);
-  void WarnOfWorker(const std::string& text) DIVVY_REQUIRES(mu_);
-  void LeaveOut(Worker& worker, Iterator& iterator) DIVVY_REQUIRES(mu_);
-  void NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) DIVVY_REQUIRES(mu_);
   StatusCallback RefusalOfSlots(int worker, EntryId id);
-  void Send(Worker& worker, ToWorker message) DIVVY_REQUIRES(mu_);
-  void SendToAll(const ToWorker& message) DIVVY_REQUIRES(mu_);
   void AdmitJoined() DIVVY_REQUIRES(mu_);
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
   void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
@@ -348,29 +337,17 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   bool DispatchOne() DIVVY_REQUIRES(mu_);
   bool HasRoom(const Worker& worker) const { return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead; }
   Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
-  bool EndedEverywhere(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  bool IsExhausted(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  bool MayRead(const Worker& worker, ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  bool NobodyElseReads(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  bool NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) DIVVY_REQUIRES(mu_);
-  bool HasNoDataLeft(const Step& step) const DIVVY_REQUIRES(mu_);
   StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
-  int NumWorkers() const DIVVY_REQUIRES(mu_);
-  bool MostHaveOpened(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  bool MostHere(const std::function<bool(const Worker&)>& says) const DIVVY_REQUIRES(mu_);  // of the workers that have a session
-  bool MayServe(const Worker& worker) const DIVVY_REQUIRES(mu_);
-  bool CountsForData(const Worker& worker, int served, int expected) const DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   EntryId GiveId() DIVVY_REQUIRES(mu_);
-  void NoteTraining(const Step& step) DIVVY_REQUIRES(mu_);
-  bool TakeLeases(Step& step, const Worker& worker) DIVVY_REQUIRES(mu_);
-  void ReturnLeases(const Step& step) DIVVY_REQUIRES(mu_);
   void SendStep(const std::shared_ptr<Step>& step, Worker& worker) DIVVY_REQUIRES(mu_);
+  // What all open steps read: no cut has it.
+  std::vector<InputLease> OpenLeases() const DIVVY_REQUIRES(mu_);
+  void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
   std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
   bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
   void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
-  bool NoteEnds(Worker& worker, Step& step, const Report& report) DIVVY_REQUIRES(mu_);
   void NoteDeviceLost(Worker& worker, Step& step, const absl::Status& why) DIVVY_REQUIRES(mu_);
   void KeepHistory(const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
   void PutOff(Step& step) DIVVY_REQUIRES(mu_);
@@ -382,33 +359,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void MaybeRaise() DIVVY_REQUIRES(mu_);
   void CompleteWaiters() DIVVY_REQUIRES(mu_);
   void CompleteRuns() DIVVY_REQUIRES(mu_);
-  void BeginPass(RunState& run) DIVVY_REQUIRES(mu_);
-  bool ResumePass(RunState& run) DIVVY_REQUIRES(mu_);
-  void EndPass(const RunState& run) DIVVY_REQUIRES(mu_);
   bool Idle() const DIVVY_REQUIRES(mu_);
   // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and returns true. `again` repeats the call, should another raise it.
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
-  ResourceId MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished = std::nullopt) DIVVY_REQUIRES(mu_);
-  void DropIteratorLocked(ResourceId iterator) DIVVY_REQUIRES(mu_);
-  void WarnOfUnreadParts(const MakeResource& make) DIVVY_REQUIRES(mu_);
-  void UseIterators(const Step& step, int64_t change) DIVVY_REQUIRES(mu_);
-  KnownSize* FindKnownSize(const MakeResource& make) DIVVY_REQUIRES(mu_);  // null: none
-
-  // ---- passes.cc ----
-  PassProgress ProgressOf(ResourceId id, const Iterator& iterator) const DIVVY_REQUIRES(mu_);
-  static PassProgress ProgressOf(const Series& series);
-  std::vector<PassProgress> ProgressNow() const DIVVY_REQUIRES(mu_);
-  void TakeUpPasses(const std::vector<DataPass>& passes) DIVVY_REQUIRES(mu_);
-  absl::Status ClaimNumber(const StepRequest& request) DIVVY_REQUIRES(mu_);
-  void SettleNumber(const Step& step, bool finished) DIVVY_REQUIRES(mu_);
-  void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
-  std::vector<DataPass> PassesNow() const DIVVY_REQUIRES(mu_);
-  const RunState* RunOf(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  int64_t FinishedInPass(ResourceId iterator) const DIVVY_REQUIRES(mu_);
-  void ResumeIterators() DIVVY_REQUIRES(mu_);
-  void NoteElements(Iterator& iterator, int64_t elements) DIVVY_REQUIRES(mu_);
-  void BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) DIVVY_REQUIRES(mu_);
-  std::optional<DataPass> TakeUnfinished(const std::string& source, const Nest& args, bool leased) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
   void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
@@ -459,29 +412,30 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply, std::shared_ptr<DirectRead> read) DIVVY_REQUIRES(mu_);
 
   // ---- checkpoints.cc ----
-  bool CheckpointIsDue() const DIVVY_REQUIRES(mu_);
   bool WantsLastCheckpoint() const DIVVY_REQUIRES(mu_);
-  bool MayCut() const DIVVY_REQUIRES(mu_);
-  absl::Duration Pause() const DIVVY_REQUIRES(mu_);
-  void MaybeCheckpoint() DIVVY_REQUIRES(mu_);
-  bool CheckpointAt(CheckpointId id, CheckpointRun::Stage stage) const DIVVY_REQUIRES(mu_);
-  void HoldWorkers() DIVVY_REQUIRES(mu_);
-  void OnHeld(const Worker& worker, uint64_t number) DIVVY_REQUIRES(mu_);
-  bool Holding() const DIVVY_REQUIRES(mu_);
-  void MaybeCut() DIVVY_REQUIRES(mu_);
-  JobState StateNow() const DIVVY_REQUIRES(mu_);
+  bool HalfApplied() const DIVVY_REQUIRES(mu_);
   void SendSnapshot(Ps& ps, CheckpointId id) DIVVY_REQUIRES(mu_);
   void OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) DIVVY_REQUIRES(mu_);
-  void OnMarked(Ps& ps) DIVVY_REQUIRES(mu_);
-  void ReleaseWorkers() DIVVY_REQUIRES(mu_);
-  void CommitCheckpoint() DIVVY_REQUIRES(mu_);
-  void OnCommitted(CheckpointId id, const absl::Status& committed) DIVVY_REQUIRES(mu_);
-  void DropCheckpoint() DIVVY_REQUIRES(mu_);
-  void GiveUpCheckpoint(const absl::Status& why) DIVVY_REQUIRES(mu_);
-  void CheckCheckpoint(absl::Duration now) DIVVY_REQUIRES(mu_);
-  bool HalfApplied() const DIVVY_REQUIRES(mu_);
-  void Collect(CheckpointId below) DIVVY_REQUIRES(mu_);
-  void OnCollected(const std::vector<CheckpointId>& removed) DIVVY_REQUIRES(mu_);
+  void OnHeld(const Worker& worker, uint64_t number) DIVVY_REQUIRES(mu_);
+  // CheckpointMaker::Host
+  bool MayCut() const override DIVVY_REQUIRES(mu_);
+  bool HasOpenWrites() const override DIVVY_REQUIRES(mu_) { return !open_writes_.empty(); }
+  bool NeedsCheckpoint() const override DIVVY_REQUIRES(mu_);
+  bool AwaitsCheckpoint() const override DIVVY_REQUIRES(mu_);
+  bool IsRunning() const override DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning; }
+  bool IsDraining() const override DIVVY_REQUIRES(mu_) { return draining_; }
+  CheckpointId Name() override DIVVY_REQUIRES(mu_);
+  CheckpointMaker::Cut CutNow(CheckpointId id) override DIVVY_REQUIRES(mu_);
+  void SendSnapshots(CheckpointId id) override DIVVY_REQUIRES(mu_);
+  void LookAgain(int ps, CheckpointId id) override DIVVY_REQUIRES(mu_);
+  void Commit(const JobState& state, std::vector<std::vector<SavedSlice>> parts) override DIVVY_REQUIRES(mu_);
+  void Collect(CheckpointId base, CheckpointId below) override DIVVY_REQUIRES(mu_);
+  void WorkGoesOn() override DIVVY_REQUIRES(mu_);
+  void Persist(StoreChange change) override DIVVY_REQUIRES(mu_) {
+    PutThen(std::move(change), [](CoordinatorCore&) {});
+  }
+  void OnSaved(const CheckpointMaker::Cut& cut) override DIVVY_REQUIRES(mu_);
+  void OnDiskFailure(const absl::Status& why) override DIVVY_REQUIRES(mu_);
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
   void TakeUp(const JobState& state) DIVVY_REQUIRES(mu_);
@@ -540,7 +494,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   void LogWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
   void GiveUpFullLog() DIVVY_REQUIRES(mu_);
   void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
-  void MoveBase(const JobState& committed) DIVVY_REQUIRES(mu_);
+  void MoveBase(const JobState& committed) override DIVVY_REQUIRES(mu_);
   EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : EntryId(next_id_); }
 
   // ---- resize.cc ----
@@ -548,7 +502,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::optional<absl::Status> AdmitJoiningPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
-  bool NothingSince(const CheckpointRun& cut) const DIVVY_REQUIRES(mu_);
+  bool NothingSince(const CheckpointMaker::Cut& cut) const DIVVY_REQUIRES(mu_);
   void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
@@ -578,8 +532,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
 
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
-  LogLimit said_of_workers_;
-  std::map<int, Worker> workers_ DIVVY_GUARDED_BY(mu_);
+  WorkerSet workers_ DIVVY_GUARDED_BY(mu_);
+  LimitedLog said_of_peers_ DIVVY_GUARDED_BY(mu_);
+  Passes passes_ DIVVY_GUARDED_BY(mu_);                      // calls workers_
+  CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);   // calls workers_, and this as its Host
   std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
   uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
@@ -617,17 +573,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<WaitingSchedule> waiting_schedules_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> joins_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<RunState>> runs_ DIVVY_GUARDED_BY(mu_);
-  std::optional<PausedPass> paused_pass_ DIVVY_GUARDED_BY(mu_);
-
-  std::map<ResourceId, Iterator> iterators_ DIVVY_GUARDED_BY(mu_);
-  uint64_t next_resource_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<std::string, int64_t> passes_ DIVVY_GUARDED_BY(mu_);    // of each source, begun
-  std::vector<DataPass> unfinished_passes_ DIVVY_GUARDED_BY(mu_);  // that came with the checkpoint, and nobody has gone on with
-  std::vector<KnownSize> known_sizes_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, Series> series_ DIVVY_GUARDED_BY(mu_);
-  // Training passes whose iterator is gone, as long as the store may still name them, each with pass_changes_ of then.
-  std::deque<std::pair<int64_t, PassProgress>> ended_passes_ DIVVY_GUARDED_BY(mu_);
-  int64_t pass_changes_ DIVVY_GUARDED_BY(mu_) = 0;  // how often a training pass over leased data has begun, been taken up or dropped
 
   int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
@@ -654,14 +599,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::map<int, std::vector<ShardSpec>> loaded_ DIVVY_GUARDED_BY(mu_);  // by ps: read from the checkpoint
   std::map<int, std::vector<ShardSpec>> made_ DIVVY_GUARDED_BY(mu_);    // by ps: made before the first step
   std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
-  std::optional<CheckpointRun> checkpoint_ DIVVY_GUARDED_BY(mu_);
-  std::vector<ResultCallback<CheckpointId>> saves_wanted_ DIVVY_GUARDED_BY(mu_);
-  absl::Duration ending_since_ DIVVY_GUARDED_BY(mu_);  // EndJob
-  bool final_wanted_ DIVVY_GUARDED_BY(mu_) = false;    // by EndJob
-  bool last_saved_ DIVVY_GUARDED_BY(mu_) = false;      // of a Drain, or it could not be
-  absl::Duration next_checkpoint_ DIVVY_GUARDED_BY(mu_), longest_hold_ DIVVY_GUARDED_BY(mu_);
-  std::optional<CheckpointId> last_checkpoint_ DIVVY_GUARDED_BY(mu_);
-  int64_t durable_steps_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
   int64_t lost_ordinals_ DIVVY_GUARDED_BY(mu_) = 0;    // of steps that failed or were cancelled in this life
@@ -669,21 +606,17 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore> {
   std::deque<std::pair<int64_t, EntryId>> lost_ids_ DIVVY_GUARDED_BY(mu_);
   Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
-  absl::Duration given_up_at_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
-  int given_up_ DIVVY_GUARDED_BY(mu_) = 0;  // checkpoints in a row, for no fault of a disk
-  RedoLog log_ DIVVY_GUARDED_BY(mu_);       // of what came after last_checkpoint_
+  RedoLog log_ DIVVY_GUARDED_BY(mu_);              // of what came after the newest checkpoint
   std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
   std::optional<absl::Duration> unserved_since_ DIVVY_GUARDED_BY(mu_);  // workers say that they serve another coordinator, and none serves this one
   std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
-  bool collecting_ DIVVY_GUARDED_BY(mu_) = false;  // old checkpoints are being removed
   std::optional<WriteHold> write_hold_ DIVVY_GUARDED_BY(mu_);
   bool steps_wait_ DIVVY_GUARDED_BY(mu_) = false;   // for writes that began while no step was open; the next writes let them go first
   uint64_t write_holds_ DIVVY_GUARDED_BY(mu_) = 0;  // that have been begun
   absl::Duration write_hold_given_up_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
-  bool committing_ DIVVY_GUARDED_BY(mu_) = false;  // the catalog is at work, though the checkpoint may have been dropped
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

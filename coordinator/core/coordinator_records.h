@@ -21,9 +21,6 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
-#include "coordinator/core/data_agreement.h"
-#include "coordinator/core/lease_book.h"
-#include "coordinator/core/number_set.h"
 #include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
 
@@ -86,13 +83,6 @@ struct Ps {
 
 using WorkerStream = ResumableStream<ToWorker, FromWorker>;
 struct Step;
-// How a worker stands to an iterator.
-struct Reading {
-  bool opened = false;    // it has said whether it could open the data
-  bool ended = false;     // the data is its own, and has ended
-  bool excluded = false;  // it reads none: it came too late, could not open the data, or its data is not that of the others
-};
-
 struct Worker {
   enum class State : uint8_t { kDialing, kJoining, kReady };
   int index = 0;
@@ -122,13 +112,7 @@ struct Worker {
   absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
   bool cancelled_late = false;                   // it was told to stop at its deadline
   Pong pong;
-  std::map<ResourceId, Reading> reads;  // of this session
   Backoff backoff{0};
-
-  Reading ReadingOf(ResourceId iterator) const {
-    const auto found = reads.find(iterator);
-    return found == reads.end() ? Reading() : found->second;
-  }
 };
 
 struct RunState;
@@ -159,52 +143,13 @@ struct Step {
   absl::Duration not_before;                // Clock::Elapsed(): it is dispatched then at the earliest
 };
 
-struct Iterator {
-  MakeResource make;
-  std::shared_ptr<const MakeResource> logged = {};  // `make`, once a step of the redo log names it
-  LeaseBook book;                                   // leased ones
-  DataAgreement agreement = {};                     // leased ones: whether all workers read the same
-  std::optional<int64_t> elements = {};             // of the data, as most workers have it
-  std::set<int> left_out = {};                      // the workers whose data is another
-  std::map<int, int64_t> early_ends = {};           // worker -> where its data ended, before that of most workers does
-  bool difference_told = false;                     // to the program, where nobody is in the majority
-  int64_t users = 0;                                // steps that are queued or open and name it
-  bool dropped = false;                             // goes when the last of them is closed
-  bool of_program = false;                          // not of a loop
-  bool trains = false;                              // a training step has read of it: where it stands is in every cut
-  bool is_read = false;                             // a step has been given it
-};
-
-// Numbered steps of the program. What has finished travels as the positions of a pass do, so that it is in every cut, and in what a coordinator adopts.
-struct Series {
-  ResourceId id;
-  NumberSet finished;
-  std::set<int64_t> scheduled;  // queued, or in flight
-};
-
-// Of data whose last pass was read to its end.
-struct KnownSize {
-  std::string source;
-  Nest args;
-  int64_t elements = 0;
-};
-
 struct RunState {
   RunRequest request;
   std::function<void(Nest)> value;
   StatusCallback done;
   ResourceId iterator;
   int64_t outstanding = 0;  // steps made and not yet closed
-  int64_t finished_in_pass = 0;
-  bool stopped = false;  // makes no more steps
-};
-
-// Where a loop with last_step stopped in its data. One is kept, for each holds an iterator on every worker.
-struct PausedPass {
-  std::string source;
-  Nest args;
-  ResourceId iterator;
-  int64_t finished = 0;
+  bool stopped = false;     // makes no more steps
 };
 
 // A worker is being shut out: its steps go on elsewhere when every ps has acknowledged it.
@@ -242,21 +187,6 @@ struct Relaid {
   std::shared_ptr<const Layout> layout = Layout::Empty();
   std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
   std::set<std::string> unclaimed;
-};
-
-// The checkpoint that is being made.
-struct CheckpointRun {
-  enum class Stage : uint8_t { kNaming, kHolding, kMarking, kWriting, kCommitting } stage = Stage::kNaming;
-  CheckpointId id;
-  std::set<int> waiting;  // kHolding: workers; kMarking, kWriting: ps
-  absl::Duration held_since;
-  JobState state;                              // at the cut
-  std::vector<std::vector<SavedSlice>> parts;  // by ps
-  uint64_t bytes = 0;
-  std::vector<ResultCallback<CheckpointId>> saves;  // that were asked for before the cut
-  bool is_final = false, is_last = false;           // of a job that ends; of a process that does
-  bool is_for_resize = false;                       // the resize was quiet at the cut
-  EntryId next_id;                                  // at the cut: a higher one now means that something has happened since
 };
 
 struct LayoutWork {

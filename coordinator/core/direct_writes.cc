@@ -92,7 +92,7 @@ void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback
 
 void CoordinatorCore::StartWrites() {
   const IdFor what = expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny;
-  while (!waiting_writes_.empty() && MayGiveId(what) && !Holding() && !steps_wait_) {
+  while (!waiting_writes_.empty() && MayGiveId(what) && !checkpoint_maker_.holding() && !steps_wait_) {
     if (!MayWriteNow()) HoldForWrites();
     if (!MayWriteNow()) return;
     if (write_hold_ && write_hold_->held) --write_hold_->admits;
@@ -156,7 +156,7 @@ void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answe
   if (keep_history_) history_.finished[write->id] = write->participants;
   FinishWrite(*write);
   if (write->done) outbox_.Add([done = std::move(write->done)] { done(absl::OkStatus()); });
-  MaybeCut();
+  checkpoint_maker_.MaybeCut();
   Pump();
   EndWriteHold();
 }
@@ -172,15 +172,16 @@ void CoordinatorCore::FinishWrite(const DirectWrite& write) {
 
 // Not before each step that was half applied has been carried through; and a checkpoint that is about to hold the workers goes first.
 void CoordinatorCore::HoldForWrites() {
-  const bool checkpoint_first = checkpoint_ && checkpoint_->stage < CheckpointRun::Stage::kWriting;
-  if (write_hold_ || checkpoint_first || !fences_.empty() || HalfApplied() || clock_.Elapsed() < write_hold_given_up_ + kTryAgain) return;
+  if (write_hold_ || checkpoint_maker_.before_release() || !fences_.empty() || HalfApplied() ||
+      clock_.Elapsed() < write_hold_given_up_ + CheckpointMaker::kTryAgain)
+    return;
   write_hold_.emplace();
   write_hold_->number = kHoldOfWrites | ++write_holds_;
   write_hold_->since = clock_.Elapsed();
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     if (worker.state == Worker::State::kDialing) continue;
     write_hold_->waiting.insert(index);
-    Send(worker, Hold{write_hold_->number});
+    workers_.Send(worker, Hold{write_hold_->number});
   }
   if (write_hold_->waiting.empty()) AdmitWrites();  // nobody is there who could commit
 }
@@ -193,7 +194,7 @@ void CoordinatorCore::AdmitWrites() {
 // A worker that joins meanwhile is held like the others.
 void CoordinatorCore::HoldIfWritesWait(Worker& worker) {
   if (!write_hold_) return;
-  Send(worker, Hold{write_hold_->number});
+  workers_.Send(worker, Hold{write_hold_->number});
   if (!write_hold_->held) write_hold_->waiting.insert(worker.index);
 }
 
@@ -207,18 +208,18 @@ void CoordinatorCore::NoteHeldForWrites(int worker) {
 
 void CoordinatorCore::EndWriteHold() {
   if (!write_hold_ || !write_hold_->held || !open_writes_.empty()) return;
-  SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
+  workers_.SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
   Pump();  // a checkpoint may have waited
 }
 
 void CoordinatorCore::GiveUpWriteHold() {
   if (!write_hold_ || write_hold_->held) return;
   write_hold_given_up_ = clock_.Elapsed();
-  SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
+  workers_.SendToAll(Release{std::exchange(write_hold_, std::nullopt)->number});
 }
 
 void CoordinatorCore::CheckWriteHold(absl::Duration now) {
-  if (write_hold_ && now - write_hold_->since > kLongestHold) GiveUpWriteHold();
+  if (write_hold_ && now - write_hold_->since > CheckpointMaker::kLongestHold) GiveUpWriteHold();
 }
 
 }  // namespace divvy

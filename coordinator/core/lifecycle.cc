@@ -7,7 +7,6 @@
 #include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "base/log_limit.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/prelude.h"
@@ -102,17 +101,20 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       store_(store),
       row_(row),
       began_(clock.Elapsed()),
+      workers_(options_, clock, outbox_),
+      said_of_peers_(clock, outbox_),
+      passes_(options_, workers_, clock_, outbox_),
+      checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       layout_(Layout::Empty()),
       found_(std::move(found)),
-      next_checkpoint_(began_ + options_.checkpoint_every),
       log_(options_.redo_log_bytes) {
   if (options_.durability == Durability::kCheckpoint) log_.GiveUp();
   for (const VariableRow& variable : stored.variables) adoption_.rows.insert(variable.layout.id);
   adoption_.stored = std::move(stored);
   next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
   row_.id_block_end += options_.id_block;
-  durable_id_end_ = row_.id_block_end;              // before the first is given, BeginEpoch has stored it
-  next_resource_ = (row_.epoch.value() << 32) + 1;  // so that no epoch makes an id of another's
+  durable_id_end_ = row_.id_block_end;  // before the first is given, BeginEpoch has stored it
+  passes_.BeginEpoch(row_.epoch);
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
     Ps ps;
     ps.index = static_cast<int>(i);
@@ -135,7 +137,7 @@ void CoordinatorCore::BeginEpoch() {
     core.epoch_durable_ = true;
     for (Ps& ps : core.ps_) core.AttachPs(ps);
     for (const auto& [index, address] : core.options_.worker_addresses) {
-      if (core.workers_.count(index) == 0) core.KnownWorker(index, address);
+      if (core.workers_.all().count(index) == 0) core.KnownWorker(index, address);
     }
   });
 }
@@ -143,7 +145,7 @@ void CoordinatorCore::BeginEpoch() {
 // Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours yet; or ours is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
   row_.epoch = std::max(row_.epoch, above).next();
-  next_resource_ = (row_.epoch.value() << 32) + 1;
+  passes_.BeginEpoch(row_.epoch);
   for (Ps& ps : ps_) {
     ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
     ps.acked_seq = 0;
@@ -180,7 +182,7 @@ Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { r
 
 void CoordinatorCore::MaybeLoad() {
   if (phase_ != Phase::kAttaching) return;
-  if (static_cast<int>(workers_.size()) < options_.min_workers) return;
+  if (static_cast<int>(workers_.all().size()) < options_.min_workers) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
   if (!chosen_) LookAtServers();
   if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
@@ -221,14 +223,15 @@ void CoordinatorCore::BeginChoosing() {
   std::deque<LayoutJob> jobs = std::exchange(layout_jobs_, {});
   for (LayoutJob& job : jobs) job.spec ? Declare(std::move(job)) : layout_jobs_.push_back(std::move(job));
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (!layout_jobs_.empty() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() || !saves_wanted_.empty())
+  if (!layout_jobs_.empty() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() ||
+      checkpoint_maker_.is_asked_for())
     ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
   chosen_ = true;
-  if (!last_checkpoint_ && !adoption_.adopting) {
+  if (!checkpoint_maker_.newest() && !adoption_.adopting) {
     made_.clear();
     for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
     if (!recovery_ && adoption_.stored.state && Restorable() == nullptr) {
@@ -258,9 +261,9 @@ void CoordinatorCore::StartRunning() {
   phase_ = Phase::kRunning;
   history_.lineage = row_.lineage;
   if (adoption_.adopting) FinishAdopting();
-  next_checkpoint_ = clock_.Elapsed() + options_.checkpoint_every;
+  checkpoint_maker_.StartSchedule();
   WantSync();
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     worker.known_since = clock_.Elapsed();  // none could attach before
     AttachWorker(worker);
   }
@@ -288,23 +291,13 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 // ---- who registers ----
 
-namespace {
-
-void LogRefusal(const absl::Status& refused) {
-  static LogLimit* const limit = new LogLimit;
-  const std::string text = absl::StrCat("refused: ", refused.message());
-  if (limit->Admit(text)) DIVVY_LOG(WARNING) << text;
-}
-
-}  // namespace
-
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
   if (!over_) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
-      // It ends, and who looks at the coordinator alone would never know why it has not come.
-      if (ReasonOf(refused) == Reason::kClusterMismatch) outbox_.Add([refused] { LogRefusal(refused); });
+      // The task ends. Without this line, the coordinator's log would not say why it has not come.
+      if (ReasonOf(refused) == Reason::kClusterMismatch) said_of_peers_.Warning(absl::StrCat("refused: ", refused.message()));
       reply = std::move(refused);
     }
   }
@@ -362,8 +355,8 @@ void CoordinatorCore::Tick() {
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : ps_) CheckPs(ps, now);
   if (MayAttachWorkers() || phase_ == Phase::kEnding) WantSync();
-  for (auto& [index, worker] : workers_) CheckWorker(worker, now);
-  CheckCheckpoint(now);
+  for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
+  checkpoint_maker_.CheckTime(now);
   CheckWriteHold(now);
   CheckLog(now);
   CheckResize(now);
@@ -385,7 +378,7 @@ void CoordinatorCore::WatchProgress(absl::Duration now) {
 // One line for a person who asks why nothing goes on.
 std::string CoordinatorCore::WhatEverybodyDoes() const {
   std::vector<std::string> parts = {absl::StrCat(queue_.size() + waiting_schedules_.size(), " steps queued, ", in_flight_, " in flight")};
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (worker.in_flight.empty()) continue;
     const Step& first = *worker.in_flight.front();
     parts.push_back(absl::StrCat("worker ", index, " has step ", first.request.function, " (", first.id.value(), "), attempt ", first.attempt,
@@ -430,10 +423,9 @@ void CoordinatorCore::FailJob(absl::Status error) {
   fail(ending_done_);
   for (auto& done : restores_) fail(done);
   CancelResize(job_error_);
-  for (auto& done : saves_wanted_) fail(done);
-  if (checkpoint_) {
-    for (auto& done : checkpoint_->saves) fail(done);
-  }
+  std::vector<Task> calls;
+  checkpoint_maker_.FailAll(job_error_, calls);
+  for (Task& call : calls) outbox_.Add(std::move(call));
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_steps_) steps.push_back(step);
   for (const auto& step : steps) {
@@ -444,8 +436,9 @@ void CoordinatorCore::FailJob(absl::Status error) {
   when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), slots_wanted_.clear(),
       layout_work_.reset();
   open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
-  unnumbered_.clear(), restores_.clear(), saves_wanted_.clear(), checkpoint_.reset(), recovery_.reset(), write_hold_.reset();
+  unnumbered_.clear(), restores_.clear(), recovery_.reset(), write_hold_.reset();
   in_flight_ = 0;
+  passes_.FailAll();
   TellDrained();
 }
 
@@ -472,7 +465,7 @@ void CoordinatorCore::DrainIfQuiet() {
   if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
   StoreState();
   if (phase_ == Phase::kRunning && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
-  if (WantsLastCheckpoint()) return MaybeCheckpoint();
+  if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
 }
 
@@ -498,8 +491,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   }
   CancelResize(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
   phase_ = Phase::kEnding;
-  ending_since_ = clock_.Elapsed();
-  final_wanted_ = options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0;
+  checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0);
   exit_code_ = exit_code;
   ending_done_ = std::move(done);
   ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here
@@ -508,7 +500,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
 
 void CoordinatorCore::FinishEnding() {
   if (ending_seq_ == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending_seq_))) return;
-  if (final_wanted_) return MaybeCheckpoint();
+  if (checkpoint_maker_.final_is_wanted()) return checkpoint_maker_.MaybeBegin();
   ending_seq_ = 0;
   StoreEnd();
 }
@@ -528,7 +520,7 @@ void CoordinatorCore::ShutDownTasks() {
     if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
   };
   if (!ps_told_) {
-    for (const auto& [index, worker] : workers_) {
+    for (const auto& [index, worker] : workers_.all()) {
       if (worker.state == Worker::State::kDialing) continue;
       ++shutdowns_waiting_;
       outbox_.Add([told, client = worker.client, request = ShutdownRequest{FenceFor(worker.incarnation, worker.session), *exit_code_}] {
@@ -565,16 +557,17 @@ void CoordinatorCore::Abandon() {
   std::set<std::shared_ptr<DirectRead>> reads;
   std::vector<std::function<void()>> drained;
   std::vector<ResultCallback<int64_t>> restores;
-  std::vector<ResultCallback<CheckpointId>> saves;
+  std::vector<Task> calls;
   std::map<VariableId, StatusCallback> unnumbered;
   std::vector<std::shared_ptr<Step>> in_flight;
   std::map<std::string, std::vector<StatusCallback>> slots_wanted;
   std::optional<Resizing> resizing;
   MutexLock lock(mu_);
   abandoned_ = true;
+  workers_.Close();  // a handle of the program may outlive what the connections stand on
   slots_wanted.swap(slots_wanted_);
   resizing.swap(resizing_);
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }
   when_running.swap(when_running_);
@@ -587,9 +580,7 @@ void CoordinatorCore::Abandon() {
   drained.swap(drained_);
   restores.swap(restores_);
   unnumbered.swap(unnumbered_);
-  saves.swap(saves_wanted_);
-  if (checkpoint_) saves.insert(saves.end(), checkpoint_->saves.begin(), checkpoint_->saves.end());
-  checkpoint_.reset();
+  checkpoint_maker_.FailAll(absl::OkStatus(), calls);  // which nobody calls
 }
 
 // ---- looking in ----
@@ -600,10 +591,10 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   for (const Ps& ps : ps_) {
     if (ps.silent_since) waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
   }
-  if (phase_ == Phase::kAttaching && static_cast<int>(workers_.size()) < options_.min_workers) {
-    waits.push_back({absl::StrCat(workers_.size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
+  if (phase_ == Phase::kAttaching && static_cast<int>(workers_.all().size()) < options_.min_workers) {
+    waits.push_back({absl::StrCat(workers_.all().size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
   }
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kReady && !worker.leaving) {
       waits.push_back(
           {absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
@@ -643,33 +634,34 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.in_flight = in_flight_;
   snapshot.lost_workers = lost_workers_;
   snapshot.num_ps = static_cast<int>(ps_.size());
-  snapshot.num_workers = static_cast<int>(workers_.size());
+  snapshot.num_workers = static_cast<int>(workers_.all().size());
   for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;
-  for (const auto& [index, worker] : workers_) snapshot.workers_up += worker.state == Worker::State::kReady;
+  for (const auto& [index, worker] : workers_.all()) snapshot.workers_up += worker.state == Worker::State::kReady;
   if (!runs_.empty()) {
     const RunState& run = *runs_.front();
     CoordinatorSnapshot::Progress progress;
     progress.read_only = run.request.step.read_only;
     progress.pass = epochs_;
-    progress.done = run.request.last_step ? finished_steps_ : run.finished_in_pass;
+    progress.done = run.request.last_step ? finished_steps_ : passes_.FinishedIn(run.iterator);
     progress.total = run.request.last_step;
-    const auto iterator = iterators_.find(run.iterator);
-    if (!progress.total && iterator != iterators_.end() && iterator->second.book.expected() && !workers_.empty()) {
-      const auto here = std::find_if(workers_.begin(), workers_.end(), [](const auto& known) { return known.second.state != Worker::State::kDialing; });
-      const int64_t per_step = here == workers_.end() ? 1 : here->second.replicas;
-      const int64_t elements = *iterator->second.book.expected();  // any number: a worker has said it
+    const std::optional<int64_t> expected = passes_.ExpectedElements(run.iterator);
+    if (!progress.total && expected && !workers_.all().empty()) {
+      const auto here =
+          std::find_if(workers_.all().begin(), workers_.all().end(), [](const auto& known) { return known.second.state != Worker::State::kDialing; });
+      const int64_t per_step = here == workers_.all().end() ? 1 : here->second.replicas;
+      const int64_t elements = *expected;  // any number: a worker has said it
       progress.total = elements / per_step + (elements % per_step != 0 ? 1 : 0);
     }
     snapshot.progress = progress;
   }
   snapshot.waits = Waits();
   snapshot.draining = draining_;
-  snapshot.durable_steps = durable_steps_;
-  snapshot.last_checkpoint = last_checkpoint_;
-  if (checkpoint_) snapshot.checkpoint = checkpoint_->id;
+  snapshot.durable_steps = checkpoint_maker_.durable_steps();
+  snapshot.last_checkpoint = checkpoint_maker_.newest();
+  snapshot.checkpoint = checkpoint_maker_.current();
   if (found_) snapshot.newest_found = found_->checkpoint;
   snapshot.adopted_steps = adoption_.adopted_steps;
-  snapshot.longest_hold = longest_hold_;
+  snapshot.longest_hold = checkpoint_maker_.longest_hold();
   snapshot.recoveries = recoveries_;
   snapshot.redo_log_entries = log_.size();
   snapshot.redo_log_bytes = log_.bytes();
@@ -684,7 +676,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   inspection.recovering = recovery_.has_value();
   inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && layout_jobs_.empty();
   for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
   }
   return inspection;

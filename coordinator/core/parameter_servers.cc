@@ -75,9 +75,9 @@ void CoordinatorCore::LoadPs(Ps& ps) {
     request.expected_lineage = row_.lineage;
     request.layout_version = ps.attach_reply.layout_version;  // as it has it: not every change touched every ps
     request.layout_hash = ps.attach_reply.layout_hash;
-  } else if (last_checkpoint_) {
+  } else if (checkpoint_maker_.newest()) {
     request.from = LoadRequest::From::kCheckpoint;
-    request.checkpoint = *last_checkpoint_;
+    request.checkpoint = *checkpoint_maker_.newest();
     request.job_seed = options_.job_seed;
     if (const auto shards = loaded_.find(ps.index); shards != loaded_.end()) request.shards = shards->second;
   }
@@ -208,10 +208,11 @@ void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
 }
 
 std::string CoordinatorCore::RemedyOfLoss() const {
-  if (!last_checkpoint_)
+  if (!checkpoint_maker_.newest())
     return options_.checkpoints == nullptr ? " and this job keeps no checkpoints (--checkpoint_dir). Start the program again."
                                            : ", and no checkpoint has been made yet. Start the program again.";
-  return absl::StrCat(". Start the program again: it goes on from ", last_checkpoint_->name(), ", ", durable_steps_, " steps, if it calls RestoreLatest.");
+  return absl::StrCat(". Start the program again: it goes on from ", checkpoint_maker_.newest()->name(), ", ", checkpoint_maker_.durable_steps(),
+                      " steps, if it calls RestoreLatest.");
 }
 
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
@@ -240,7 +241,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   request.horizon = MakeHorizon();
   ids_at_sync_[request.seq] = ids_synced_ = request.horizon.next.value();
   std::map<SessionId, int> sessions;
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kDialing) sessions.emplace(worker.session, index);
   }
   for (const auto& [session, worker] : sessions) {
@@ -291,7 +292,7 @@ Horizon CoordinatorCore::MakeHorizon() const {
     if (id < horizon.next) horizon.open.push_back(id);
   }
   std::sort(horizon.open.begin(), horizon.open.end());
-  if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = ProgressNow();
+  if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = passes_.ProgressNow(OpenLeases());
   return horizon;
 }
 

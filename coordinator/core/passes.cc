@@ -1,14 +1,18 @@
-// Where passes over leased data stand: in every cut, so that a job that goes on from it reads each element of a pass once.
+#include "coordinator/core/passes.h"
+
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "absl/strings/str_join.h"
+#include "base/breakable.h"
 #include "base/random.h"
-#include "coordinator/core/coordinator_core.h"
+#include "cluster/error.h"
 
 namespace divvy {
 namespace {
+
+constexpr int64_t kMostNumber = int64_t{1} << 53;  // the wire's, of a position
+constexpr size_t kMaxKnownSizes = 256;
 
 // Positions at or beyond the end are nobody's.
 void DropBeyondEnd(PassProgress& pass) {
@@ -16,31 +20,453 @@ void DropBeyondEnd(PassProgress& pass) {
   pass.unread.erase(pass.unread.lower_bound(*pass.end), pass.unread.end());
 }
 
-constexpr int64_t kMostNumber = int64_t{1} << 53;  // the wire's, of a position
-
-// One that was dropped may still be here, for steps that are run again.
-bool IsTraining(const coordinator_records::Iterator& iterator) { return iterator.trains && (!iterator.dropped || iterator.users > 0); }
-
 }  // namespace
 
-// Steps that are open at a cut are not in it: another life of the coordinator knows nothing of them, and gives what they read to others.
-PassProgress CoordinatorCore::ProgressOf(ResourceId id, const Iterator& iterator) const {
+Passes::Iterator* Passes::Find(ResourceId id) {
+  const auto found = iterators_.find(id);
+  return found == iterators_.end() ? nullptr : &found->second;
+}
+
+const Passes::Iterator* Passes::Find(ResourceId id) const {
+  const auto found = iterators_.find(id);
+  return found == iterators_.end() ? nullptr : &found->second;
+}
+
+Passes::Reading Passes::ReadingOf(int worker, ResourceId id) const {
+  const auto of_worker = readings_.find(worker);
+  if (of_worker == readings_.end()) return Reading();
+  const auto found = of_worker->second.find(id);
+  return found == of_worker->second.end() ? Reading() : found->second;
+}
+
+// ---- iterators ----
+
+ResourceId Passes::Make(std::string source, Nest args, bool leased) {
+  const std::optional<DataPass> unfinished = TakeUnfinished(source, args, leased);
+  const ResourceId id = MakeWith(std::move(source), std::move(args), leased, unfinished);
+  iterators_.at(id).of_program = true;
+  return id;
+}
+
+ResourceId Passes::MakeWith(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
+  const ResourceId id(next_resource_++);
+  Iterator iterator;
+  iterator.make = {id, std::move(source), std::move(args), /*seed=*/0, leased, workers_.NumShares()};
+  BeginIn(iterator, unfinished);
+  if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
+  workers_.SendToAll(iterator.make);
+  iterators_.emplace(id, std::move(iterator));
+  return id;
+}
+
+void Passes::Drop(ResourceId id) {
+  Iterator* const iterator = Find(id);
+  if (iterator == nullptr) return;
+  iterator->dropped = true;
+  if (iterator->users > 0 || replaying_) {
+    iterator->in_loop = false;
+    iterator->finished = 0;
+    return;
+  }
+  RememberSize(*iterator);
+  if (iterator->trains) ended_.emplace_back(++changes_, ProgressOf(id, *iterator, {}));  // no step that reads by it is open
+  if (!iterator->make.leased && EndedEverywhere(id)) WarnOfUnreadParts(iterator->make);
+  iterators_.erase(id);
+  for (auto& [worker, readings] : readings_) readings.erase(id);
+  workers_.SendToAll(DropResource{id});
+}
+
+void Passes::RememberSize(const Iterator& iterator) {
+  if (!iterator.book.exhausted()) return;
+  KnownSize* known = FindKnownSize(iterator.make);
+  if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{iterator.make.source, iterator.make.args});
+  known->elements = *iterator.book.end();
+  if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
+}
+
+// A pass does not wait for workers that are away: some may never come. Nobody else reads their parts.
+void Passes::WarnOfUnreadParts(const MakeResource& make) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> away;
+  for (int index = 0; index < make.num_workers && away.size() <= kMostNames; ++index) {
+    const auto worker = workers_.all().find(index);
+    const bool is_known = worker != workers_.all().end();
+    const bool is_there = is_known && worker->second.state != Worker::State::kDialing && !worker->second.leaving;
+    if (!is_there && (!is_known || !ReadingOf(index, make.iterator).ended)) away.push_back(absl::StrCat("worker ", index));
+  }
+  if (away.empty()) return;
+  if (away.size() > kMostNames) away.back() = "others";
+  said_.Warning(absl::StrCat(
+      "a pass over data source \"", make.source, "\" is over without ", absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
+      "kFile or kData each worker has a part of its own, and nobody has read what was left of theirs. Start them, or use kLease, the default"));
+}
+
+Passes::KnownSize* Passes::FindKnownSize(const MakeResource& make) {
+  const auto found = std::find_if(known_sizes_.begin(), known_sizes_.end(),
+                                  [&make](const KnownSize& known) { return known.source == make.source && BitwiseEqual(known.args, make.args); });
+  return found == known_sizes_.end() ? nullptr : &*found;
+}
+
+void Passes::Use(const Step& step, int64_t change) {
+  for (const ResourceId id : step.iterators) {
+    Iterator* const iterator = Find(id);
+    if (iterator == nullptr) continue;
+    iterator->users += change;
+    if (iterator->dropped) Drop(id);
+  }
+}
+
+void Passes::EndReplay() {
+  replaying_ = false;
+  std::vector<ResourceId> dropped;
+  for (const auto& [id, iterator] : iterators_) {
+    if (iterator.dropped) dropped.push_back(id);
+  }
+  for (const ResourceId id : dropped) Drop(id);
+}
+
+// ---- loops ----
+
+ResourceId Passes::BeginLoop(const RunRequest& loop) {
+  const std::optional<ResourceId> paused = TakePaused(loop);
+  return paused ? *paused : BeginPass(loop);
+}
+
+ResourceId Passes::BeginPass(const RunRequest& loop) {
+  std::optional<DataPass> unfinished;
+  if (!loop.step.read_only) unfinished = TakeUnfinished(loop.source, loop.source_args, loop.leased);
+  const ResourceId id = MakeWith(loop.source, loop.source_args, loop.leased, unfinished);
+  Iterator& iterator = iterators_.at(id);
+  iterator.in_loop = true;
+  iterator.finished = unfinished ? unfinished->finished : 0;
+  return id;
+}
+
+std::optional<ResourceId> Passes::TakePaused(const RunRequest& loop) {
+  if (!loop.last_step || !paused_) return std::nullopt;
+  const ResourceId id = *std::exchange(paused_, std::nullopt);
+  Iterator* const iterator = Find(id);
+  if (iterator == nullptr) return std::nullopt;
+  if (iterator->make.source == loop.source && BitwiseEqual(iterator->make.args, loop.source_args)) {
+    iterator->in_loop = true;
+    return id;
+  }
+  iterator->finished = 0;
+  Drop(id);
+  return std::nullopt;
+}
+
+ResourceId Passes::NextPass(const RunRequest& loop, ResourceId over) {
+  Drop(over);
+  return BeginPass(loop);
+}
+
+void Passes::EndLoop(const RunRequest& loop, ResourceId id) {
+  if (!loop.last_step) return Drop(id);
+  if (paused_) Drop(*paused_);  // of a loop that ran at the same time
+  if (Iterator* const iterator = Find(id)) iterator->in_loop = false;
+  paused_ = id;
+  ++changes_;
+}
+
+void Passes::FailLoop(ResourceId id) {
+  if (Iterator* const iterator = Find(id)) {
+    iterator->in_loop = false;
+    iterator->finished = 0;
+  }
+  Drop(id);
+}
+
+void Passes::CountFinished(ResourceId id) {
+  if (Iterator* const iterator = Find(id)) ++iterator->finished;
+}
+
+int64_t Passes::FinishedIn(ResourceId id) const {
+  const Iterator* const iterator = Find(id);
+  return iterator == nullptr ? 0 : iterator->finished;
+}
+
+// ---- dispatch ----
+
+// A worker that is away decides nothing: it may be about to join, or never come.
+bool Passes::EndedEverywhere(ResourceId id) const {
+  bool ended = false;
+  for (const auto& [index, worker] : workers_.all()) {
+    if (worker.state == Worker::State::kDialing || worker.leaving || ReadingOf(index, id).excluded) continue;
+    if (!ReadingOf(index, id).ended) return false;
+    ended = true;
+  }
+  return ended;
+}
+
+bool Passes::IsExhausted(ResourceId id) const {
+  const Iterator* const iterator = Find(id);
+  return iterator != nullptr && iterator->make.leased ? iterator->book.exhausted() : EndedEverywhere(id);
+}
+
+bool Passes::HasNoDataLeft(const Step& step) const {
+  return std::any_of(step.iterators.begin(), step.iterators.end(), [this](ResourceId id) { return EndedEverywhere(id); });
+}
+
+bool Passes::MayRead(const Worker& worker, ResourceId id) const {
+  const Iterator* const iterator = Find(id);
+  if (iterator == nullptr) return true;
+  const Reading reading = ReadingOf(worker.index, id);
+  if (!reading.opened) return false;
+  if (reading.excluded) return iterator->left_out.count(worker.index) == 0 && NobodyElseReads(id);
+  return !reading.ended || EndedEverywhere(id);
+}
+
+// Whether all workers are excluded but for those that have been away for long. Then a step meets the error
+// there, and the program is told.
+bool Passes::NobodyElseReads(ResourceId id) const {
+  return std::all_of(workers_.all().begin(), workers_.all().end(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    return worker.state != Worker::State::kDialing ? ReadingOf(worker.index, id).excluded : workers_.IsGoneForLong(worker);
+  });
+}
+
+void Passes::NoteTraining(const Step& step) {
+  if (step.request.read_only) return;
+  for (const ResourceId id : step.iterators) {
+    Iterator* const iterator = Find(id);
+    if (iterator != nullptr && iterator->make.leased) changes_ += !std::exchange(iterator->trains, true);
+  }
+}
+
+bool Passes::TakeLeases(Step& step, const Worker& worker) {
+  if (const auto& once = step.request.once) step.leases.push_back({series_.at(once->series).id, once->number, 1});
+  for (const ResourceId id : step.iterators) {
+    Iterator* const iterator = Find(id);
+    if (iterator == nullptr) continue;
+    iterator->is_read = true;
+    if (!iterator->make.leased) continue;
+    const auto taken = iterator->book.Take(worker.index, worker.replicas);
+    if (!taken && step.run != nullptr) return false;
+    step.leases.push_back(taken ? InputLease{id, taken->first, taken->second} : InputLease{id, iterator->book.end().value_or(0), 0});
+  }
+  return true;
+}
+
+void Passes::ReturnLeases(const Step& step) {
+  for (const InputLease& lease : step.leases) {
+    Iterator* const iterator = Find(lease.iterator);
+    if (iterator != nullptr && lease.count > 0) iterator->book.GiveBack(lease.first, lease.count);
+  }
+}
+
+bool Passes::NoteEnds(const Worker& worker, Step& step, const Report& report) {
+  const bool of_all = report.outcome == StepOutcome::kEndOfData && (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
+  bool early = false;
+  for (const ResourceId id : step.iterators) {
+    const bool is_named = std::any_of(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
+    if (!is_named && !of_all) continue;
+    const auto lease = std::find_if(step.leases.begin(), step.leases.end(), [id](const InputLease& each) { return each.iterator == id; });
+    if (lease == step.leases.end()) {
+      ReadingAt(worker.index, id).ended = true;
+      continue;
+    }
+    Iterator* const iterator = Find(id);
+    if (iterator != nullptr && !step.replayed) early |= NoteEnd(worker.index, *iterator, *lease, report);
+  }
+  return early;
+}
+
+// One iterator had nothing more for a step that held `lease`. What a step that goes on has not read is for
+// others, or beyond the end. It is the step's own no more, in the redo log neither.
+bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Report& report) {
+  const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [&](const EndedInput& each) { return each.iterator == lease.iterator; });
+  const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease.first;
+  if (position < lease.first || position > lease.first + lease.count) return false;
+  const bool has_read = position > lease.first;
+  if (report.outcome == StepOutcome::kOk) {
+    iterator.book.GiveBack(position, lease.first + lease.count - position);
+    lease.count = position - lease.first;
+  }
+  if (NoteEarlyEnd(worker, iterator, position)) return true;
+  if (!iterator.elements) iterator.early_ends[worker] = position;  // early, if the data turns out to have more
+  iterator.book.SetEnd(position, /*exact=*/has_read);
+  return false;
+}
+
+// A worker whose data ends before that of most workers is left out. Where the data of most that are here
+// does, its size was wrong. False: this is the end.
+bool Passes::NoteEarlyEnd(int worker, Iterator& iterator, int64_t position) {
+  if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
+  iterator.early_ends[worker] = position;
+  if (!workers_.MostHere([&iterator](const Worker& each) { return iterator.early_ends.count(each.index) > 0; })) {
+    LeaveOut(worker, iterator);
+    return true;
+  }
+  for (const auto& [index, end] : iterator.early_ends) {
+    TakeBackIn(index, iterator);
+    position = std::max(position, end);
+  }
+  iterator.elements = position;
+  iterator.book.SetEnd(position, /*exact=*/true);
+  return false;
+}
+
+// ---- numbered steps ----
+
+absl::Status Passes::ClaimNumber(const StepRequest& request) {
+  if (!request.once) return absl::OkStatus();
+  const auto& [name, number] = *request.once;
+  const std::string step = absl::StrCat("step ", number, " of series \"", name, "\"");
+  if (name.empty() || number < 0 || number >= kMostNumber) {
+    return absl::InvalidArgumentError(absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
+  }
+  if (request.read_only) return absl::InvalidArgumentError(absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
+  const auto [found, is_new] = series_.try_emplace(name);
+  Series& series = found->second;
+  if (is_new) {
+    series.id = ResourceId(next_resource_++);
+    ++changes_;  // the store knows of it before the first of its steps has an id
+  }
+  if (series.finished.Contains(number)) return absl::AlreadyExistsError(absl::StrCat(step, " has finished"));
+  if (!series.scheduled.insert(number).second)
+    return absl::FailedPreconditionError(absl::StrCat(step, " is queued or runs: join before you schedule it again"));
+  return absl::OkStatus();
+}
+
+void Passes::SettleNumber(const Step& step, bool finished) {
+  if (!step.request.once || step.replayed) return;
+  Series& series = series_[step.request.once->series];
+  series.scheduled.erase(step.request.once->number);
+  if (finished) series.finished.Add(step.request.once->number);
+}
+
+// ---- workers ----
+
+void Passes::IntroduceTo(Worker& joining) {
+  const int shares = workers_.NumShares();
+  for (auto& [id, iterator] : iterators_) {
+    if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut))) continue;
+    if (std::exchange(iterator.make.num_workers, shares) == shares) continue;
+    for (auto& [index, worker] : workers_.all()) {
+      if (index == joining.index) continue;
+      readings_[index].erase(id);
+      workers_.Send(worker, DropResource{id});
+      workers_.Send(worker, iterator.make);
+    }
+  }
+  for (const auto& [id, iterator] : iterators_) workers_.Send(joining, iterator.make);
+}
+
+void Passes::WorkerGone(int worker) {
+  for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(worker);
+}
+
+absl::Status Passes::NoteOpened(const Worker& worker, const ResourceReady& ready) {
+  Iterator* const found = Find(ready.iterator);
+  if (found == nullptr) return absl::OkStatus();
+  Iterator& iterator = *found;
+  ReadingAt(worker.index, ready.iterator).opened = true;
+  if (!ready.error.ok()) {
+    NoteUnopened(worker.index, iterator, ready.error);
+    return absl::OkStatus();
+  }
+  if (!iterator.make.leased) return absl::OkStatus();
+  if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) {
+    if (ready.elements) NoteElements(iterator, *ready.elements);
+    return absl::OkStatus();
+  }
+  iterator.agreement.Note(worker.index, {ready.first, ready.elements});
+  const auto elements = RuleHolds(Rule::kSizeIsOfMost) ? iterator.agreement.elements() : ready.elements;
+  if (elements && MostHaveOpened(ready.iterator)) {
+    NoteElements(iterator, *elements);
+  } else if (!elements && std::exchange(iterator.elements, std::nullopt)) {
+    iterator.book.SetSize(std::nullopt);  // the one that knew was not one of most
+  }
+  return LeaveOutOdd(iterator);
+}
+
+// A worker that opens the data before the others might say that it is empty, and no loop over it would begin.
+bool Passes::MostHaveOpened(ResourceId id) const {
+  return workers_.MostHere([&](const Worker& worker) { return ReadingOf(worker.index, id).opened; }) || !RuleHolds(Rule::kSizeIsOfMost);
+}
+
+// What most workers say of the size is worth more than an end that one of them came to, in this life of
+// the coordinator or in one before.
+void Passes::NoteElements(Iterator& iterator, int64_t elements) {
+  if (iterator.elements == elements) return;
+  const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
+  if (is_first && iterator.book.end_is_exact() && *iterator.book.end() != elements) {
+    said_.Warning(absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
+                               " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
+                               "pass. Is the size of a batch another one?"));
+  }
+  iterator.book.SetSize(elements);
+}
+
+// Workers whose data is not that of most workers read none of the pass. Where it is one against one, nobody
+// can tell which of them is wrong.
+absl::Status Passes::LeaveOutOdd(Iterator& iterator) {
+  absl::Status difference;
+  const std::set<int> odd = iterator.agreement.odd();
+  const auto has_opened = [&](const auto& entry) {
+    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || ReadingOf(entry.first, iterator.make.iterator).excluded;
+  };
+  if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.all().begin(), workers_.all().end(), has_opened)) {
+    iterator.difference_told = true;
+    difference = MarkUser(iterator.agreement.Difference(iterator.make.source));
+  }
+  for (const auto& [index, worker] : workers_.all()) {
+    if (odd.count(index) > 0) {
+      LeaveOut(index, iterator);
+    } else if (iterator.early_ends.count(index) == 0) {
+      TakeBackIn(index, iterator);
+    }
+  }
+  return difference;
+}
+
+void Passes::LeaveOut(int worker, Iterator& iterator) {
+  ReadingAt(worker, iterator.make.iterator).excluded = true;
+  if (!iterator.left_out.insert(worker).second) return;
+  said_.Warning(absl::StrCat("worker ", worker, " has other data of \"", iterator.make.source,
+                             "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
+                             "shard nothing"));
+}
+
+void Passes::TakeBackIn(int worker, Iterator& iterator) {
+  if (iterator.left_out.erase(worker) > 0) ReadingAt(worker, iterator.make.iterator).excluded = false;
+}
+
+// A worker that came after the data had been cut has no part of it until the next pass. One that cannot
+// open leased data leaves it to the others; where nobody can, a step meets the error. An error of a
+// worker's own part is met by the next step there.
+void Passes::NoteUnopened(int worker, const Iterator& iterator, const absl::Status& error) {
+  const MakeResource& make = iterator.make;
+  const bool is_late = !make.leased && worker >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
+  if (!is_late && !make.leased) return;
+  ReadingAt(worker, make.iterator).excluded = true;
+  const std::string who = absl::StrCat("worker ", worker);
+  if (is_late) {
+    said_.Info(absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
+                            " workers when it came: it reads in the next pass"));
+  } else {
+    said_.Warning(absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message()));
+  }
+}
+
+// ---- the state of the job ----
+
+PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator, const std::vector<InputLease>& open) {
   PassProgress pass;
   pass.iterator = id;
-  pass.in_loop = RunOf(id) != nullptr;
+  pass.in_loop = iterator.in_loop;
   pass.of_program = iterator.of_program;
-  pass.finished = FinishedInPass(id);
+  pass.finished = iterator.finished;
   iterator.book.Save(pass);
-  for (const auto& [entry, step] : open_steps_) {
-    for (const InputLease& lease : step->leases) {
-      if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
-    }
+  for (const InputLease& lease : open) {
+    if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
   }
   if (iterator.elements) DropBeyondEnd(pass);  // else the end is one worker's word, and may turn out to be wrong
   return pass;
 }
 
-PassProgress CoordinatorCore::ProgressOf(const Series& series) {
+PassProgress Passes::ProgressOf(const Series& series) {
   PassProgress pass;
   pass.iterator = series.id;
   pass.is_series = true;
@@ -48,31 +474,23 @@ PassProgress CoordinatorCore::ProgressOf(const Series& series) {
   return pass;
 }
 
-// All training passes, with those that have ended as long as the store may name them: whoever adopts what the servers hold learns that all of it was read.
-std::vector<PassProgress> CoordinatorCore::ProgressNow() const {
+std::vector<PassProgress> Passes::ProgressNow(const std::vector<InputLease>& open) const {
   std::vector<PassProgress> passes;
   for (const auto& [id, iterator] : iterators_) {
-    if (IsTraining(iterator)) passes.push_back(ProgressOf(id, iterator));
+    if (iterator.is_training()) passes.push_back(ProgressOf(id, iterator, open));
   }
-  passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());
-  for (const auto& [change, pass] : ended_passes_) passes.push_back(pass);
+  passes.insert(passes.end(), unfinished_.begin(), unfinished_.end());
+  for (const auto& [change, pass] : ended_) passes.push_back(pass);
   for (const auto& [name, series] : series_) passes.push_back(ProgressOf(series));
   return passes;
 }
 
-// What the servers need not say of passes and ordinals any more, for the store does.
-void CoordinatorCore::NoteStored(const StoredMark& mark) {
-  while (!ended_passes_.empty() && ended_passes_.front().first <= mark.pass_changes) ended_passes_.pop_front();
-  while (!lost_ids_.empty() && lost_ids_.front().first <= mark.lost_ordinals) lost_ids_.pop_front();
-}
-
-// The passes that are not over, with what says which data each is of.
-std::vector<DataPass> CoordinatorCore::PassesNow() const {
+std::vector<DataPass> Passes::PassesNow(const std::vector<InputLease>& open) const {
   std::vector<DataPass> passes;
   for (const auto& [id, iterator] : iterators_) {
-    if (!IsTraining(iterator)) continue;
+    if (!iterator.is_training()) continue;
     DataPass pass;
-    static_cast<PassProgress&>(pass) = ProgressOf(id, iterator);
+    static_cast<PassProgress&>(pass) = ProgressOf(id, iterator, open);
     pass.source = iterator.make.source;
     pass.args = iterator.make.args;
     pass.seed = iterator.make.seed;
@@ -84,58 +502,28 @@ std::vector<DataPass> CoordinatorCore::PassesNow() const {
     pass.source = name;
     passes.push_back(std::move(pass));
   }
-  passes.insert(passes.end(), unfinished_passes_.begin(), unfinished_passes_.end());  // taken up in their order
+  passes.insert(passes.end(), unfinished_.begin(), unfinished_.end());  // taken up in their order
   return passes;
 }
 
-// The loop of the program that reads by it; one that has failed as long as the program has not been told.
-const CoordinatorCore::RunState* CoordinatorCore::RunOf(ResourceId iterator) const {
-  for (const auto& run : runs_) {
-    if (run->iterator == iterator) return run.get();
-  }
-  for (const Raiser& raiser : raisers_) {
-    if (raiser.run != nullptr && raiser.run->iterator == iterator) return raiser.run.get();
-  }
-  return nullptr;
+void Passes::NoteStored(int64_t changes) {
+  while (!ended_.empty() && ended_.front().first <= changes) ended_.pop_front();
 }
 
-int64_t CoordinatorCore::FinishedInPass(ResourceId iterator) const {
-  if (const RunState* run = RunOf(iterator)) return run->finished_in_pass;
-  return paused_pass_ && paused_pass_->iterator == iterator ? paused_pass_->finished : 0;
-}
-
-// Iterators that the program made before it asked for the checkpoint, and nobody has read of: no worker has heard of them yet.
-void CoordinatorCore::ResumeIterators() {
+// The program may have made iterators before it asked for the checkpoint. Nobody has read of them, and no
+// worker has heard of them yet: they begin where the state says.
+void Passes::TakeUp(const std::map<std::string, int64_t>& begun, const std::vector<DataPass>& passes) {
+  for (const auto& [source, number] : begun) begun_[source] = std::max(begun_[source], number);
+  TakeUpUnfinished(passes);
   for (auto& [id, iterator] : iterators_) {
     BeginIn(iterator, TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased));
   }
 }
 
-// What most workers say of the size is worth more than an end that one of them came to, in this life of ours or in one before.
-void CoordinatorCore::NoteElements(Iterator& iterator, int64_t elements) {
-  if (iterator.elements == elements) return;
-  const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
-  if (is_first && iterator.book.end_is_exact() && *iterator.book.end() != elements) {
-    outbox_.Add(
-        [text = absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
-                             " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
-                             "pass. Is the size of a batch another one?")] { DIVVY_LOG(WARNING) << text; });
-  }
-  iterator.book.SetSize(elements);
-}
-
-// Where a pass stopped, or at the front of the next one over the data.
-void CoordinatorCore::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
-  const std::string& source = iterator.make.source;
-  iterator.make.seed = unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(passes_[source]++));
-  iterator.book = unfinished ? LeaseBook(*unfinished) : LeaseBook();
-  iterator.trains = unfinished.has_value();
-  iterator.elements.reset();
-}
-
-// Which of the passes that were under way a program may go on with. A loop goes on with its own also when all is read: it counts as an epoch.
-void CoordinatorCore::TakeUpPasses(const std::vector<DataPass>& passes) {
-  unfinished_passes_.clear();
+// Which of the passes that were under way a program may go on with. A loop goes on with its own also when
+// all is read: it counts as an epoch.
+void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
+  unfinished_.clear();
   for (auto& [name, series] : series_) series.finished = NumberSet();  // of a checkpoint that is not gone on from after all
   for (const DataPass& pass : passes) {
     if (pass.is_series) {
@@ -145,48 +533,64 @@ void CoordinatorCore::TakeUpPasses(const std::vector<DataPass>& passes) {
     const bool has_unread = !pass.unread.empty() && (!pass.end || pass.unread.begin()->first < *pass.end);
     const bool has_more = has_unread || !pass.end || pass.next < *pass.end;
     const bool may_be_over = pass.of_program && !pass.end;
-    if (pass.in_loop || (has_more && !may_be_over)) unfinished_passes_.push_back(pass);
+    if (pass.in_loop || (has_more && !may_be_over)) unfinished_.push_back(pass);
   }
 }
 
-// ---- numbered steps ----
-
-absl::Status CoordinatorCore::ClaimNumber(const StepRequest& request) {
-  if (!request.once) return absl::OkStatus();
-  const auto& [name, number] = *request.once;
-  const std::string step = absl::StrCat("step ", number, " of series \"", name, "\"");
-  if (name.empty() || number < 0 || number >= kMostNumber) {
-    return absl::InvalidArgumentError(absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
-  }
-  if (request.read_only) return absl::InvalidArgumentError(absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
-  const auto found = series_.try_emplace(name);
-  Series& series = found.first->second;
-  if (found.second) {
-    series.id = ResourceId(next_resource_++);
-    ++pass_changes_;  // the store knows of it before the first of its steps has an id
-  }
-  if (series.finished.Contains(number)) return absl::AlreadyExistsError(absl::StrCat(step, " has finished"));
-  if (!series.scheduled.insert(number).second)
-    return absl::FailedPreconditionError(absl::StrCat(step, " is queued or runs: join before you schedule it again"));
-  return absl::OkStatus();
+// Where a pass stopped, or at the front of the next one over the data.
+void Passes::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
+  const std::string& source = iterator.make.source;
+  iterator.make.seed = unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(begun_[source]++));
+  iterator.book = unfinished ? LeaseBook(*unfinished) : LeaseBook();
+  iterator.trains = unfinished.has_value();
+  iterator.elements.reset();
 }
 
-void CoordinatorCore::SettleNumber(const Step& step, bool finished) {
-  if (!step.request.once || step.replayed) return;
-  Series& series = series_[step.request.once->series];
-  series.scheduled.erase(step.request.once->number);
-  if (finished) series.finished.Add(step.request.once->number);
-}
-
-// The pass over this data that the checkpoint holds unfinished; each once.
-std::optional<DataPass> CoordinatorCore::TakeUnfinished(const std::string& source, const Nest& args, bool leased) {
-  const auto found = std::find_if(unfinished_passes_.begin(), unfinished_passes_.end(),
+// The pass over this data that the state holds unfinished; each once.
+std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const Nest& args, bool leased) {
+  const auto found = std::find_if(unfinished_.begin(), unfinished_.end(),
                                   [&](const DataPass& pass) { return leased && pass.source == source && BitwiseEqual(pass.args, args); });
-  if (found == unfinished_passes_.end()) return std::nullopt;
+  if (found == unfinished_.end()) return std::nullopt;
   DataPass pass = std::move(*found);
-  unfinished_passes_.erase(found);
-  ++pass_changes_;
+  unfinished_.erase(found);
+  ++changes_;
   return pass;
+}
+
+std::vector<std::shared_ptr<const MakeResource>> Passes::Logged(const Step& step, int64_t& new_bytes) {
+  std::vector<std::shared_ptr<const MakeResource>> logged;
+  for (const ResourceId id : step.iterators) {
+    Iterator* const iterator = Find(id);
+    if (iterator == nullptr) continue;
+    if (iterator->logged == nullptr) {
+      iterator->logged = std::make_shared<const MakeResource>(iterator->make);
+      new_bytes += iterator->make.args.size_bytes();
+    }
+    logged.push_back(iterator->logged);
+  }
+  return logged;
+}
+
+std::optional<int64_t> Passes::ExpectedElements(ResourceId id) const {
+  const Iterator* const iterator = Find(id);
+  return iterator == nullptr ? std::nullopt : iterator->book.expected();
+}
+
+std::map<std::string, int64_t> Passes::Sizes() const {
+  int64_t readings = 0, numbers = 0;
+  for (const auto& [worker, of_worker] : readings_) readings += static_cast<int64_t>(of_worker.size());
+  for (const auto& [name, series] : series_) numbers += static_cast<int64_t>(series.scheduled.size());
+  const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
+  return {
+      {"iterators", size(iterators_)},
+      {"iterators of workers", readings},
+      {"known sizes of data", size(known_sizes_)},
+      {"passes begun, by source", size(begun_)},
+      {"passes that have ended", size(ended_)},
+      {"scheduled numbers of series", numbers},
+      {"series", size(series_)},
+      {"unfinished passes", size(unfinished_)},
+  };
 }
 
 }  // namespace divvy

@@ -36,8 +36,9 @@ void CoordinatorCore::Rewind(std::string why) {
   if (draining_) return FailJob(Drained());  // what was in flight cannot be finished in time
   if (const absl::Status may = MayRewind(why); !may.ok()) return FailJob(may);
   GoBack(std::move(why));
-  outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ", last_checkpoint_ ? last_checkpoint_->name() : "the beginning",
-                                   ", and ", recovery_->steps_left, " steps are run again")] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ",
+                                   checkpoint_maker_.newest() ? checkpoint_maker_.newest()->name() : "the beginning", ", and ", recovery_->steps_left,
+                                   " steps are run again")] { DIVVY_LOG(WARNING) << text; });
 }
 
 void CoordinatorCore::GoBack(std::string why) {
@@ -46,8 +47,9 @@ void CoordinatorCore::GoBack(std::string why) {
   recovery.since = recovery_ ? recovery_->since : clock_.Elapsed();
   recovery.ending = phase_ == Phase::kEnding || (recovery_ && recovery_->ending);
   recovery_ = std::move(recovery);
+  passes_.BeginReplay();
   phase_ = Phase::kAttaching;
-  if (checkpoint_) DropCheckpoint();
+  checkpoint_maker_.Drop();
   layout_work_.reset();  // its job begins anew
   write_hold_.reset();
   adoption_.is_told = false;
@@ -78,7 +80,7 @@ absl::Status CoordinatorCore::MayRewind(absl::string_view why) {
 void CoordinatorCore::DropSessions() {
   fences_.clear();
   in_flight_ = 0;
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
     worker.connection_number = 0;
     worker.stream = nullptr;
@@ -90,7 +92,7 @@ void CoordinatorCore::DropSessions() {
     worker.last_heard = clock_.Elapsed();
     worker.attaching = false;
     ++worker.tries;  // an answer of the former epoch is void
-    for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(index);
+    passes_.WorkerGone(index);
   }
 }
 
@@ -120,7 +122,7 @@ void CoordinatorCore::PrepareReplay() {
     if (entry->finished > 0) numbers.push_back(entry->finished);
     if (entry->step == nullptr) continue;
     for (const auto& make : entry->step->iterators) {
-      if (iterators_.count(make->iterator) == 0) recovery_->iterators.emplace(make->iterator, make);
+      if (!passes_.Has(make->iterator)) recovery_->iterators.emplace(make->iterator, make);
     }
   }
   recovery_->order = ReplayOrder(std::move(numbers));
@@ -137,9 +139,9 @@ void CoordinatorCore::ForgetCoveredHistory() {
 // The base cannot be read any more, and an older checkpoint is of no use: what was done between the two is in no log.
 void CoordinatorCore::FailBase(const absl::Status& error) {
   const absl::Status lost = MakeError(Reason::kPsLost, "");
-  absl::Status told =
-      absl::DataLossError(absl::StrCat(error.message(), ". The job cannot go on from ", last_checkpoint_->name(), " after it lost a parameter server (",
-                                       recovery_->why, "). Start the program again: it goes on from an older checkpoint, if it calls RestoreLatest"));
+  absl::Status told = absl::DataLossError(absl::StrCat(error.message(), ". The job cannot go on from ", checkpoint_maker_.newest()->name(),
+                                                       " after it lost a parameter server (", recovery_->why,
+                                                       "). Start the program again: it goes on from an older checkpoint, if it calls RestoreLatest"));
   lost.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
   FailJob(std::move(told));
 }
@@ -149,7 +151,7 @@ void CoordinatorCore::FailBase(const absl::Status& error) {
 void CoordinatorCore::BeginReplay() {
   phase_ = Phase::kReplaying;
   WantSync();
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     if (!worker.leaving) AttachWorker(worker);
   }
   StartNextLayoutJob();
@@ -226,9 +228,9 @@ void CoordinatorCore::AdvanceReplay(EntryId begun) {
 // The worker that ran the step, as long as it is there: it reads its data forward, where each jump would cost it what it has read ahead, and it runs one step
 // after another. It is waited for while it joins. Where others stand in for it they keep that order, too.
 CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
-  const auto first = workers_.find(step.first_worker);
-  if (first != workers_.end() && first->second.state == Worker::State::kJoining) return nullptr;
-  const bool is_there = first != workers_.end() && first->second.state == Worker::State::kReady && !first->second.leaving;
+  const auto first = workers_.all().find(step.first_worker);
+  if (first != workers_.all().end() && first->second.state == Worker::State::kJoining) return nullptr;
+  const bool is_there = first != workers_.all().end() && first->second.state == Worker::State::kReady && !first->second.leaving;
   Worker* const chosen = !is_there ? PickWorker(step) : HasRoom(first->second) ? &first->second : nullptr;
   const auto runs_elsewhere = [&](const auto& open) {
     const Step& other = *open.second;
@@ -239,9 +241,9 @@ CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
 }
 
 bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
-  const bool one_may_come =
-      std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
-  if (one_may_come && HasNoDataLeft(*step)) return false;
+  const bool one_may_come = std::any_of(workers_.all().begin(), workers_.all().end(),
+                                        [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
+  if (one_may_come && passes_.HasNoDataLeft(*step)) return false;
   Worker* const worker = PickReplayer(*step);
   if (worker != nullptr) SendStep(step, *worker);
   return worker != nullptr;
@@ -290,14 +292,10 @@ void CoordinatorCore::FinishReplay() {
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
-  SendToAll(LayoutUpdate{layout_});  // of the version that they have: which means, forget all that you have read, for not all was there
-  for (const auto& [id, make] : recovery.iterators) SendToAll(DropResource{id});
+  workers_.SendToAll(LayoutUpdate{layout_});  // of the version that they have: which means, forget all that you have read, for not all was there
+  for (const auto& [id, make] : recovery.iterators) workers_.SendToAll(DropResource{id});
   GiveUpFullLog();  // variables that were created meanwhile may have filled it
-  std::vector<ResourceId> dropped;
-  for (const auto& [id, iterator] : iterators_) {
-    if (iterator.dropped) dropped.push_back(id);
-  }
-  for (const ResourceId id : dropped) DropIteratorLocked(id);
+  passes_.EndReplay();
   for (auto open = open_steps_.rbegin(); open != open_steps_.rend(); ++open) queue_.push_front(open->second);
   if (std::exchange(cancelling_, false)) StartCancelling();
   WantSync();
@@ -321,16 +319,9 @@ void CoordinatorCore::LogOpen(const Step& step) {
 void CoordinatorCore::LogFinished(Step& step) {
   if (step.request.read_only || !log_.kept()) return;
   RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale, step.worker};
-  for (const ResourceId id : step.iterators) {
-    const auto found = iterators_.find(id);
-    if (found == iterators_.end()) continue;
-    Iterator& iterator = found->second;
-    if (iterator.logged == nullptr) {
-      iterator.logged = std::make_shared<const MakeResource>(iterator.make);
-      log_.Charge(step.id, iterator.make.args.size_bytes());
-    }
-    logged.iterators.push_back(iterator.logged);
-  }
+  int64_t new_bytes = 0;
+  logged.iterators = passes_.Logged(step, new_bytes);
+  log_.Charge(step.id, new_bytes);
   log_.FinishStep(step.id, std::move(logged), step.begun);
   GiveUpFullLog();  // the args of its data may have filled it
 }
@@ -353,7 +344,7 @@ void CoordinatorCore::GiveUpFullLog() {
 }
 
 void CoordinatorCore::CheckLog(absl::Duration now) {
-  const bool one_is_made = checkpoint_ && checkpoint_->stage >= CheckpointRun::Stage::kWriting;
+  const bool one_is_made = checkpoint_maker_.after_release();
   if (!log_.full() || phase_ != Phase::kRunning || one_is_made) return log_full_since_.reset();
   if (!log_full_since_) log_full_since_ = now;
   if (now - *log_full_since_ <= options_.checkpoint_stall_timeout) return;
@@ -364,8 +355,6 @@ void CoordinatorCore::CheckLog(absl::Duration now) {
 
 // A checkpoint has been committed: it is the base, and the log what came after its cut.
 void CoordinatorCore::MoveBase(const JobState& committed) {
-  durable_steps_ = committed.finished_steps;
-  last_checkpoint_ = committed.checkpoint;
   adoption_.unsaved = false;
   loaded_.clear();
   made_.clear();

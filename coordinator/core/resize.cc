@@ -73,7 +73,7 @@ bool CoordinatorCore::ResizeIsQuiet() const {
 
 // Whether the servers hold exactly what the checkpoint does. First values that the program brings are let through while it is written (ResizeWaits), and with
 // them steps.
-bool CoordinatorCore::NothingSince(const CheckpointRun& cut) const {
+bool CoordinatorCore::NothingSince(const CheckpointMaker::Cut& cut) const {
   if (!RuleHolds(Rule::kResizeFromAWholeCut)) return true;
   return cut.next_id == EntryId(next_id_) && cut.state.layout->version() == layout_->version();
 }

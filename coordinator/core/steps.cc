@@ -4,12 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "base/log_limit.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
@@ -51,8 +48,7 @@ absl::Status OfStep(const absl::Status& error) {
   }
 }
 
-constexpr size_t kMaxKnownSizes = 256, kMostPutOff = 64;
-constexpr absl::Duration kForgottenAfter = absl::Minutes(10), kAboutToServe = absl::Seconds(30);  // of workers that are away
+constexpr size_t kMostPutOff = 64;
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
 
 absl::Status Cancelled(const std::string& function) {
@@ -128,7 +124,7 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
   run->request = std::move(request);
   run->value = std::move(value);
   run->done = std::move(done);
-  if (!ResumePass(*run)) BeginPass(*run);
+  run->iterator = passes_.BeginLoop(run->request);
   runs_.push_back(std::move(run));
   Pump();
 }
@@ -169,151 +165,12 @@ bool CoordinatorCore::Idle() const { return queue_.empty() && waiting_schedules_
 
 ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool leased) {
   CoreLock lock(mu_, outbox_);
-  const std::optional<DataPass> unfinished = TakeUnfinished(source, args, leased);
-  const ResourceId id = MakeIteratorLocked(std::move(source), std::move(args), leased, unfinished);
-  iterators_.at(id).of_program = true;
-  return id;
-}
-
-ResourceId CoordinatorCore::MakeIteratorLocked(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
-  const ResourceId id(next_resource_++);
-  Iterator iterator;
-  iterator.make = {id, std::move(source), std::move(args), /*seed=*/0, leased, NumWorkers()};
-  BeginIn(iterator, unfinished);
-  if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
-  SendToAll(iterator.make);
-  iterators_.emplace(id, std::move(iterator));
-  return id;
+  return passes_.Make(std::move(source), std::move(args), leased);
 }
 
 void CoordinatorCore::DropIterator(ResourceId iterator) {
   CoreLock lock(mu_, outbox_);
-  DropIteratorLocked(iterator);
-}
-
-void CoordinatorCore::DropIteratorLocked(ResourceId iterator) {
-  const auto found = iterators_.find(iterator);
-  if (found == iterators_.end()) return;
-  found->second.dropped = true;
-  if (found->second.users > 0 || recovery_) return;  // steps that are run again may name it
-  if (found->second.book.exhausted()) {
-    KnownSize* known = FindKnownSize(found->second.make);
-    if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{found->second.make.source, found->second.make.args});
-    known->elements = *found->second.book.end();
-    if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
-  }
-  if (found->second.trains) ended_passes_.emplace_back(++pass_changes_, ProgressOf(iterator, found->second));
-  if (!found->second.make.leased && EndedEverywhere(iterator)) WarnOfUnreadParts(found->second.make);
-  iterators_.erase(found);
-  for (auto& [index, worker] : workers_) worker.reads.erase(iterator);
-  SendToAll(DropResource{iterator});
-}
-
-// A pass does not wait for workers that are away: some may never come. Nobody else reads their parts.
-void CoordinatorCore::WarnOfUnreadParts(const MakeResource& make) {
-  constexpr size_t kMostNames = 5;
-  std::vector<std::string> away;
-  for (int index = 0; index < make.num_workers && away.size() <= kMostNames; ++index) {
-    const auto worker = workers_.find(index);
-    const bool is_there = worker != workers_.end() && worker->second.state != Worker::State::kDialing && !worker->second.leaving;
-    if (!is_there && (worker == workers_.end() || !worker->second.ReadingOf(make.iterator).ended)) away.push_back(absl::StrCat("worker ", index));
-  }
-  if (away.empty()) return;
-  if (away.size() > kMostNames) away.back() = "others";
-  const std::string text = absl::StrCat(
-      "a pass over data source \"", make.source, "\" is over without ", absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
-      "kFile or kData each worker has a part of its own, and nobody has read what was left of theirs. Start them, or use kLease, the default");
-  static LogLimit* const limit = new LogLimit;
-  outbox_.Add([text] {
-    if (limit->Admit(text)) DIVVY_LOG(WARNING) << text;
-  });
-}
-
-CoordinatorCore::KnownSize* CoordinatorCore::FindKnownSize(const MakeResource& make) {
-  const auto found = std::find_if(known_sizes_.begin(), known_sizes_.end(),
-                                  [&make](const KnownSize& known) { return known.source == make.source && BitwiseEqual(known.args, make.args); });
-  return found == known_sizes_.end() ? nullptr : &*found;
-}
-
-void CoordinatorCore::UseIterators(const Step& step, int64_t change) {
-  for (const ResourceId id : step.iterators) {
-    const auto found = iterators_.find(id);
-    if (found == iterators_.end()) continue;
-    found->second.users += change;
-    if (found->second.dropped) DropIteratorLocked(id);
-  }
-}
-
-void CoordinatorCore::BeginPass(RunState& run) {
-  std::optional<DataPass> unfinished;
-  if (!run.request.step.read_only) unfinished = TakeUnfinished(run.request.source, run.request.source_args, run.request.leased);
-  run.iterator = MakeIteratorLocked(run.request.source, run.request.source_args, run.request.leased, unfinished);
-  run.finished_in_pass = unfinished ? unfinished->finished : 0;
-}
-
-// Whether the worker-side iterator has no element left for anybody who is there. A worker that is away decides nothing: it may be about to join, or never come.
-bool CoordinatorCore::EndedEverywhere(ResourceId iterator) const {
-  bool ended = false;
-  for (const auto& [index, worker] : workers_) {
-    if (worker.state == Worker::State::kDialing || worker.leaving || worker.ReadingOf(iterator).excluded) continue;
-    if (!worker.ReadingOf(iterator).ended) return false;
-    ended = true;
-  }
-  return ended;
-}
-
-// The number that data is cut for: a share for each index up to the last that counts.
-int CoordinatorCore::NumWorkers() const {
-  const auto number_of = [this](auto counts) DIVVY_REQUIRES(mu_) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
-  const int served = number_of([](const auto& each) { return each.second.has_served; });
-  const int expected = served > 0 ? served : number_of([this](const auto& each) DIVVY_REQUIRES(mu_) { return MayServe(each.second); });
-  int number = 1;
-  for (const auto& [index, worker] : workers_) {
-    if (CountsForData(worker, served, expected)) number = index + 1;
-  }
-  return number;
-}
-
-// Whether one that is away may be about to serve. An index that somebody merely claims, again and again, is not waited for.
-bool CoordinatorCore::MayServe(const Worker& worker) const {
-  if (worker.has_served) return clock_.Elapsed() - worker.last_heard < kForgottenAfter;
-  return clock_.Elapsed() - worker.known_since < kAboutToServe;
-}
-
-// A worker that the cluster's description names counts, whether it is there or not. Of the others those that have served, and those that have just registered
-// and are about to: an index that somebody merely claims would leave a share of the data unread. Nor does one count whose index is far above the number of
-// those that have served, unless it is the only one: the data would be cut into shares that nobody reads.
-bool CoordinatorCore::CountsForData(const Worker& worker, int served, int expected) const {
-  if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
-  constexpr int kGaps = 16;  // indices that nobody has, of a job whose workers are not all there
-  if (served > 1 && worker.index >= kGaps + 4 * served) return false;
-  if (worker.state != Worker::State::kDialing) return true;
-  return MayServe(worker) && (worker.has_served || worker.index < 2 * expected);
-}
-
-// Goes on in the pass in which the last loop with last_step stopped; one over other data ends that pass.
-bool CoordinatorCore::ResumePass(RunState& run) {
-  if (!run.request.last_step || !paused_pass_) return false;
-  const PausedPass paused = *std::exchange(paused_pass_, std::nullopt);
-  if (paused.source != run.request.source || !BitwiseEqual(paused.args, run.request.source_args)) {
-    DropIteratorLocked(paused.iterator);
-    return false;
-  }
-  run.iterator = paused.iterator;
-  run.finished_in_pass = paused.finished;
-  return true;
-}
-
-void CoordinatorCore::EndPass(const RunState& run) {
-  if (!run.request.last_step) return DropIteratorLocked(run.iterator);
-  if (paused_pass_) DropIteratorLocked(paused_pass_->iterator);  // of a loop that ran at the same time
-  paused_pass_ = {run.request.source, run.request.source_args, run.iterator, run.finished_in_pass};
-  ++pass_changes_;
-}
-
-bool CoordinatorCore::IsExhausted(ResourceId id) const {
-  const auto found = iterators_.find(id);
-  return found != iterators_.end() && found->second.make.leased ? found->second.book.exhausted() : EndedEverywhere(id);
+  passes_.Drop(iterator);
 }
 
 // Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
@@ -323,14 +180,13 @@ bool CoordinatorCore::RunMakesMore(RunState& run) {
   if (last && finished_steps_ + run.outstanding >= *last) return false;
   std::vector<ResourceId> read{run.iterator};
   CollectIterators(run.request.step.args, read);
-  if (std::none_of(read.begin(), read.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return IsExhausted(id); })) return true;
+  if (std::none_of(read.begin(), read.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return passes_.IsExhausted(id); })) return true;
   if (!last || run.outstanding > 0) return false;
-  if (run.finished_in_pass == 0) {
+  if (passes_.FinishedIn(run.iterator) == 0) {
     StoreError(absl::InvalidArgumentError(absl::StrCat("data source \"", run.request.source, "\" has no element: step ", *last, " cannot be reached")));
     return false;
   }
-  DropIteratorLocked(run.iterator);
-  BeginPass(run);
+  run.iterator = passes_.NextPass(run.request, run.iterator);
   return true;
 }
 
@@ -351,6 +207,18 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::NextOfRuns() {
 
 // ---- dispatch ----
 
+std::vector<InputLease> CoordinatorCore::OpenLeases() const {
+  std::vector<InputLease> leases;
+  for (const auto& [id, step] : open_steps_) leases.insert(leases.end(), step->leases.begin(), step->leases.end());
+  return leases;
+}
+
+// What the servers need not say of passes and ordinals any more, for the store does.
+void CoordinatorCore::NoteStored(const StoredMark& mark) {
+  passes_.NoteStored(mark.pass_changes);
+  while (!lost_ids_.empty() && lost_ids_.front().first <= mark.lost_ordinals) lost_ids_.pop_front();
+}
+
 void CoordinatorCore::Pump() {
   if (phase_ == Phase::kReplaying) return PumpReplay();
   if (phase_ != Phase::kRunning) return;
@@ -361,7 +229,7 @@ void CoordinatorCore::Pump() {
   }
   MaybeRaise();
   StoreState();
-  MaybeCheckpoint();
+  checkpoint_maker_.MaybeBegin();
   StartWrites();
   do AdmitSchedules();  // each dispatch may make room in the queue
   while (DispatchOne());
@@ -379,7 +247,7 @@ void CoordinatorCore::AdmitSchedules() {
   while (!waiting_schedules_.empty() && has_room() && !cancelling_) {
     WaitingSchedule waiting = std::move(waiting_schedules_.front());
     waiting_schedules_.pop_front();
-    if (absl::Status refused = ClaimNumber(waiting.request); !refused.ok()) {
+    if (absl::Status refused = passes_.ClaimNumber(waiting.request); !refused.ok()) {
       outbox_.Add([accepted = std::move(waiting.accepted), refused = std::move(refused)] { accepted(refused); });
       continue;
     }
@@ -387,7 +255,7 @@ void CoordinatorCore::AdmitSchedules() {
     step->request = std::move(waiting.request);
     CollectIterators(step->request.args, step->iterators);
     step->result = std::move(waiting.result);
-    UseIterators(*step, 1);
+    passes_.Use(*step, 1);
     queue_.push_back(std::move(step));
     outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
   }
@@ -414,43 +282,18 @@ EntryId CoordinatorCore::GiveId() {
   return EntryId(next_id_++);
 }
 
-// Whether the worker may be given a step that reads by this iterator. What it has said on opening it is heard first. One whose data has ended is passed over as
-// long as another has some: then the step finds out for itself, for it may have something to do at the end.
-bool CoordinatorCore::MayRead(const Worker& worker, ResourceId id) const {
-  if (iterators_.count(id) == 0) return true;
-  const Reading reading = worker.ReadingOf(id);
-  if (!reading.opened) return false;
-  if (reading.excluded) return iterators_.at(id).left_out.count(worker.index) == 0 && NobodyElseReads(id);
-  return !reading.ended || EndedEverywhere(id);
-}
-
-// Whether all workers are excluded but for those that have been away for long: then a step meets the error there, and tells the program.
-bool CoordinatorCore::NobodyElseReads(ResourceId id) const {
-  return std::all_of(workers_.begin(), workers_.end(), [&](const auto& entry) DIVVY_REQUIRES(mu_) {
-    const Worker& worker = entry.second;
-    if (worker.state != Worker::State::kDialing) return worker.ReadingOf(id).excluded;
-    const bool is_listed = options_.worker_addresses.count(worker.index) > 0;  // it may be slow to start
-    return is_listed ? clock_.Elapsed() - worker.last_heard >= kForgottenAfter : !MayServe(worker);
-  });
-}
-
 // The ready worker with the most room for `step`, one that has returned it only where no other has room: else a worker that can run nothing, and so has always
 // room, uses up the attempts of all steps. Null: there is none.
 CoordinatorCore::Worker* CoordinatorCore::PickWorker(const Step& step) {
   Worker* best = nullptr;
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
-    const auto may_read = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return MayRead(worker, id); };
+    const auto may_read = [this, &worker = worker](ResourceId id) DIVVY_REQUIRES(mu_) { return passes_.MayRead(worker, id); };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
     const auto rank = [&step](const Worker& each) { return std::make_pair(step.returned_by.count(each.index), each.in_flight.size()); };
     if (best == nullptr || rank(worker) < rank(*best)) best = &worker;
   }
   return best;
-}
-
-// Whether no worker can run the step any more, since all have reached the end of one of its iterators.
-bool CoordinatorCore::HasNoDataLeft(const Step& step) const {
-  return std::any_of(step.iterators.begin(), step.iterators.end(), [this](ResourceId id) DIVVY_REQUIRES(mu_) { return EndedEverywhere(id); });
 }
 
 // A step that would be run again is cancelled also where an error waits for the call that raises it: that call would cancel it first of all.
@@ -463,32 +306,6 @@ StepFacts CoordinatorCore::FactsOf(const Step& step) const {
           RuleHolds(Rule::kDeviceLossesAreCounted) ? step.devices_lost.size() : 0};
 }
 
-// Positions for each leased iterator among the step's arguments. At the end of the data a step that the program has scheduled gets none, and runs all the same:
-// it may have something to do then. False: a loop needs no such step.
-bool CoordinatorCore::TakeLeases(Step& step, const Worker& worker) {
-  if (const auto& once = step.request.once) step.leases.push_back({series_.at(once->series).id, once->number, 1});
-  for (const ResourceId id : step.iterators) {
-    const auto iterator = iterators_.find(id);
-    if (iterator == iterators_.end()) continue;
-    iterator->second.is_read = true;
-    if (!iterator->second.make.leased) continue;
-    const auto taken = iterator->second.book.Take(worker.index, worker.replicas);
-    if (!taken && step.run != nullptr) return false;
-    step.leases.push_back(taken ? InputLease{id, taken->first, taken->second} : InputLease{id, iterator->second.book.end().value_or(0), 0});
-  }
-  return true;
-}
-
-// Where a pass stands is in no server: the store knows that it is under way before its first positions are given.
-void CoordinatorCore::NoteTraining(const Step& step) {
-  for (const ResourceId id : step.iterators) {
-    const auto iterator = iterators_.find(id);
-    if (iterator == iterators_.end() || !iterator->second.make.leased || step.request.read_only) continue;
-    pass_changes_ += !std::exchange(iterator->second.trains, true);
-  }
-  StoreState();
-}
-
 bool CoordinatorCore::DispatchOne() {
   const absl::Duration now = clock_.Elapsed();
   const auto next = std::find_if(queue_.begin(), queue_.end(), [now](const auto& queued) { return queued->not_before <= now; });
@@ -497,14 +314,17 @@ bool CoordinatorCore::DispatchOne() {
   if (step == nullptr) return false;
   const bool first = step->id == EntryId();
   Worker* worker = PickWorker(*step);
-  if (worker != nullptr && first) NoteTraining(*step);
+  if (worker != nullptr && first) {
+    passes_.NoteTraining(*step);
+    StoreState();  // where a pass stands is in no server: the store knows that it is under way before its first positions are given
+  }
   if (worker == nullptr || (first && (!MayGiveId() || ResizeWaits() || WaitsForWrites()))) return false;
   if (from_queue) queue_.erase(next);
   if (step->run != nullptr && first) {
     ++step->run->outstanding;
-    UseIterators(*step, 1);
+    passes_.Use(*step, 1);
   }
-  if (first && !TakeLeases(*step, *worker)) {
+  if (first && !passes_.TakeLeases(*step, *worker)) {
     Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));  // gives back what it was to read of the others
     return true;
   }
@@ -517,14 +337,6 @@ bool CoordinatorCore::DispatchOne() {
   }
   SendStep(step, *worker);
   return true;
-}
-
-// What the step was to read, and has not counted for, is given to others.
-void CoordinatorCore::ReturnLeases(const Step& step) {
-  for (const InputLease& lease : step.leases) {
-    const auto iterator = iterators_.find(lease.iterator);
-    if (iterator != iterators_.end() && lease.count > 0) iterator->second.book.GiveBack(lease.first, lease.count);
-  }
 }
 
 void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker) {
@@ -545,7 +357,7 @@ void CoordinatorCore::SendStep(const std::shared_ptr<Step>& step, Worker& worker
   dispatch.args = step->request.args;
   dispatch.inputs = step->leases;
   dispatch.learning_rate_scale = step->learning_rate_scale;
-  Send(worker, std::move(dispatch));
+  workers_.Send(worker, std::move(dispatch));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kDispatched); });
 }
 
@@ -561,7 +373,8 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
-  if (NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData) report.outcome = StepOutcome::kSystem;  // another worker has the data
+  if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
+    report.outcome = StepOutcome::kSystem;  // another worker has the data
   if (report.outcome == StepOutcome::kCancelled && !step->refusal.ok()) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
@@ -582,57 +395,7 @@ void CoordinatorCore::OnReport(Worker& worker, Report report) {
 // Each process counts once, whatever it says: one worker alone cannot have a step given up.
 void CoordinatorCore::NoteDeviceLost(Worker& worker, Step& step, const absl::Status& why) {
   if (!step.devices_lost.insert(worker.incarnation).second) return;
-  outbox_.Add([text = absl::StrCat("worker ", worker.index, " has lost a GPU in step ", step.request.function, ", which is run again: ", why.message())] {
-    DIVVY_LOG(WARNING) << text;
-  });
-}
-
-// The iterators that had nothing for the step, each by itself. Where the function says of none that it has ended, and of the step that it is over, that
-// concerns all of them. True: the data goes on, and ends early at this worker alone.
-bool CoordinatorCore::NoteEnds(Worker& worker, Step& step, const Report& report) {
-  const bool of_all = report.outcome == StepOutcome::kEndOfData && (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
-  bool early = false;
-  for (const ResourceId id : step.iterators) {
-    const auto lease = std::find_if(step.leases.begin(), step.leases.end(), [id](const InputLease& each) { return each.iterator == id; });
-    const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
-    if (ended == report.ended.end() && !of_all) continue;
-    if (lease == step.leases.end()) {
-      worker.reads[id].ended = true;
-      continue;
-    }
-    const auto iterator = iterators_.find(id);
-    if (iterator == iterators_.end() || step.replayed) continue;
-    const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease->first;
-    if (position < lease->first || position > lease->first + lease->count) continue;
-    if (report.outcome == StepOutcome::kOk) {  // what a step that goes on has not read is for others, or beyond the end; and its own, in the log, too, no more
-      iterator->second.book.GiveBack(position, lease->first + lease->count - position);
-      lease->count = position - lease->first;
-    }
-    if (NoteEarlyEnd(worker, iterator->second, position)) {
-      early = true;
-      continue;
-    }
-    if (!iterator->second.elements) iterator->second.early_ends[worker.index] = position;  // early, if the data turns out to have more
-    iterator->second.book.SetEnd(position, /*exact=*/position > lease->first);
-  }
-  return early;
-}
-
-// A worker whose data ends before that of most workers is left out. Where the data of most that are here does, its size was wrong. False: this is the end.
-bool CoordinatorCore::NoteEarlyEnd(Worker& worker, Iterator& iterator, int64_t position) {
-  if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
-  iterator.early_ends[worker.index] = position;
-  if (!MostHere([&iterator](const Worker& each) { return iterator.early_ends.count(each.index) > 0; })) {
-    LeaveOut(worker, iterator);
-    return true;
-  }
-  for (const auto& [index, end] : iterator.early_ends) {
-    if (iterator.left_out.erase(index) > 0) workers_[index].reads[iterator.make.iterator].excluded = false;
-    position = std::max(position, end);
-  }
-  iterator.elements = position;
-  iterator.book.SetEnd(position, /*exact=*/true);
-  return false;
+  said_of_peers_.Warning(absl::StrCat("worker ", worker.index, " has lost a GPU in step ", step.request.function, ", which is run again: ", why.message()));
 }
 
 // What Inspect tells of a finished step.
@@ -676,8 +439,8 @@ void CoordinatorCore::SettleAs(const std::shared_ptr<Step>& step, StepVerdict ve
     case StepVerdict::kFinish:
       ++(step->request.read_only ? finished_reads_ : finished_steps_);
       LogFinished(*step);
-      SettleNumber(*step, /*finished=*/true);
-      if (step->run != nullptr) ++step->run->finished_in_pass;
+      passes_.SettleNumber(*step, /*finished=*/true);
+      if (step->run != nullptr) passes_.CountFinished(step->run->iterator);
       return Close(step, std::move(value));
     case StepVerdict::kEndOfData: return Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     case StepVerdict::kCancel: return Close(step, Cancelled(step->request.function));
@@ -705,13 +468,13 @@ void CoordinatorCore::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Ne
   last_progress_ = clock_.Elapsed();
   open_steps_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
-  if (!result.ok()) SettleNumber(*step, /*finished=*/false);
+  if (!result.ok()) passes_.SettleNumber(*step, /*finished=*/false);
   if (!result.ok() && !step->replayed && step->ordinal) lost_ids_.emplace_back(++lost_ordinals_, step->id);
   // At the end of one dataset what the step was to read of the others is read by another step; a life that goes on from a cut made before the error of a loop
   // is raised takes its pass up.
   const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
-  if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed) ReturnLeases(*step);
-  UseIterators(*step, -1);
+  if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed) passes_.ReturnLeases(*step);
+  passes_.Use(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;
     if (result.ok()) outbox_.Add([run = step->run, value = *result] { run->value(value); });
@@ -750,12 +513,12 @@ void CoordinatorCore::StartCancelling() {
     }
   }
   queue_ = std::move(dirty);
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     CancelSteps cancel;
     for (const auto& step : worker.in_flight) {
       if (step->applied.empty() && !step->replayed) cancel.steps.push_back(step->id);
     }
-    if (!cancel.steps.empty()) Send(worker, std::move(cancel));
+    if (!cancel.steps.empty()) workers_.Send(worker, std::move(cancel));
   }
 }
 
@@ -766,7 +529,7 @@ void CoordinatorCore::MaybeRaise() {
   std::deque<Raiser> raisers;
   raisers.swap(raisers_);
   for (const Raiser& raiser : raisers) {
-    if (raiser.run != nullptr) DropIteratorLocked(raiser.run->iterator);
+    if (raiser.run != nullptr) passes_.FailLoop(raiser.run->iterator);
   }
   outbox_.Add([raise = std::move(raisers.front().raise), error] { raise(error); });
   raisers.pop_front();
@@ -782,7 +545,7 @@ void CoordinatorCore::CompleteRuns() {
     }
     const bool whole = !std::exchange((*run)->stopped, true);
     if (whole && !(*run)->request.last_step && !(*run)->request.step.read_only) ++epochs_;
-    EndPass(**run);
+    passes_.EndLoop((*run)->request, (*run)->iterator);
     outbox_.Add([done = std::move((*run)->done)] { done(absl::OkStatus()); });
     run = runs_.erase(run);
   }

@@ -176,7 +176,7 @@ void CoordinatorCore::CreateSlots(const std::string& variable, const Optimizer& 
 // One at a time, and none while a checkpoint is cut. A resize waits for the steps in flight, so the jobs that these need are let through.
 bool CoordinatorCore::MayStartLayoutJob() const {
   if (ResizeWaits() && in_flight_ == 0) return false;
-  return !layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !Holding();
+  return !layout_jobs_.empty() && !layout_work_ && MayAttachWorkers() && !checkpoint_maker_.holding();
 }
 
 // A loop: thousands of jobs in a row may have nothing to change.
@@ -271,7 +271,7 @@ void CoordinatorCore::SettleLayoutJob(LayoutWork work) {
     if (job.spec) unclaimed_.erase(job.spec->name);  // not before: a rewind lets the job begin anew
     log_.AddShards(layout_->version(), work.change.shards);
     GiveUpFullLog();
-    SendToAll(LayoutUpdate{layout_});
+    workers_.SendToAll(LayoutUpdate{layout_});
   }
   const auto tell = [this, &work](StatusCallback done) { outbox_.Add([done = std::move(done), status = work.refusal] { done(status); }); };
   if (job.done) tell(std::move(job.done));

@@ -40,12 +40,12 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
 // ---- who registers ----
 
 absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : workers_.all()) {
     const bool is_served = index != request.index && worker.address == request.address && worker.state != Worker::State::kDialing;
     if (is_served) return ServesAs(request, index);
   }
-  const auto known = workers_.find(request.index);
-  if (known != workers_.end() && known->second.state != Worker::State::kDialing && known->second.incarnation != request.incarnation) {
+  const auto known = workers_.all().find(request.index);
+  if (known != workers_.all().end() && known->second.state != Worker::State::kDialing && known->second.incarnation != request.incarnation) {
     RETURN_IF_ERROR(ContestWorker(known->second, request));
   }
   Worker& worker = KnownWorker(request.index, request.address);
@@ -66,20 +66,20 @@ absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& addres
   const auto differs = [index, replicas](const auto& known) {
     return known.first != index && known.second.state != Worker::State::kDialing && known.second.replicas != replicas;
   };
-  const auto other = std::find_if(workers_.begin(), workers_.end(), differs);
-  if (other == workers_.end()) return absl::OkStatus();
+  const auto other = std::find_if(workers_.all().begin(), workers_.all().end(), differs);
+  if (other == workers_.all().end()) return absl::OkStatus();
   const WorkerReplicas first{other->first, other->second.address, other->second.replicas};
   const auto votes = [this](int number) DIVVY_REQUIRES(mu_) {
     return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
   };
   const bool all_have_spoken =
-      !options_.worker_addresses.empty() &&
-      std::all_of(workers_.begin(), workers_.end(), [this](const auto& known) DIVVY_REQUIRES(mu_) { return replica_claims_.count(known.first) > 0; });
+      !options_.worker_addresses.empty() && std::all_of(workers_.all().begin(), workers_.all().end(),
+                                                        [this](const auto& known) DIVVY_REQUIRES(mu_) { return replica_claims_.count(known.first) > 0; });
   const auto lead = votes(replicas) - votes(first.replicas);
   if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
   if (lead == 0) return OtherReplicasYet(own, first);
   if (!is_attached) return absl::OkStatus();  // it has yet to prove itself
-  for (auto& [there, worker] : workers_) {
+  for (auto& [there, worker] : workers_.all()) {
     if (there != index && worker.replicas != replicas) LoseWorker(worker, "it has another number of replicas than most workers");
   }
   return absl::OkStatus();
@@ -114,11 +114,11 @@ absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterReques
 
 void CoordinatorCore::PingWorker(Worker& worker) {
   ++worker.pings;
-  Send(worker, Ping{});
+  workers_.Send(worker, Ping{});
 }
 
 CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::string& address) {
-  Worker& worker = workers_[index];
+  Worker& worker = workers_.all()[index];
   if (worker.client == nullptr || worker.address != address) {
     if (worker.client != nullptr && worker.state != Worker::State::kDialing) LoseWorker(worker, "it moved");
     if (worker.client == nullptr) worker.known_since = clock_.Elapsed();  // another address does not make it new
@@ -164,7 +164,7 @@ SessionId CoordinatorCore::NextSession() {
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
   Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (Worker& worker = core.workers_[index]; worker.tries == attempt) core.AttachWorker(worker);
+    if (Worker& worker = core.workers_.all()[index]; worker.tries == attempt) core.AttachWorker(worker);
   });
 }
 
@@ -183,12 +183,12 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
   if (!worker.serves_another) return false;
   WantSync();
   const auto serves = [](const auto& each) { return each.second.state != Worker::State::kDialing; };
-  if (std::any_of(workers_.begin(), workers_.end(), serves))
+  if (std::any_of(workers_.all().begin(), workers_.all().end(), serves))
     unserved_since_.reset();
   else if (!unserved_since_)
     unserved_since_ = clock_.Elapsed();
-  const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& each) { return each.second.serves_another; });
-  const bool are_all_there = workers_.size() > 1 || options_.worker_addresses.count(worker.index) > 0;  // else this one may merely be the first
+  const bool all = std::all_of(workers_.all().begin(), workers_.all().end(), [](const auto& each) { return each.second.serves_another; });
+  const bool are_all_there = workers_.all().size() > 1 || options_.worker_addresses.count(worker.index) > 0;  // else this one may merely be the first
   const absl::Duration patience = all && are_all_there ? options_.worker_silence : options_.ps_timeout;
   if (RuleHolds(Rule::kOneWorkerEndsNoJob) && (!unserved_since_ || clock_.Elapsed() - *unserved_since_ < patience)) return false;
   GiveWay(refusal);
@@ -210,7 +210,7 @@ void CoordinatorCore::GiveWay(const absl::Status& refusal) {
 
 void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
   CoreLock lock(mu_, outbox_);
-  Worker& worker = workers_[index];
+  Worker& worker = workers_.all()[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
   // One that does not fit is left alone: it hears nothing more, so it registers, and is told.
@@ -234,37 +234,21 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.stream = std::make_unique<WorkerStream>(session);
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
-  worker.reads.clear();
+  passes_.ForgetReadings(index);
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
-  if (Holding()) GiveUpCheckpoint(absl::OkStatus());  // it is not held
-  Send(worker, LayoutUpdate{layout_});                // it may have moved on since the Attach was sent
-  CutAnew(worker);
-  for (const auto& [id, iterator] : iterators_) Send(worker, iterator.make);
+  checkpoint_maker_.WorkersChanged();
+  workers_.Send(worker, LayoutUpdate{layout_});  // it may have moved on since the Attach was sent
+  passes_.IntroduceTo(worker);
   if (recovery_) {
-    for (const auto& [id, make] : recovery_->iterators) Send(worker, *make);
+    for (const auto& [id, make] : recovery_->iterators) workers_.Send(worker, *make);
   }
   HoldIfWritesWait(worker);
   OpenSteps(worker);
 }
 
-// Workers come one after the other when a job starts. Each has a share of data that nobody has read of when it comes.
-void CoordinatorCore::CutAnew(const Worker& joining) {
-  const int number = NumWorkers();
-  for (auto& [id, iterator] : iterators_) {
-    if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut))) continue;
-    if (std::exchange(iterator.make.num_workers, number) == number) continue;
-    for (auto& [index, worker] : workers_) {
-      if (index == joining.index) continue;
-      worker.reads.erase(id);
-      Send(worker, DropResource{id});
-      Send(worker, iterator.make);
-    }
-  }
-}
-
 void CoordinatorCore::AdmitJoined() {
-  for (auto& [index, worker] : workers_) {
+  for (auto& [index, worker] : workers_.all()) {
     if (worker.state == Worker::State::kJoining && AllAcknowledged(worker.join_seq)) worker.state = Worker::State::kReady;
   }
 }
@@ -278,7 +262,7 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
   outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number, client = worker.client, listener] {
     const auto connection = client->OpenSteps(listener);
     CoreLock lock(self->mu_, self->outbox_);
-    Worker& worker = self->workers_[index];
+    Worker& worker = self->workers_.all()[index];
     if (self->abandoned_ || worker.connection_number != number || worker.stream == nullptr) return connection->Close();
     worker.connection = connection;
     connection->Send(worker.stream->Connect());
@@ -287,7 +271,7 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
 
 void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
   CoreLock lock(mu_, outbox_);
-  Worker& worker = workers_[index];
+  Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   if (worker.connection == nullptr) return;  // nothing has been said to it on this connection, so it owes no answer
   std::vector<StreamFrame<ToWorker>> resend;
@@ -308,14 +292,14 @@ void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWo
 
 void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   CoreLock lock(mu_, outbox_);
-  Worker& worker = workers_[index];
+  Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   worker.stream->Disconnect();
   const absl::Duration now = clock_.Elapsed();
   if (!worker.broken_since) worker.broken_since = now;
   if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
   Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    Worker& worker = core.workers_[index];
+    Worker& worker = core.workers_.all()[index];
     HitFailpoint(Failpoint::kStepsReconnect);
     if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
   });
@@ -325,8 +309,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   if (auto* report = std::get_if<Report>(&message)) {
     OnReport(worker, std::move(*report));
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
-    const auto iterator = iterators_.find(ready->iterator);
-    if (iterator != iterators_.end()) NoteOpened(worker, iterator->second, *ready);
+    if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) StoreError(std::move(difference));
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
@@ -340,88 +323,6 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   }
 }
 
-void CoordinatorCore::NoteOpened(Worker& worker, Iterator& iterator, const ResourceReady& ready) {
-  worker.reads[iterator.make.iterator].opened = true;
-  if (!ready.error.ok()) return NoteUnopened(worker, iterator, ready.error);
-  if (!iterator.make.leased) return;
-  if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) {
-    if (ready.elements) NoteElements(iterator, *ready.elements);
-    return;
-  }
-  iterator.agreement.Note(worker.index, {ready.first, ready.elements});
-  const auto elements = RuleHolds(Rule::kSizeIsOfMost) ? iterator.agreement.elements() : ready.elements;
-  if (elements && MostHaveOpened(iterator.make.iterator)) {
-    NoteElements(iterator, *elements);
-  } else if (!elements && std::exchange(iterator.elements, std::nullopt)) {
-    iterator.book.SetSize(std::nullopt);  // the one that knew was not one of most
-  }
-  LeaveOutOdd(iterator);
-}
-
-// One that opens the data before the others might say that it is empty, and no loop over it would begin.
-bool CoordinatorCore::MostHaveOpened(ResourceId iterator) const {
-  return MostHere([iterator](const Worker& worker) { return worker.ReadingOf(iterator).opened; }) || !RuleHolds(Rule::kSizeIsOfMost);
-}
-
-bool CoordinatorCore::MostHere(const std::function<bool(const Worker&)>& says) const {
-  int here = 0, saying = 0;
-  for (const auto& [index, worker] : workers_) {
-    if (worker.state == Worker::State::kDialing) continue;
-    ++here;
-    saying += says(worker);
-  }
-  return 2 * saying > here;
-}
-
-// Those whose data is not that of most workers read none of the pass. Where it is one against one, nobody can tell which of them is wrong.
-void CoordinatorCore::LeaveOutOdd(Iterator& iterator) {
-  const ResourceId id = iterator.make.iterator;
-  const std::set<int> odd = iterator.agreement.odd();
-  const auto has_opened = [&](const auto& entry) {
-    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || entry.second.ReadingOf(id).excluded;
-  };
-  if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.begin(), workers_.end(), has_opened)) {
-    iterator.difference_told = true;
-    StoreError(MarkUser(iterator.agreement.Difference(iterator.make.source)));
-  }
-  for (auto& [index, worker] : workers_) {
-    if (odd.count(index) > 0) {
-      LeaveOut(worker, iterator);
-    } else if (iterator.early_ends.count(index) == 0 && iterator.left_out.erase(index) > 0) {
-      worker.reads[id].excluded = false;
-    }
-  }
-}
-
-void CoordinatorCore::LeaveOut(Worker& worker, Iterator& iterator) {
-  worker.reads[iterator.make.iterator].excluded = true;
-  if (!iterator.left_out.insert(worker.index).second) return;
-  WarnOfWorker(absl::StrCat("worker ", worker.index, " has other data of \"", iterator.make.source,
-                            "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
-                            "shard nothing"));
-}
-
-// A worker may say the same, or something new, as often as it likes.
-void CoordinatorCore::WarnOfWorker(const std::string& text) {
-  if (said_of_workers_.Admit(text)) outbox_.Add([text] { DIVVY_LOG(WARNING) << text; });
-}
-
-// A worker that came after the data had been cut has no part of it until the next pass. One that cannot open leased data leaves it to the others; where nobody
-// can, a step meets the error. An error of its own part is met by the next step there.
-void CoordinatorCore::NoteUnopened(Worker& worker, const Iterator& iterator, const absl::Status& error) {
-  const MakeResource& make = iterator.make;
-  const bool is_late = !make.leased && worker.index >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
-  if (!is_late && !make.leased) return;
-  worker.reads[make.iterator].excluded = true;
-  const std::string who = absl::StrCat("worker ", worker.index);
-  if (is_late) {
-    WarnOfWorker(absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
-                              " workers when it came: it reads in the next pass"));
-  } else {
-    WarnOfWorker(absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message()));
-  }
-}
-
 // A step whose slots cannot be made has failed: its worker is told to drop it, and what it then reports as cancelled is this error.
 StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   return [weak = weak_from_this(), worker, id](const absl::Status& made) {
@@ -431,19 +332,9 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
       const auto open = core.open_steps_.find(id);
       if (open == core.open_steps_.end() || open->second->worker != worker) return;
       open->second->refusal = made;
-      core.Send(core.workers_[worker], CancelSteps{{id}});
+      core.workers_.Send(core.workers_.all()[worker], CancelSteps{{id}});
     })();
   };
-}
-
-void CoordinatorCore::Send(Worker& worker, ToWorker message) {
-  if (worker.stream == nullptr) return;
-  if (auto frame = worker.stream->Send(std::move(message))) outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
-}
-
-void CoordinatorCore::SendToAll(const ToWorker& message) {
-  if (abandoned_) return;  // a handle of the program may outlive what the connections stand on
-  for (auto& [index, worker] : workers_) Send(worker, message);
 }
 
 // ---- losing ----
@@ -461,7 +352,7 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
   if (worker.run_time > options_.step_deadline) {
     worker.in_flight.front()->overran = true;
-    Send(worker, CancelSteps{{worker.in_flight.front()->id}});
+    workers_.Send(worker, CancelSteps{{worker.in_flight.front()->id}});
   }
   PingWorker(worker);
 }
@@ -482,7 +373,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   worker.run_time = absl::ZeroDuration();
   if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
   worker.connection_number = 0;
-  for (auto& [id, iterator] : iterators_) iterator.book.WorkerGone(worker.index);
+  passes_.WorkerGone(worker.index);
   fence.seq = sync_seq_ + 1;
   fences_.push_back(fence);
   WantSync();  // with the fence in fences_, so that its steps are asked about
@@ -492,7 +383,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   }
   if (!worker.leaving) AttachWorkerLater(worker);
   GiveUpWriteHold();
-  if (Holding()) GiveUpCheckpoint(absl::OkStatus());
+  checkpoint_maker_.WorkersChanged();
 }
 
 void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {
