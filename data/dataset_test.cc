@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/testing/captured_log.h"
 #include "base/testing/sim_executor.h"
 #include "data/stacking.h"
 #include "data/testing/seek_suite.h"
@@ -613,18 +613,6 @@ TEST(ThrowingTest, WhatARecipeOfTheProgramThrowsWhileReadAheadIsAnError) {
 
 // ---- IgnoreErrors, and words in the log
 
-// What is logged while it lives.
-class LogCapture {
- public:
-  LogCapture() : before_(SetLogSink([this](const LogEntry& entry) { texts_.push_back(entry.text); })) {}
-  ~LogCapture() { SetLogSink(before_); }
-  const std::vector<std::string>& texts() const { return texts_; }
-
- private:
-  std::vector<std::string> texts_;
-  LogSink before_;
-};
-
 // Of 0, 1, ... those that can be divided by 3 are bad.
 Dataset BadThirds(int64_t n, absl::Status error) {
   return Count(n).Map([error](const Nest& element) -> absl::StatusOr<Nest> {
@@ -634,7 +622,7 @@ Dataset BadThirds(int64_t n, absl::Status error) {
 }
 
 TEST(IgnoreErrorsTest, PassesOverBadElementsUpToItsLimitAndTellsThem) {
-  const LogCapture log;
+  const CapturedLog log;
   EXPECT_THAT(Values(BadThirds(7, absl::DataLossError("a.csv: line 3: bad")).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
   EXPECT_THAT(
       log.texts(),
@@ -643,7 +631,7 @@ TEST(IgnoreErrorsTest, PassesOverBadElementsUpToItsLimitAndTellsThem) {
 }
 
 TEST(IgnoreErrorsTest, TheOneAboveTheLimitIsTheError) {
-  const LogCapture log;
+  const CapturedLog log;
   const auto iterator = BadThirds(7, absl::InvalidArgumentError("bad")).IgnoreErrors(2).Iterate();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(), absl::InvalidArgumentError("more than the 2 bad elements that are allowed: bad"));
@@ -656,7 +644,7 @@ TEST(IgnoreErrorsTest, ErrorsThatAreNoBadDataComeOut) {
 }
 
 TEST(IgnoreErrorsTest, AnyPositionCanBeSoughtAndNothingIsToldTwice) {
-  const LogCapture log;
+  const CapturedLog log;
   ExpectEveryPositionCanBeSought(BadThirds(30, absl::DataLossError("bad")).IgnoreErrors(10), 6);
   const size_t told = log.texts().size();
   const auto iterator = BadThirds(30, absl::DataLossError("bad")).IgnoreErrors(10).Iterate();
@@ -678,7 +666,7 @@ Dataset GeneratedBadThirds(int64_t n) {
 }
 
 TEST(IgnoreErrorsTest, ABadElementOfAGeneratorOrUnderAFilterIsOne) {
-  const LogCapture log;
+  const CapturedLog log;
   EXPECT_THAT(Values(GeneratedBadThirds(7).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
   EXPECT_THAT(Values(Odd(BadThirds(7, absl::InvalidArgumentError("bad"))).IgnoreErrors(3)), ElementsAre(1, 5));
   EXPECT_THAT(Values(Odd(GeneratedBadThirds(7)).IgnoreErrors(3)), ElementsAre(1, 5));
@@ -715,7 +703,7 @@ TEST(ProgressTest, AnElementThatIsLongInComingIsToldOfEveryTenSeconds) {
     return element;
   });
   const DataEnvironment environment{nullptr, nullptr, &clock};
-  const LogCapture log;
+  const CapturedLog log;
   const Dataset last = slow.Filter([](const Nest& element) -> absl::StatusOr<bool> { return ValueOf(element) == 24; });
   EXPECT_EQ(ValueOf(**last.Iterate(environment)->Next()), 24);
   EXPECT_THAT(log.texts(), ElementsAre("data: on the way to element 0 Filter has looked at 10 and kept 0 in 10s",

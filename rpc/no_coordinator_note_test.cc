@@ -1,9 +1,6 @@
 #include "rpc/no_coordinator_note.h"
 
-#include <string>
-#include <vector>
-
-#include "base/log.h"
+#include "base/testing/captured_log.h"
 #include "base/testing/sim_executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,20 +9,18 @@ namespace divvy {
 namespace {
 
 TEST(NoCoordinatorNoteTest, IsSaidAtOnceAndEachMinuteUntilTheTaskIsAttached) {
-  std::vector<std::string> said;
-  SetLogSink([&said](const LogEntry& entry) { said.push_back(entry.text); });
+  const CapturedLog log;
   SimExecutor executor(1);
   bool waits = true;
   WarnOfNoCoordinator(executor, "ps 1", [&waits] { return waits; });
   executor.RunFor(absl::Seconds(59));
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_THAT(said[0], testing::HasSubstr("ps 1: its cluster has no chief and there is no --coordinator_address"));
+  ASSERT_EQ(log.texts().size(), 1u);
+  EXPECT_THAT(log.texts()[0], testing::HasSubstr("ps 1: its cluster has no chief and there is no --coordinator_address"));
   executor.RunFor(absl::Minutes(2));
-  EXPECT_EQ(said.size(), 3u);
+  EXPECT_EQ(log.texts().size(), 3u);
   waits = false;
   executor.RunFor(absl::Minutes(5));
-  EXPECT_EQ(said.size(), 3u);
-  SetLogSink(nullptr);
+  EXPECT_EQ(log.texts().size(), 3u);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 #include "base/executor.h"
 #include "base/file_system.h"
 #include "base/late.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/remove_tree.h"
+#include "base/testing/captured_log.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -133,23 +133,17 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
 
 // What a task logs as it begins to listen so.
 std::vector<std::string> LinesAtStart(const TaskOptions& options) {
-  Mutex mu;
-  std::vector<std::string> lines;
-  const LogSink before = SetLogSink([&](const LogEntry& entry) {
-    MutexLock lock(mu);
-    lines.push_back(absl::StrCat(entry.severity == Severity::kInfo ? "INFO " : "more ", entry.text));
-  });
+  const CapturedLog log;
   const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
-  SetLogSink(before);
   EXPECT_TRUE(server.ok()) << server.status();
-  return lines;
+  return log.lines();
 }
 
 TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesNot) {
   const auto told = testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
   TaskOptions options;
   options.job = JobName::kPs;
-  EXPECT_THAT(LinesAtStart(options), testing::Contains(AllOf(testing::StartsWith("INFO listens on 127.0.0.1:0 without TLS"), HasSubstr("divvyctl certs"))));
+  EXPECT_THAT(LinesAtStart(options), testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"), HasSubstr("divvyctl certs"))));
   char folder[] = "/tmp/divvy_lines_XXXXXX";  // TEST_TMPDIR may be too long
   ASSERT_NE(mkdtemp(folder), nullptr);
   options.bind_address = absl::StrCat("unix:", folder, "/ps");
@@ -290,41 +284,6 @@ TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {
 
 // ---- connections -------------------------------------------------------------------------------------------------------------------------------------------
 
-// Keeps what is logged. gRPC's threads may log a little longer than it lives.
-class LogKeeper {
- public:
-  LogKeeper() : before_(SetLogSink([kept = kept_](const LogEntry& entry) { kept->Add(entry.text); })) {}
-  ~LogKeeper() { SetLogSink(before_); }
-  std::string text() { return kept_->text(); }
-  // Blocks until something was logged that holds `part`; false after 10 s.
-  bool Await(absl::string_view part) { return kept_->Await(part); }
-
- private:
-  class Kept {
-   public:
-    void Add(absl::string_view text) {
-      MutexLock lock(mu_);
-      absl::StrAppend(&text_, text, "\n");
-      more_.NotifyAll();
-    }
-    std::string text() {
-      MutexLock lock(mu_);
-      return text_;
-    }
-    bool Await(absl::string_view part) {
-      MutexLock lock(mu_);
-      return more_.WaitFor(mu_, absl::Seconds(10), [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return absl::StrContains(text_, part); });
-    }
-
-   private:
-    Mutex mu_;
-    CondVar more_;
-    std::string text_ DIVVY_GUARDED_BY(mu_);
-  };
-  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
-  const LogSink before_;
-};
-
 struct FakeCoordinator {
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) { done(RegisterReply{JobId(7), Epoch(3), std::nullopt}); }
 };
@@ -394,7 +353,7 @@ class TlsTest : public testing::Test {
   }
   absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
 
-  LogKeeper log_;
+  CapturedLog log_;
   Pki pki_;
   ThreadPoolExecutor executor_;
   const std::shared_ptr<OpenCalls> open_;

@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "base/testing/captured_log.h"
 #include "base/testing/sim_executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -836,24 +836,11 @@ TEST_F(EndsTest, ALoopOverEachWorkersOwnDataEndsAlsoWhereTheStepHandlesTheEnd) {
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
 }
 
-// The coordinator's own words, with the severity's letter in front, for as long as this lives.
-class KeptLog {
- public:
-  KeptLog() : before_(SetLogSink([this](const LogEntry& entry) { lines_.push_back("IWE"[static_cast<int>(entry.severity)] + entry.text); })) {}
-  ~KeptLog() { SetLogSink(before_); }
-  KeptLog(const KeptLog&) = delete;
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  std::vector<std::string> lines_;
-  const LogSink before_;
-};
-
 TEST_F(EndsTest, APassThatIsOverWithoutAWorkerThatHasAPartOfItIsWarnedOf) {
   Boot(1, 2, {});
   workers_[1]->refuses = absl::UnavailableError("it is not there yet");
   world_.RunFor(absl::Milliseconds(500));
-  const KeptLog log;
+  const CapturedLog log;
   const auto ran = Run({{"step", Nest(), false}, "parts", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Milliseconds(50));
   ASSERT_EQ(workers_[0]->made.at(0).num_workers, 2);
@@ -865,7 +852,7 @@ TEST_F(EndsTest, APassThatIsOverWithoutAWorkerThatHasAPartOfItIsWarnedOf) {
 
 TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   Start(1, 2);
-  const KeptLog log;
+  const CapturedLog log;
   const auto ran = Run({{"step", Nest(), false}, "all parts", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Milliseconds(50));
   while (!ran->over) {
@@ -992,8 +979,7 @@ TEST_F(EndsTest, LeasedDataThatOneWorkerCannotOpenIsReadByTheOthers) {
 TEST_F(EndsTest, AWorkerThatSaysAgainAndAgainThatItCannotReadDoesNotFillTheLog) {
   Start(1, 3);
   const ResourceId data = core_->MakeIterator("data", Nest(), true);
-  std::vector<std::string> lines;
-  const LogSink before = SetLogSink([&lines](const LogEntry& entry) { lines.push_back(entry.text); });
+  const CapturedLog log;
   for (int i = 0; i < 50; ++i) {
     workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
     for (const int64_t size : {1000, 3}) {  // it is one of most workers, then it is not
@@ -1002,9 +988,39 @@ TEST_F(EndsTest, AWorkerThatSaysAgainAndAgainThatItCannotReadDoesNotFillTheLog) 
     }
     world_.RunFor(absl::Milliseconds(20));
   }
-  SetLogSink(before);
-  EXPECT_THAT(lines, Contains(HasSubstr("worker 0 cannot open data source")).Times(1));
-  EXPECT_LE(lines.size(), 3u) << "one for each text";
+  EXPECT_EQ(log.Count("worker 0 cannot open data source"), 1);
+  EXPECT_LE(log.lines().size(), 3u) << "one for each text";
+  world_.RunFor(absl::Minutes(1));
+  workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
+  world_.RunFor(absl::Milliseconds(20));
+  EXPECT_EQ(log.Count("worker 0 cannot open data source"), 2) << "a minute later";
+}
+
+TEST_F(EndsTest, AWorkerThatComesTooLateForAPassIsNoReasonForAWarning) {
+  Start(1, 1);
+  const CapturedLog log;
+  const ResourceId data = core_->MakeIterator("parts", Nest(), false);
+  Read({data});
+  workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
+  core_->Register({JobName::kWorker, 1, Incarnation(201), "worker1"}, [](const absl::StatusOr<RegisterReply>&) {});
+  world_.RunFor(absl::Seconds(20));
+  for (int i = 0; i < 3; ++i) {
+    workers_[1]->Say(ResourceReady{data, absl::NotFoundError("no part"), std::nullopt});
+    world_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_THAT(log.lines(), Contains(AllOf(StartsWith("I"), HasSubstr("worker 1 has no part of data source \"parts\""))).Times(1));
+  EXPECT_THAT(log.lines(), Not(Contains(StartsWith("W"))));
+}
+
+TEST_F(EndsTest, AWorkerThatSaysOfEachStepThatItLostAGpuDoesNotFillTheLog) {
+  Start(1, 1);
+  const CapturedLog log;
+  for (int i = 0; i < 5; ++i) Schedule("step");
+  for (int i = 0; i < 20 && !workers_[0]->dispatched.empty(); ++i) {
+    workers_[0]->FinishNext(StepOutcome::kSystem, MakeError(Reason::kDeviceLost, "GPU:0 is lost"));
+    world_.RunFor(absl::Milliseconds(500));
+  }
+  EXPECT_EQ(log.Count("worker 0 has lost a GPU in step step"), 1);
 }
 
 TEST_F(EndsTest, LeasedDataThatNobodyCanOpenFailsTheStepThatReadsIt) {
@@ -1368,12 +1384,10 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   RegisterRequest contradicts = From(JobName::kWorker, 0, 200, "worker0");
   contradicts.cluster = {{"ps", {{1, "elsewhere"}}}};
   EXPECT_EQ(ReasonOf(Register(contradicts)), Reason::kClusterMismatch);
-  int lines = 0;
-  const LogSink before = SetLogSink([&lines](const LogEntry&) { ++lines; });
+  const CapturedLog log;
   for (int i = 0; i < 1000; ++i) (void)Register(From(JobName::kPs, 3, 9, "ps3"));
   world_.RunFor(absl::Milliseconds(1));
-  SetLogSink(before);
-  EXPECT_EQ(lines, 1);  // in a minute
+  EXPECT_EQ(log.lines().size(), 1u) << "in a minute";
   RegisterRequest newer = From(JobName::kWorker, 0, 200, "worker0");
   newer.protocol = {3, 4};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
@@ -1990,7 +2004,7 @@ class OtherModelTest : public CheckpointTest {
   // What is logged, each line with its severity in front, while a program that has declared these variables restores.
   std::vector<std::string> LoggedWhenRestoredWith(const std::vector<std::string>& declared) {
     for (const std::string& name : declared) EXPECT_TRUE(Create({name, {2}})->status.ok());
-    const KeptLog log;
+    const CapturedLog log;
     core_->RestoreLatest([this](absl::StatusOr<int64_t> steps) { restored_ = std::move(steps); });
     world_.RunFor(absl::Seconds(1));
     return log.lines();

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/executor.h"
 #include "base/file_system.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/testing/captured_log.h"
 #include "divvy.h"
 #include "formats/event_file.h"
 #include "gmock/gmock.h"
@@ -236,27 +235,6 @@ TEST_F(TrainingTest, NothingIsSaidOfExamplesWhereNoStepWasTrained) {
   cluster_->reporter()->Summarize(0);
   EXPECT_EQ(text(), "");
 }
-
-// What the log says while it lives.
-class CapturedLog {
- public:
-  CapturedLog() {
-    before_ = SetLogSink([this](const LogEntry& entry) {
-      MutexLock lock(mu_);
-      absl::StrAppend(&text_, entry.text, "\n");
-    });
-  }
-  ~CapturedLog() { SetLogSink(before_); }
-  int Count(absl::string_view words) {
-    MutexLock lock(mu_);
-    return static_cast<int>(std::vector<std::string>(absl::StrSplit(text_, words)).size()) - 1;
-  }
-
- private:
-  LogSink before_;
-  Mutex mu_;
-  std::string text_ DIVVY_GUARDED_BY(mu_);
-};
 
 TEST_F(TrainingTest, ALossThatIsNotFiniteIsToldOnceWithTheFlagThatFindsIt) {
   CapturedLog log;

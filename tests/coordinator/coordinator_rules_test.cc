@@ -10,8 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
-#include "base/mutex.h"
+#include "base/testing/captured_log.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,30 +83,6 @@ class CoordinatorRulesTest : public ::testing::Test {
 
   ClusterOptions options_;
   std::unique_ptr<ClusterUnderTest> cluster_;
-};
-
-// Warnings and errors of the log, while it lives.
-class KeptLog {
- public:
-  KeptLog() {
-    before_ = SetLogSink([kept = kept_](const LogEntry& entry) {
-      MutexLock lock(kept->mu);
-      if (entry.severity != Severity::kInfo) absl::StrAppend(&kept->text, entry.text, "\n");
-    });
-  }
-  ~KeptLog() { SetLogSink(before_); }
-  std::string text() const {
-    MutexLock lock(kept_->mu);
-    return kept_->text;
-  }
-
- private:
-  struct Kept {
-    Mutex mu;
-    std::string text DIVVY_GUARDED_BY(mu);
-  };
-  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
-  LogSink before_;
 };
 
 Nest Arg(int64_t n) { return Nest(n); }
@@ -249,11 +224,11 @@ TEST_F(CoordinatorRulesTest, AStepThatRunsWhenAParameterServerIsLostIsRunAgainAn
 
 TEST_F(CoordinatorRulesTest, ALogThatIsFullWithoutCheckpointsMakesTheNextLossTheEnd) {
   options_.limits.redo_log_bytes = 1'000;
-  KeptLog log;
+  CapturedLog log;
   Start(1, 1);
   ScheduleMany(10, kAdd, Arg(1));
   ASSERT_TRUE(Join().ok());
-  EXPECT_THAT(log.text(), HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
+  EXPECT_THAT(log.text(Severity::kWarning), HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
   cluster_->KillPs(0);
   cluster_->StartPs(0);
   absl::Status raised;
@@ -431,14 +406,14 @@ TEST_F(CoordinatorRulesTest, QueuedAndRunningStepsAndLostWorkersAreCounted) {
 TEST_F(CoordinatorRulesTest, TheWatchdogSaysWhatEverybodyDoesWhenNoStepFinishes) {
   options_.limits.watchdog = absl::Milliseconds(500);
   Start(1, 1);
-  KeptLog log;
+  CapturedLog log;
   cluster_->LetThingsHappen();
-  EXPECT_EQ(log.text(), "") << "there is nothing to do";
+  EXPECT_EQ(log.text(Severity::kWarning), "") << "there is nothing to do";
   gate().Close();
   ScheduleMany(2, kAddAtGate, Arg(1));
   AwaitAtGate(1);
-  ASSERT_TRUE(cluster_->WaitUntil([&log] { return absl::StrContains(log.text(), "no step has finished for "); }));
-  EXPECT_THAT(log.text(), HasSubstr("0 steps queued, 2 in flight; worker 0 has step rules/add_at_gate (1), attempt 1, and 1 behind it"));
+  ASSERT_TRUE(cluster_->WaitUntil([&log] { return absl::StrContains(log.text(Severity::kWarning), "no step has finished for "); }));
+  EXPECT_THAT(log.text(Severity::kWarning), HasSubstr("0 steps queued, 2 in flight; worker 0 has step rules/add_at_gate (1), attempt 1, and 1 behind it"));
   gate().Open();
   EXPECT_TRUE(Join().ok());
 }
