@@ -1,17 +1,20 @@
 #include "base/testing/on_threads.h"
 
-#include "base/executor.h"
 #include "base/mutex.h"
 
 namespace divvy {
 
 void OnThreads(int n, const std::function<void(int)>& work) {
+  ThreadPoolExecutor threads(1);
+  OnThreads(threads, n, work);
+}
+
+void OnThreads(Executor& executor, int n, const std::function<void(int)>& work) {
   Mutex mu;
   CondVar done;
   int running = n;
-  ThreadPoolExecutor threads(1);
   for (int i = 0; i < n; ++i) {
-    threads.PostBlocking("work", [&, i] {
+    executor.PostBlocking("work", [&, i] {
       work(i);
       MutexLock lock(mu);
       if (--running == 0) done.NotifyOne();

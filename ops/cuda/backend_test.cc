@@ -328,7 +328,7 @@ TEST_F(BackendTest, WhatFollowsFromAnEmptyBatchIsComputedOnItsDevice) {
 }
 
 TEST_F(BackendTest, AnIdOutOfRangeIsToldWhenAValueComesBackAndOnlyOnce) {
-  const Tensor ids = *Tensor::Vector<int64_t>({0, 7, 9}).To(device_);
+  const Tensor ids = *Tensor::Vector<int64_t>({0, 7, 1}).To(device_);  // of two wrong ones a device may tell either
   Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, device_);
   ASSERT_TRUE(there_.GatherRows(*Values(DType::kFloat32, Shape{3, 2}).To(device_), ids, y).ok());
   const absl::Status told = y.To(Device{}).status();

@@ -196,8 +196,8 @@ DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t val
 #ifdef __CUDA_ARCH__
   const bool is_first = atomicCAS(reinterpret_cast<int*>(&fault->kind), int{Fault::kNone}, int{kind}) == int{Fault::kNone};
 #else
-  const bool is_first = fault->kind == Fault::kNone;
-  if (is_first) fault->kind = kind;
+  auto none = Fault::kNone;
+  const bool is_first = __atomic_compare_exchange_n(&fault->kind, &none, kind, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 #endif
   if (is_first) fault->value = value, fault->position = position, fault->in = in;
 }

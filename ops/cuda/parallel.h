@@ -1,5 +1,5 @@
-// How work is spread over a device: by element, or a row to each group of threads that meet. The bodies are the same for nvcc and for a host compiler, which
-// runs them one after the other: so they are tested where there is no GPU.
+// How work is spread over a device: by element, or a row to each group of threads that meet. The bodies are the same for nvcc and for a host compiler, so they
+// are tested where there is no GPU: one thread takes everything in order, or a HostBlock plays the threads of a block, each on a thread of the host.
 #ifndef DIVVY_OPS_CUDA_PARALLEL_H_
 #define DIVVY_OPS_CUDA_PARALLEL_H_
 
@@ -39,11 +39,27 @@ struct Stream {
   }
 };
 #else
+// The threads of a block where the host plays them. `place` says where in a kernel its threads meet, and is a literal.
+class HostBlock {
+ public:
+  virtual ~HostBlock() = default;
+  // Calls work(thread) for each thread in [0, threads), and returns when all calls have returned. One call at a time.
+  virtual void Run(int threads, const std::function<void(int)>& work) = 0;
+  // What a GPU does at __syncthreads(): returns when all threads of the block have come to this place.
+  virtual void Meet(int thread, const char* place) = 0;
+  // What a GPU does at __shfl_xor_sync(): the `own` of the thread of the same warp whose number differs in the bit `distance`.
+  virtual double Exchange(int thread, double own, int distance) = 0;
+  // What a GPU declares as __shared__: memory for `count` numbers that all threads of the block see, the same for each call with this place.
+  virtual double* Shared(const char* place, int count) = 0;
+};
+
 // A queue of a device that is none: does what it is given in that order, at once or later.
 class HostStream {
  public:
   virtual ~HostStream() = default;
   virtual void Add(std::function<void()> work) = 0;
+  // What plays the blocks of its kernels; null: one thread takes everything.
+  virtual HostBlock* block() { return nullptr; }
 };
 using Stream = HostStream*;  // null: at once
 
@@ -56,9 +72,61 @@ void AddTo(Stream stream, Work&& work) {
 constexpr int kThreads = 256;  // of a block
 constexpr int kWarp = 32;      // threads that run in step
 
+// Declares memory for `count` numbers that the threads of a block share.
+#ifdef __CUDA_ARCH__
+#define DIVVY_SHARED(name, thread, place, count) __shared__ double name[count]
+#else
+#define DIVVY_SHARED(name, thread, place, count) double* const name = (thread).Shared(place, count)
+#endif
+
+// One thread of a block of a kernel, and what it does together with the others. All of them call these methods alike.
+struct BlockThread {
+#ifdef __CUDACC__
+  __device__ int index() const { return static_cast<int>(threadIdx.x); }
+  __device__ int64_t block() const { return blockIdx.x; }
+  __device__ int64_t blocks() const { return gridDim.x; }
+  __host__ __device__ void Meet(const char*) const {
+#ifdef __CUDA_ARCH__
+    __syncthreads();
+#endif
+  }
+  __host__ __device__ double Exchange(double own, int distance) const {
+#ifdef __CUDA_ARCH__
+    return __shfl_xor_sync(~0u, own, distance);
+#else
+    return own;
+#endif
+  }
+  __host__ double* Shared(const char*, int) const { return nullptr; }  // never called: the host only launches kernels
+#else
+  HostBlock* host = nullptr;
+  int own_index = 0;
+  int64_t own_block = 0, num_blocks = 1;
+
+  int index() const { return own_index; }
+  int64_t block() const { return own_block; }
+  int64_t blocks() const { return num_blocks; }
+  void Meet(const char* place) const { host->Meet(own_index, place); }
+  double Exchange(double own, int distance) const { return host->Exchange(own_index, own, distance); }
+  double* Shared(const char* place, int count) const { return host->Shared(place, count); }
+#endif
+};
+
+#ifndef __CUDACC__
+// Runs a kernel of so many parts, of which a block takes `by_block` at a time, as two blocks, one after the other: each then has parts that are not its own.
+template <typename Kernel>
+void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads, const Kernel& kernel) {
+  const int64_t blocks = parts > by_block ? 2 : 1;
+  for (int64_t block = 0; block < blocks; ++block) {
+    host.Run(threads, [&](int index) { kernel(BlockThread{&host, index, block, blocks}); });
+  }
+}
+#endif
+
 // The threads that share a row: thread `index` of `count` takes columns index, index + count, ... All of them call Sum and Max alike, and get the same.
 struct Lanes {
   int index = 0, count = 1;  // on a device: a warp's threads or a block's
+  BlockThread thread = {};
 
   // The order of additions follows from `count` alone, so that equal inputs give equal bits.
   DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, 0, internal::Sum()); }
@@ -66,58 +134,62 @@ struct Lanes {
 
   // Of the lanes before this one. REQUIRES: the row has a block, or all of a host.
   DIVVY_HOST_DEVICE double SumBefore(double own) const {
-#ifdef __CUDA_ARCH__
-    __shared__ double shared[kThreads];
+    if (count == 1) return 0;
+    DIVVY_SHARED(shared, thread, "SumBefore", kThreads);
     shared[index] = own;
-    __syncthreads();
+    thread.Meet("SumBefore, all have written");
     double sum = 0;
     for (int lane = 0; lane < index; ++lane) sum += shared[lane];
-    __syncthreads();
+    thread.Meet("SumBefore, all have read");
     return sum;
-#else
-    return 0;
-#endif
   }
 
  private:
-#ifdef __CUDA_ARCH__
   template <typename Combine>
-  __device__ static double MeetInWarp(double own, Combine combine) {
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) own = combine(own, __shfl_xor_sync(~0u, own, distance));
+  DIVVY_HOST_DEVICE double MeetInWarp(double own, Combine combine) const {
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) own = combine(own, thread.Exchange(own, distance));
     return own;
   }
-#endif
 
   // Warp by warp, then the warps.
   template <typename Combine>
   DIVVY_HOST_DEVICE double Meet(double own, double nothing, Combine combine) const {
-#ifdef __CUDA_ARCH__
+    if (count == 1) return own;
     own = MeetInWarp(own, combine);
     if (count == kWarp) return own;
-    __shared__ double shared[kThreads / kWarp];
+    DIVVY_SHARED(shared, thread, "Sum or Max", kThreads / kWarp);
     if (index % kWarp == 0) shared[index / kWarp] = own;
-    __syncthreads();
+    thread.Meet("Sum or Max, all have written");
     const int lane = index % kWarp;
     const double all = MeetInWarp(lane < kThreads / kWarp ? shared[lane] : nothing, combine);
-    __syncthreads();  // before anybody writes the next
+    thread.Meet("Sum or Max, all have read");  // before anybody writes the next
     return all;
-#else
-    return own;
-#endif
   }
 };
+
+// ---- what one thread of a block does of each kind of kernel ----
+
+template <typename Body>
+DIVVY_BODY void TakeElements(const BlockThread& thread, int64_t n, const Body& body) {
+  for (int64_t i = thread.block() * kThreads + thread.index(); i < n; i += thread.blocks() * kThreads) body(i);
+}
+
+template <typename Body>
+DIVVY_BODY void TakeRows(const BlockThread& thread, int64_t rows, int threads_a_row, const Body& body) {
+  const int by_block = kThreads / threads_a_row;
+  const Lanes lanes{thread.index() % threads_a_row, threads_a_row, thread};
+  for (int64_t row = thread.block() * by_block + thread.index() / threads_a_row; row < rows; row += thread.blocks() * by_block) body(row, lanes);
+}
 
 #ifdef __CUDACC__
 template <typename Body>
 __global__ void RunForEach(int64_t n, Body body) {
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) body(i);
+  TakeElements(BlockThread(), n, body);
 }
 
 template <typename Body>
 __global__ void RunForEachRow(int64_t rows, int threads_a_row, Body body) {
-  const int by_block = kThreads / threads_a_row, thread = static_cast<int>(threadIdx.x);
-  const Lanes lanes{thread % threads_a_row, threads_a_row};
-  for (int64_t row = int64_t{blockIdx.x} * by_block + thread / threads_a_row; row < rows; row += int64_t{gridDim.x} * by_block) body(row, lanes);
+  TakeRows(BlockThread(), rows, threads_a_row, body);
 }
 #endif
 
@@ -130,7 +202,12 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
   RunForEach<<<static_cast<unsigned>(blocks), kThreads, 0, stream.queue>>>(n, body);
   stream.NoteLaunch();
 #else
+  HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
+    if (host != nullptr) {
+      const int threads = static_cast<int>(std::min<int64_t>(n, kThreads));  // the others of a GPU's block would have nothing to do, and nobody meets them
+      return RunBlocks(*host, n, kThreads, threads, [&](const BlockThread& thread) { TakeElements(thread, n, body); });
+    }
     for (int64_t i = 0; i < n; ++i) body(i);
   });
 #endif
@@ -143,13 +220,18 @@ constexpr int64_t kWideRow = kNarrowRow + 1;  // for a row that is to have a who
 template <typename Body>
 void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
   if (rows <= 0) return;
-#ifdef __CUDACC__
   const int threads_a_row = width <= kNarrowRow ? kWarp : kThreads, by_block = kThreads / threads_a_row;
+#ifdef __CUDACC__
   const auto blocks = static_cast<unsigned>(std::min<int64_t>((rows + by_block - 1) / by_block, 1 << 16));
   RunForEachRow<<<blocks, kThreads, 0, stream.queue>>>(rows, threads_a_row, body);
   stream.NoteLaunch();
 #else
+  HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
+    if (host != nullptr) {
+      const int threads = threads_a_row * static_cast<int>(std::min<int64_t>(rows, by_block));  // as in ForEach: no row's threads meet another's
+      return RunBlocks(*host, rows, by_block, threads, [&](const BlockThread& thread) { TakeRows(thread, rows, threads_a_row, body); });
+    }
     for (int64_t row = 0; row < rows; ++row) body(row, Lanes());
   });
 #endif
@@ -161,13 +243,13 @@ constexpr int kManyColumnLanes = 32;  // and of many
 constexpr int64_t kFewRows = 512;
 constexpr int64_t kMostRowsOfColumn = 4096;  // that one block may add up; with more, other blocks should have a part
 
-#ifdef __CUDACC__
 // Thread (x, y) of a block takes rows y, y + lanes, ... of column x. Four of them are loaded before any is used, so that their loads are under way together.
 template <int kLanes, typename Load, typename Term, typename Write>
-__global__ void __launch_bounds__(kColumns* kLanes) RunSumColumns(int64_t columns, int64_t rows, Load load, Term term, Write write) {
-  __shared__ double shared[kLanes][kColumns + 1];
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  for (int64_t first = int64_t{blockIdx.x} * kColumns; first < columns; first += int64_t{gridDim.x} * kColumns) {
+DIVVY_BODY void TakeColumns(const BlockThread& thread, int64_t columns, int64_t rows, const Load& load, const Term& term, const Write& write) {
+  constexpr int kStride = kColumns + 1;  // so that the lanes of a column lie in different banks
+  DIVVY_SHARED(shared, thread, "SumColumns", kLanes * kStride);
+  const int x = thread.index() % kColumns, y = thread.index() / kColumns;
+  for (int64_t first = thread.block() * kColumns; first < columns; first += thread.blocks() * kColumns) {
     const int64_t column = first + x;
     double sum = 0;
     if (column < columns) {
@@ -181,14 +263,20 @@ __global__ void __launch_bounds__(kColumns* kLanes) RunSumColumns(int64_t column
       }
       for (; row < rows; row += kLanes) sum += term(row, column, load(row, column));
     }
-    shared[y][x] = sum;
-    __syncthreads();
+    shared[y * kStride + x] = sum;
+    thread.Meet("SumColumns, all have written");
     if (y == 0 && column < columns) {
-      for (int lane = 1; lane < kLanes; ++lane) sum += shared[lane][x];
+      for (int lane = 1; lane < kLanes; ++lane) sum += shared[lane * kStride + x];
       write(column, sum);
     }
-    __syncthreads();  // before anybody writes the next
+    thread.Meet("SumColumns, all have read");  // before anybody writes the next
   }
+}
+
+#ifdef __CUDACC__
+template <int kLanes, typename Load, typename Term, typename Write>
+__global__ void __launch_bounds__(kColumns* kLanes) RunSumColumns(int64_t columns, int64_t rows, Load load, Term term, Write write) {
+  TakeColumns<kLanes>(BlockThread(), columns, rows, load, term, write);
 }
 #endif
 
@@ -200,13 +288,20 @@ void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, 
 #ifdef __CUDACC__
   const auto blocks = static_cast<unsigned>(std::min<int64_t>((columns + kColumns - 1) / kColumns, 1 << 16));
   if (rows <= kFewRows) {
-    RunSumColumns<kColumnLanes><<<blocks, dim3(kColumns, kColumnLanes), 0, stream.queue>>>(columns, rows, load, term, write);
+    RunSumColumns<kColumnLanes><<<blocks, kColumns * kColumnLanes, 0, stream.queue>>>(columns, rows, load, term, write);
   } else {
-    RunSumColumns<kManyColumnLanes><<<blocks, dim3(kColumns, kManyColumnLanes), 0, stream.queue>>>(columns, rows, load, term, write);
+    RunSumColumns<kManyColumnLanes><<<blocks, kColumns * kManyColumnLanes, 0, stream.queue>>>(columns, rows, load, term, write);
   }
   stream.NoteLaunch();
 #else
+  HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
+    if (host != nullptr) {
+      const bool few = rows <= kFewRows;
+      return RunBlocks(*host, columns, kColumns, kColumns * (few ? kColumnLanes : kManyColumnLanes), [&](const BlockThread& thread) {
+        few ? TakeColumns<kColumnLanes>(thread, columns, rows, load, term, write) : TakeColumns<kManyColumnLanes>(thread, columns, rows, load, term, write);
+      });
+    }
     for (int64_t column = 0; column < columns; ++column) {
       double sum = 0;
       for (int64_t row = 0; row < rows; ++row) sum += term(row, column, load(row, column));
@@ -221,8 +316,12 @@ template <typename T>
 DIVVY_HOST_DEVICE void AddAtomically(T* to, T amount) {
 #ifdef __CUDA_ARCH__
   atomicAdd(to, amount);
-#else
-  *to += amount;
+#elif !defined(__CUDACC__)
+  T seen, sum;
+  __atomic_load(to, &seen, __ATOMIC_RELAXED);
+  do {
+    sum = seen + amount;
+  } while (!__atomic_compare_exchange(to, &seen, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 #endif
 }
 

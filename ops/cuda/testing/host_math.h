@@ -83,6 +83,8 @@ class HostMath : public KernelMath {
   size_t pinned_in_use() const;
   // From here on what it is told takes time, by this model.
   void UseClock(const HostModel& model) { clock_ = std::make_unique<HostClock>(model, num_devices()); }
+  // What plays the blocks of the kernels that it is told from here on; null: a kernel is one thread's. `block` outlives their runs.
+  void UseBlock(int device, HostBlock* block) { kernel_streams_[device]->UseBlock(block); }
   double now() const { return clock_->now(); }  // of the host, in microseconds. REQUIRES: UseClock
   HostCosts costs() const { return {kernels_, uploads_, allocations_, waits_}; }
   // Runs all that is queued.
@@ -124,6 +126,8 @@ class HostMath : public KernelMath {
    public:
     KernelStream(HostMath& math, int device, HostStream& queue) : math_(math), device_(device), queue_(queue) {}
     void Add(std::function<void()> work) override { Add(0, std::move(work)); }
+    HostBlock* block() override { return block_; }
+    void UseBlock(HostBlock* block) { block_ = block; }
     void Add(double multiplications, std::function<void()> work) {
       ++math_.kernels_;
       if (math_.clock_ != nullptr) math_.clock_->Kernel(device_, multiplications);
@@ -134,6 +138,7 @@ class HostMath : public KernelMath {
     HostMath& math_;
     const int device_;
     HostStream& queue_;
+    HostBlock* block_ = nullptr;
   };
   double PointOf(Event event);
 

@@ -2,6 +2,9 @@
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
 #include "ops/testing/place.h"
+#ifdef DIVVY_HOST_THREADS
+#include "ops/cuda/testing/host_threads.h"
+#endif
 
 namespace divvy {
 namespace {
@@ -10,6 +13,10 @@ namespace {
 // with what is not there.
 Device Open() {
   static auto* const math = new cuda::HostMath(1, cuda::HostQueues::Manner::kLate);
+#ifdef DIVVY_HOST_THREADS
+  static auto* const threads = new cuda::HostThreads(cuda::HostThreads::Order::kTogether, 1, [](const char* wrong) { math->Note(0, wrong); });
+  math->UseBlock(0, threads);
+#endif
   cuda::TransferOptions transfers;
   transfers.large_bytes = 0;
   static auto* const backend = new internal::GpuBackend(*math, 0, transfers);
