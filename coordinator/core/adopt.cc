@@ -16,7 +16,6 @@
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
-#include "coordinator/core/shard_specs.h"
 
 namespace divvy {
 
@@ -39,35 +38,6 @@ std::string CoordinatorCore::RestorableText() const {
 
 // ---- 2 ----
 
-// The layout stays as it is; what the program has declared beside it is made.
-absl::Status CoordinatorCore::AdoptLayout() {
-  std::shared_ptr<const Layout> layout = adoption_.held->layout;
-  std::set<std::string> unclaimed;
-  std::map<int, std::vector<ShardSpec>> made;
-  next_placement_ = 0;
-  for (const auto& [id, variable] : layout->variables()) {
-    unclaimed.insert(variable.spec.name);
-    next_placement_ += variable.num_shards();
-  }
-  for (const Declared& declared : declared_) {
-    if (const VariableLayout* const held = layout->Find(declared.spec.name); held != nullptr) {
-      RETURN_IF_ERROR(CheckSameVariable(declared.spec, held->spec, RestorableText()));
-      unclaimed.erase(declared.spec.name);
-      layout = layout->With(Claimed(*held, declared.spec));
-      continue;
-    }
-    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(declared.spec, declared.with, declared.id, *layout));
-    AppendShards(change->shards, made);
-    next_placement_ += change->placed_in_turn;
-    layout = layout->With(std::move(change->variable));
-  }
-  layout_ = std::move(layout);
-  unclaimed_ = std::move(unclaimed);
-  made_ = std::move(made);
-  loaded_.clear();
-  return absl::OkStatus();
-}
-
 // The ordinals from here on are durable before a server forgets, with its new horizon, which were given before it.
 void CoordinatorCore::TellStoreThenKeep() {
   StoreChange change;
@@ -86,7 +56,7 @@ void CoordinatorCore::TakeBackAdoption() {
   TakeUp(JobState());
   JobState nothing;
   nothing.layout = Layout::Empty();
-  if (const absl::Status declared = Relayout(nothing, declared_); !declared.ok()) return FailJob(declared);
+  if (const absl::Status declared = layout_plan_.Relayout(nothing, NewIds()); !declared.ok()) return FailJob(declared);
   phase_ = Phase::kAttaching;
   RestartEpoch(row_.epoch);
 }
@@ -140,9 +110,9 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
 StoreChange CoordinatorCore::WholeState() {
   StoreChange change;
   change.job = row_;
-  change.state = StateRowNow(*layout_);
+  change.state = StateRowNow(*layout_plan_.layout());
   std::set<VariableId> gone = std::exchange(adoption_.rows, {});
-  for (const auto& [id, variable] : layout_->variables()) {
+  for (const auto& [id, variable] : layout_plan_.layout()->variables()) {
     change.put_variables.push_back({variable, Zeros(), VariableRow::State::kLive});
     adoption_.rows.insert(id);
     gone.erase(id);
@@ -163,12 +133,10 @@ StoreChange CoordinatorCore::StoredWith(const VariableLayout& variable, const La
 }
 
 // After every ps has carried the change out, before anybody may use it.
-void CoordinatorCore::StoreLayout() {
-  const std::shared_ptr<const Layout> next = layout_work_->next;
-  if (next == layout_ || !adoption_.is_told) return FinishLayoutJob();
-  PutThen(StoredWith(layout_work_->change.variable, *next), [next](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (core.layout_work_ && core.layout_work_->next == next) core.FinishLayoutJob();
-  });
+void CoordinatorCore::StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) {
+  if (next == layout_plan_.layout() || !adoption_.is_told) return layout_changes_.OnStored(next);
+  StoreChange change = StoredWith(variable, *next);
+  PutThen(std::move(change), [next](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.layout_changes_.OnStored(next); });
 }
 
 void CoordinatorCore::StoreState() {
@@ -178,7 +146,7 @@ void CoordinatorCore::StoreState() {
   adoption_.told = mark;
   adoption_.putting = true;
   StoreChange change;
-  change.state = StateRowNow(*layout_);
+  change.state = StateRowNow(*layout_plan_.layout());
   PutThen(std::move(change), [mark](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.adoption_.putting = false;
     core.NoteStored(mark);

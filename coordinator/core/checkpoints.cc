@@ -16,12 +16,6 @@ namespace {
 
 constexpr absl::Duration kLooksAgain = absl::Milliseconds(5);
 
-std::vector<std::string> NamesOf(const std::vector<coordinator_records::Declared>& declared) {
-  std::vector<std::string> names;
-  for (const auto& variable : declared) names.push_back(variable.spec.name);
-  return names;
-}
-
 std::vector<std::string> NamesOf(const Layout& layout) {
   std::vector<std::string> names;
   for (const auto& [id, variable] : layout.variables()) names.push_back(variable.spec.name);
@@ -115,7 +109,7 @@ bool CoordinatorCore::AwaitsCheckpoint() const { return draining_ || adoption_.u
 
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_work_ || write_hold_ || expected_values_ > 0) return false;
+  if (!fences_.empty() || layout_changes_.is_changing() || write_hold_ || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !HalfApplied();
 }
@@ -135,7 +129,7 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.job = row_.job;
   state.checkpoint = id;
   state.lineage = row_.lineage;
-  state.layout = layout_;
+  state.layout = layout_plan_.layout();
   state.cut = MakeHorizon();
   state.cut.passes.clear();  // `data` has them
   state.finished_steps = finished_steps_;
@@ -149,7 +143,7 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   cut.is_final = phase_ == Phase::kEnding;
   cut.is_last = draining_ && in_flight_ == 0;
   cut.is_for_resize = ResizeIsQuiet();
-  cut.next_id = EntryId(next_id_);
+  cut.next_id = ids_.next();
   return cut;
 }
 
@@ -204,7 +198,7 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
 }
 
 void CoordinatorCore::WorkGoesOn() {
-  StartNextLayoutJob();
+  layout_changes_.StartNext();
   Pump();
 }
 
@@ -245,9 +239,11 @@ void CoordinatorCore::ChooseEmpty() {
 
 void CoordinatorCore::ChooseCheckpoint() {
   adoption_.adopting = adoption_.held.ok();
-  const ModelMatch match = MatchModel(NamesOf(declared_), NamesOf(*Restorable()->layout));
+  const ModelMatch match = MatchModel(layout_plan_.DeclaredNames(), NamesOf(*Restorable()->layout));
   absl::Status fits = CheckSameModel(match, RestorableText());
-  if (fits.ok()) fits = adoption_.adopting ? AdoptLayout() : Relayout(*found_, declared_);
+  layout_plan_.SetOrigin(RestorableText(), adoption_.adopting ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
+                                                              : "train in an empty --checkpoint_dir");
+  if (fits.ok()) fits = adoption_.adopting ? layout_plan_.Adopt(adoption_.held->layout) : layout_plan_.Relayout(*found_, NewIds());
   if (!fits.ok()) {
     adoption_.adopting = false;
     if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
@@ -279,149 +275,18 @@ void CoordinatorCore::TakeUp(const JobState& state) {
   program_state_ = state.program_state;
 }
 
-absl::Status CoordinatorCore::CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) const {
-  if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
-  const std::string fix = adoption_.held.ok() ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
-                                              : "train in an empty --checkpoint_dir";
-  return absl::FailedPreconditionError(absl::StrCat("variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ", declared.shape.ToString(), ", and in ",
-                                                    where, " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
-                                                    ": give the new one another name, or ", fix));
-}
-
-// The variable that was there before, as the program now declares it. What it lacks is made when it is needed.
-VariableLayout CoordinatorCore::Claimed(VariableLayout variable, const VariableSpec& declared) {
-  variable.spec.optimizer = declared.optimizer;
-  variable.spec.aggregation = declared.aggregation;
-  return variable;
-}
-
-namespace {
-
-// Adds the slots that were saved to those that the variable has by now.
-void AddSavedSlots(const VariableLayout& saved, VariableLayout& variable) {
-  for (size_t i = 0; i < saved.slots.size(); ++i) {
-    if (variable.SlotNumber(saved.slot_optimizers[i], saved.slots[i].name)) continue;
-    variable.slots.push_back(saved.slots[i]);
-    variable.slot_optimizers.push_back(saved.slot_optimizers[i]);
-  }
-}
-
-bool HasSlot(const VariableLayout& variable, const std::string& name) {
-  for (size_t i = 0; i < variable.slots.size(); ++i) {
-    if (variable.SlotName(static_cast<int>(i)) == name) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-// A layout does not tell who wanted a variable cut so. Where the job's own partitioner would have, it is asked again; else it keeps its number of shards.
-VariableSpec CoordinatorCore::AsItWasCut(const VariableLayout& saved, const Layout& layout) const {
-  int num_ps = 1;
-  for (const auto& [id, variable] : layout.variables()) num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));
-  const Partitioner own = options_.partitioner ? options_.partitioner(num_ps) : Partitioner();
-  VariableSpec spec = saved.spec;
-  if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards()) spec.partitioner = FixedShardsPartitioner{saved.num_shards()};
-  return spec;
-}
-
-// The layout of the checkpoint's variables and of those that the program has declared, each cut and placed for the servers that there are now. What the
-// checkpoint holds is loaded; the rest is made. An error: all is as it was.
-absl::Status CoordinatorCore::Relayout(const JobState& saved, const std::vector<Declared>& declared) {
-  const int next_placement = std::exchange(next_placement_, 0);
-  absl::StatusOr<Relaid> relaid = LayOut(saved, declared);
-  if (!relaid.ok()) {
-    next_placement_ = next_placement;
-    return relaid.status();
-  }
-  layout_ = std::move(relaid->layout);
-  loaded_ = std::move(relaid->loaded);
-  made_ = std::move(relaid->made);
-  unclaimed_ = std::move(relaid->unclaimed);
-  return absl::OkStatus();
-}
-
-// What the program asked for when it created the variable, as far as the other one has still so many shards.
-std::optional<Colocation> CoordinatorCore::ColocationOf(const std::string& variable, const Layout& layout) const {
-  const auto found = colocated_.find(variable);
-  const VariableLayout* const other = found == colocated_.end() ? nullptr : layout.Find(found->second.variable);
-  if (other == nullptr) return std::nullopt;
-  return Colocation{found->second.variable, std::min(found->second.shard, other->num_shards() - 1)};
-}
-
-absl::StatusOr<CoordinatorCore::Relaid> CoordinatorCore::LayOut(const JobState& state, const std::vector<Declared>& declared_variables) {
-  Relaid relaid;
-  const auto add = [&](const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) DIVVY_REQUIRES(mu_) -> absl::Status {
-    ASSIGN_OR_RETURN(std::optional<LayoutJob::Change> change, PrepareVariable(spec, with, id, *relaid.layout));
-    VariableLayout variable = std::move(change->variable);
-    const VariableLayout* const saved = state.layout->Find(spec.name);
-    if (saved != nullptr) {
-      RETURN_IF_ERROR(CheckSameVariable(spec, saved->spec, state.checkpoint.name()));
-      AddSavedSlots(*saved, variable);
-    }
-    for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
-      for (const ShardSpec& shard : shards) {
-        const bool is_saved = saved != nullptr && (shard.key.slot == 0 || HasSlot(*saved, shard.name));
-        (is_saved ? relaid.loaded : relaid.made)[ps].push_back(shard);
-      }
-    }
-    next_placement_ += change->placed_in_turn;
-    relaid.layout = relaid.layout->With(std::move(variable));
-    return absl::OkStatus();
-  };
-  for (const Declared& declared : declared_variables) RETURN_IF_ERROR(add(declared.spec, declared.with, declared.id));
-  for (const auto& [id, saved] : state.layout->variables()) {
-    if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
-    const bool taken = relaid.layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
-    RETURN_IF_ERROR(add(AsItWasCut(saved, *state.layout), ColocationOf(saved.spec.name, *relaid.layout), taken ? VariableId(row_.next_variable_id++) : id));
-    relaid.unclaimed.insert(saved.spec.name);
-  }
-  return relaid;
-}
-
-// The program declares a variable that came with the checkpoint before it was declared.
-std::optional<absl::StatusOr<std::optional<CoordinatorCore::LayoutJob::Change>>> CoordinatorCore::ClaimRestored(const VariableSpec& spec,
-                                                                                                                const Layout& layout) {
-  const VariableLayout* const restored = layout.Find(spec.name);
-  if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
-  if (const absl::Status same = CheckSameVariable(spec, restored->spec, RestorableText()); !same.ok()) return same;
-  LayoutJob::Change change;
-  change.variable = Claimed(*restored, spec);
-  return std::optional<LayoutJob::Change>(std::move(change));
-}
-
-// While nobody knows yet what the state will be, a variable is a declaration: its shards are made, or loaded, when that is decided.
-void CoordinatorCore::Declare(LayoutJob job) {
-  auto change = job.prepare(*layout_);
-  if (change.ok() && *change) {
-    next_placement_ += (*change)->placed_in_turn;
-    layout_ = layout_->With((*change)->variable);
-    if (job.with) colocated_[job.spec->name] = *job.with;
-    declared_.push_back({*std::move(job.spec), std::move(job.with), (*change)->variable.id, std::move((*change)->shards)});
-  }
-  if (job.done) outbox_.Add([done = std::move(job.done), status = change.status()] { done(status); });
-}
-
 // ---- loading a checkpoint ----
 
 // What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
 void CoordinatorCore::MakeDeclared() {
-  std::map<int, std::vector<ShardSpec>> shards = made_;
+  LayoutChanges::Shards shards = layout_plan_.to_make();
   AppendShards(log_.Shards(), shards);
   if (shards.empty()) return FinishLoading();
-  layout_jobs_.push_front({nullptr, [weak = weak_from_this()](const absl::Status& made) {
-                             if (const auto self = weak.lock()) {
-                               self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-                                 if (!made.ok()) return core.FailJob(made);
-                                 core.FinishLoading();
-                               })();
-                             }
-                           }});
-  layout_work_ = LayoutWork{};
-  layout_work_->change.shards = std::move(shards);
-  layout_work_->next = layout_;
-  for (const auto& [ps, specs] : layout_work_->change.shards) layout_work_->waiting.insert(ps);
-  for (const int ps : std::set<int>(layout_work_->waiting)) SendShards(ps_[ps]);
+  layout_changes_.MakeAll(std::move(shards), [weak = weak_from_this()](const absl::Status& made) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { made.ok() ? core.FinishLoading() : core.FailJob(made); })();
+  });
 }
 
 // A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so

@@ -15,8 +15,12 @@
 // checkpoints.cc (checkpoints, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and
 // forward again), resize.cc (another number of servers).
 //
-// Machines with a state of their own, which the core calls: WorkerSet; Passes and CheckpointMaker, which call
-// WorkerSet. None of them calls the core, but for CheckpointMaker::Host.
+// Machines with a state of their own, which the core calls. A machine calls the core only by its small Host:
+//   WorkerSet        calls nobody
+//   LayoutPlan       calls nobody
+//   Passes           calls WorkerSet
+//   LayoutChanges    calls LayoutPlan, WorkerSet, its Host
+//   CheckpointMaker  calls WorkerSet, its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -46,6 +50,9 @@
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/coordinator_snapshot.h"
+#include "coordinator/core/entry_ids.h"
+#include "coordinator/core/layout_changes.h"
+#include "coordinator/core/layout_plan.h"
 #include "coordinator/core/limited_log.h"
 #include "coordinator/core/passes.h"
 #include "coordinator/core/redo_log.h"
@@ -64,7 +71,7 @@ namespace divvy {
 //   core->CreateVariable(spec, std::nullopt, [](absl::Status created) { ... });
 //   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... }, [](absl::Status done) { ... });
 //   core->EndJob(0, [](absl::Status ended) { ... });
-class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, private CheckpointMaker::Host {
+class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, private CheckpointMaker::Host, private LayoutChanges::Host {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
   // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
@@ -197,9 +204,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 
-  static constexpr uint64_t kMaxIdsAhead = 32'768;  // of the slowest ps' acknowledged horizon: bounds what a ps must remember
-  static constexpr uint64_t kSyncAfterIds = 8'192;  // a quarter of it, so that giving ids never waits for a healthy ps
-
   // coordinator_records.h
   using Claim = coordinator_records::Claim;
   using Ps = coordinator_records::Ps;
@@ -207,10 +211,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   using Step = coordinator_records::Step;
   using RunState = coordinator_records::RunState;
   using FenceWait = coordinator_records::FenceWait;
-  using LayoutJob = coordinator_records::LayoutJob;
-  using Declared = coordinator_records::Declared;
-  using Relaid = coordinator_records::Relaid;
-  using LayoutWork = coordinator_records::LayoutWork;
   using DirectWrite = coordinator_records::DirectWrite;
   using WriteHold = coordinator_records::WriteHold;
   using Recovery = coordinator_records::Recovery;
@@ -245,6 +245,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) override DIVVY_REQUIRES(mu_);
+  std::vector<Task> TakeWaiters(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void FinishEnding() DIVVY_REQUIRES(mu_);
   void StoreEnd() DIVVY_REQUIRES(mu_);
   static absl::Status Drained();
@@ -364,23 +365,22 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
-  void ChangeLayout(LayoutJob job) DIVVY_REQUIRES(mu_);
-  void CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done) DIVVY_REQUIRES(mu_);
-  void StartNextLayoutJob() DIVVY_REQUIRES(mu_);
-  bool MayStartLayoutJob() const DIVVY_REQUIRES(mu_);
-  void StartLayoutJob() DIVVY_REQUIRES(mu_);
-  void SettleLayoutJob(LayoutWork work) DIVVY_REQUIRES(mu_);
+  VariableId NewVariableId() DIVVY_REQUIRES(mu_) { return VariableId(row_.next_variable_id++); }
+  LayoutPlan::NewId NewIds() DIVVY_REQUIRES(mu_) {
+    return [this]() DIVVY_REQUIRES(mu_) { return NewVariableId(); };
+  }
   void SendShards(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer) DIVVY_REQUIRES(mu_);
-  void AfterShards() DIVVY_REQUIRES(mu_);
   void SendUndo(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer) DIVVY_REQUIRES(mu_);
-  void FinishLayoutJob() DIVVY_REQUIRES(mu_);
-  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id,
-                                                                   const Layout& layout) DIVVY_REQUIRES(mu_);
-  absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, LayoutJob::Change& change) DIVVY_REQUIRES(mu_);
-  absl::StatusOr<std::optional<LayoutJob::Change>> PrepareSlots(const std::string& variable, const Optimizer& optimizer, const Layout& layout) const;
-  std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
+  // LayoutChanges::Host
+  bool MayChangeLayout() const override DIVVY_REQUIRES(mu_);
+  bool IsChoosing() const override DIVVY_REQUIRES(mu_) { return phase_ == Phase::kChoosing; }
+  void CreateShardsAt(int ps) override DIVVY_REQUIRES(mu_);
+  void DeleteShardsAt(int ps) override DIVVY_REQUIRES(mu_);
+  void StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) override DIVVY_REQUIRES(mu_);
+  void OnShardsMade(uint64_t version, const LayoutChanges::Shards& shards) override DIVVY_REQUIRES(mu_);
+  void OnLayoutChangeOver() override DIVVY_REQUIRES(mu_);
 
   // ---- direct_writes.cc ----
   using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
@@ -439,14 +439,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
   void TakeUp(const JobState& state) DIVVY_REQUIRES(mu_);
-  absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved, const std::string& where) const DIVVY_REQUIRES(mu_);
-  static VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared);
-  absl::Status Relayout(const JobState& saved, const std::vector<Declared>& declared) DIVVY_REQUIRES(mu_);
-  std::optional<Colocation> ColocationOf(const std::string& variable, const Layout& layout) const DIVVY_REQUIRES(mu_);
-  absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared_variables) DIVVY_REQUIRES(mu_);
-  VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const DIVVY_REQUIRES(mu_);
-  std::optional<absl::StatusOr<std::optional<LayoutJob::Change>>> ClaimRestored(const VariableSpec& spec, const Layout& layout) DIVVY_REQUIRES(mu_);
-  void Declare(LayoutJob job) DIVVY_REQUIRES(mu_);
   void MakeDeclared() DIVVY_REQUIRES(mu_);
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
 
@@ -454,7 +446,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   void LookAtServers() DIVVY_REQUIRES(mu_);
   const JobState* Restorable() const DIVVY_REQUIRES(mu_);  // what RestoreLatest goes on with; null: nothing is there
   std::string RestorableText() const DIVVY_REQUIRES(mu_);
-  absl::Status AdoptLayout() DIVVY_REQUIRES(mu_);
   void TellStoreThenKeep() DIVVY_REQUIRES(mu_);
   void TakeBackAdoption() DIVVY_REQUIRES(mu_);
   void FinishAdopting() DIVVY_REQUIRES(mu_);
@@ -462,7 +453,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   StateRow StateRowNow(const Layout& layout) const DIVVY_REQUIRES(mu_);
   StoreChange WholeState() DIVVY_REQUIRES(mu_);
   StoreChange StoredWith(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
-  void StoreLayout() DIVVY_REQUIRES(mu_);
   void StoreState() DIVVY_REQUIRES(mu_);  // tells the store what has changed
   // Whether the store knows all that an entry that is given an id now stands on.
   bool StateIsStored() const DIVVY_REQUIRES(mu_) { return !adoption_.putting && MarkNow() == adoption_.told; }
@@ -495,7 +485,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   void GiveUpFullLog() DIVVY_REQUIRES(mu_);
   void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
   void MoveBase(const JobState& committed) override DIVVY_REQUIRES(mu_);
-  EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : EntryId(next_id_); }
+  EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : ids_.next(); }
 
   // ---- resize.cc ----
   absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
@@ -534,7 +524,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
   WorkerSet workers_ DIVVY_GUARDED_BY(mu_);
   LimitedLog said_of_peers_ DIVVY_GUARDED_BY(mu_);
-  Passes passes_ DIVVY_GUARDED_BY(mu_);                      // calls workers_
+  Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
+  LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
+  LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);       // calls layout_plan_ and workers_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);   // calls workers_, and this as its Host
   std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
@@ -542,21 +534,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   std::vector<FenceWait> fences_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
 
-  std::shared_ptr<const Layout> layout_ DIVVY_GUARDED_BY(mu_);
-  int next_placement_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::deque<LayoutJob> layout_jobs_ DIVVY_GUARDED_BY(mu_);  // the first is under way
-  // Who waits for slots that a layout job creates, by LayoutJob::slots. Every worker asks for the slots of its first step: one job answers all of them.
-  std::map<std::string, std::vector<StatusCallback>> slots_wanted_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, Colocation> colocated_ DIVVY_GUARDED_BY(mu_);  // variables that the program wants beside others, by name
-  std::optional<LayoutWork> layout_work_ DIVVY_GUARDED_BY(mu_);
-  std::map<VariableId, StatusCallback> unnumbered_ DIVVY_GUARDED_BY(mu_);  // creates whose number is being stored
-
-  uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
-  bool id_block_wanted_ DIVVY_GUARDED_BY(mu_) = false;
-  uint64_t durable_id_end_ DIVVY_GUARDED_BY(mu_) = 0;               // ids below are stored as given; row_ may be ahead of it
-  std::map<uint64_t, uint64_t> ids_at_sync_ DIVVY_GUARDED_BY(mu_);  // Sync number -> next_id_ it told
-  uint64_t ids_acked_ DIVVY_GUARDED_BY(mu_) = 1;                    // next_id_ that every ps has acknowledged
-  uint64_t ids_synced_ DIVVY_GUARDED_BY(mu_) = 1;                   // next_id_ at the last Sync sent
+  EntryIds ids_ DIVVY_GUARDED_BY(mu_);
   int64_t next_ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
   std::deque<std::shared_ptr<Step>> queue_ DIVVY_GUARDED_BY(mu_);
   std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);  // with an id, not closed
@@ -594,10 +572,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   bool chosen_ DIVVY_GUARDED_BY(mu_) = false;   // what the state of the job is made from
   bool looking_ DIVVY_GUARDED_BY(mu_) = false;  // for checkpoints
   bool reload_ DIVVY_GUARDED_BY(mu_) = false;   // from another checkpoint than the epoch before
-  std::vector<Declared> declared_ DIVVY_GUARDED_BY(mu_);
-  std::set<std::string> unclaimed_ DIVVY_GUARDED_BY(mu_);               // variables that came with the checkpoint and are not declared
-  std::map<int, std::vector<ShardSpec>> loaded_ DIVVY_GUARDED_BY(mu_);  // by ps: read from the checkpoint
-  std::map<int, std::vector<ShardSpec>> made_ DIVVY_GUARDED_BY(mu_);    // by ps: made before the first step
   std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given

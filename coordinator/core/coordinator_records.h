@@ -160,43 +160,6 @@ struct FenceWait {
   std::vector<std::shared_ptr<Step>> steps;
 };
 
-struct LayoutJob {
-  // What to make, given the layout as it then is; nullopt: nothing. May fail.
-  struct Change {
-    VariableLayout variable;
-    std::map<int, std::vector<ShardSpec>> shards;  // by ps
-    int placed_in_turn = 0;                        // of them: the next variable comes after these
-  };
-  std::function<absl::StatusOr<std::optional<Change>>(const Layout&)> prepare;
-  StatusCallback done;
-  std::optional<VariableSpec> spec = {};  // of a variable that is created
-  std::optional<Colocation> with = {};
-  std::string slots = {};  // the key in slots_wanted_ of a job that creates slots: everybody who waits there is answered with `done`
-};
-
-// A variable of the program, while nobody knows yet whether it is made or loaded.
-struct Declared {
-  VariableSpec spec;
-  std::optional<Colocation> with;
-  VariableId id;
-  std::map<int, std::vector<ShardSpec>> shards;  // by ps
-};
-
-// What a checkpoint's variables, and those declared beside it, become on the servers that there are.
-struct Relaid {
-  std::shared_ptr<const Layout> layout = Layout::Empty();
-  std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
-  std::set<std::string> unclaimed;
-};
-
-struct LayoutWork {
-  LayoutJob::Change change;
-  std::shared_ptr<const Layout> next;
-  std::set<int> waiting;  // ps that have not answered
-  absl::Status refusal;   // of the first that refused; what the others made is taken back before the job ends
-  bool undoing = false;
-};
-
 // Workers begin no commit while direct writes are applied beside open steps (direct_writes.cc).
 struct WriteHold {
   uint64_t number = 0;  // of the Hold

@@ -12,7 +12,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), reads, done] { self->Read(reads, done); });
   absl::Status refused = job_error_;
   for (const VariableRead& read : reads) {
-    if (refused.ok()) refused = CheckRead(*layout_, read);
+    if (refused.ok()) refused = CheckRead(*layout_plan_.layout(), read);
   }
   if (!refused.ok()) return outbox_.Add([done, refused] { done(refused); });
   ChooseEmpty();
@@ -27,7 +27,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
 }
 
 void CoordinatorCore::PlanRead(DirectRead& read) {
-  read.plan = PullPlan(*layout_, read.reads);
+  read.plan = PullPlan(*layout_plan_.layout(), read.reads);
   read.requests.clear();
   read.replies.clear();
   for (const auto& [ps, parts] : read.plan.parts()) read.requests[ps].parts = parts;
@@ -38,7 +38,7 @@ void CoordinatorCore::SendReads() {
   for (auto next = open_reads_.begin(); next != open_reads_.end();) {
     const std::shared_ptr<DirectRead> read = *next++;
     absl::Status refused;
-    for (const VariableRead& each : read->reads) refused.Update(CheckRead(*layout_, each));
+    for (const VariableRead& each : read->reads) refused.Update(CheckRead(*layout_plan_.layout(), each));
     if (!refused.ok()) {
       open_reads_.erase(read);
       outbox_.Add([read, refused] { read->done(refused); });

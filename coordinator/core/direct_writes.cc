@@ -34,8 +34,8 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
     {
       CoreLock lock(mu_, outbox_);
       if (!MayPlanWrite(writes, done)) return;
-      if (planned_by == layout_) return QueueWrite(std::move(plan), std::move(done));
-      planned_by = layout_, steps = finished_steps_, scale = learning_rate_scale_;
+      if (planned_by == layout_plan_.layout()) return QueueWrite(std::move(plan), std::move(done));
+      planned_by = layout_plan_.layout(), steps = finished_steps_, scale = learning_rate_scale_;
     }
     plan = PlanCommits(*planned_by, writes, steps, scale);
   }
@@ -50,7 +50,7 @@ bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const
   }
   absl::Status refused = job_error_;
   for (const StagedWrite& write : writes) {
-    if (refused.ok()) refused = CheckWrite(*layout_, write);
+    if (refused.ok()) refused = CheckWrite(*layout_plan_.layout(), write);
   }
   if (!refused.ok()) {
     outbox_.Add([done, refused] { done(refused); });
@@ -65,7 +65,7 @@ void CoordinatorCore::QueueWrite(CommitPlan plan, StatusCallback done) {
   auto write = std::make_shared<DirectWrite>();
   write->done = std::move(done);
   for (auto& [ps, parts] : plan) {
-    refused.Update(CheckOptimizers(*layout_, parts));
+    refused.Update(CheckOptimizers(*layout_plan_.layout(), parts));
     refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
     write->participants.push_back(ps);
     write->commits[ps].parts = std::move(parts);
@@ -77,11 +77,12 @@ void CoordinatorCore::QueueWrite(CommitPlan plan, StatusCallback done) {
 
 // As for a step: the slots that a gradient needs are created first, then the write begins anew. False: they are all there.
 bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
-  const auto missing = MissingSlots(*layout_, writes);
+  const auto missing = MissingSlots(*layout_plan_.layout(), writes);
   if (missing.empty()) return false;
   const auto& [variable, optimizer] = missing.front();
-  CreateSlots(variable, optimizer,
-              [self = shared_from_this(), writes, done](const absl::Status& created) { created.ok() ? self->WriteLater(writes, done) : done(created); });
+  layout_changes_.CreateSlots(variable, optimizer, [self = shared_from_this(), writes, done](const absl::Status& created) {
+    created.ok() ? self->WriteLater(writes, done) : done(created);
+  });
   return true;
 }
 

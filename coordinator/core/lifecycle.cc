@@ -12,7 +12,6 @@
 #include "cluster/prelude.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
-#include "coordinator/core/shard_specs.h"
 
 namespace divvy {
 namespace {
@@ -104,16 +103,16 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       workers_(options_, clock, outbox_),
       said_of_peers_(clock, outbox_),
       passes_(options_, workers_, clock_, outbox_),
+      layout_plan_(options_),
+      layout_changes_(options_, outbox_, layout_plan_, workers_, *this),
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
-      layout_(Layout::Empty()),
+      ids_(row.id_block_end, options_.id_block),
       found_(std::move(found)),
       log_(options_.redo_log_bytes) {
   if (options_.durability == Durability::kCheckpoint) log_.GiveUp();
   for (const VariableRow& variable : stored.variables) adoption_.rows.insert(variable.layout.id);
   adoption_.stored = std::move(stored);
-  next_id_ = ids_acked_ = ids_synced_ = row_.id_block_end;
-  row_.id_block_end += options_.id_block;
-  durable_id_end_ = row_.id_block_end;  // before the first is given, BeginEpoch has stored it
+  row_.id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
   passes_.BeginEpoch(row_.epoch);
   for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
     Ps ps;
@@ -125,6 +124,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
     ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), i));
     ps_.push_back(std::move(ps));
   }
+  layout_plan_.SetNumPs(static_cast<int>(ps_.size()));
 }
 
 void CoordinatorCore::BeginEpoch() {
@@ -220,10 +220,9 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
 void CoordinatorCore::BeginChoosing() {
   phase_ = Phase::kChoosing;
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
-  std::deque<LayoutJob> jobs = std::exchange(layout_jobs_, {});
-  for (LayoutJob& job : jobs) job.spec ? Declare(std::move(job)) : layout_jobs_.push_back(std::move(job));
+  layout_changes_.DeclareAll();
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (!layout_jobs_.empty() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() ||
+  if (layout_changes_.has_jobs() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() ||
       checkpoint_maker_.is_asked_for())
     ChooseEmpty();
 }
@@ -232,8 +231,7 @@ void CoordinatorCore::BeginLoading() {
   phase_ = Phase::kLoading;
   chosen_ = true;
   if (!checkpoint_maker_.newest() && !adoption_.adopting) {
-    made_.clear();
-    for (const Declared& declared : declared_) AppendShards(declared.shards, made_);
+    layout_plan_.MakeAllDeclared();
     if (!recovery_ && adoption_.stored.state && Restorable() == nullptr) {
       outbox_.Add(
           [text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(),
@@ -255,7 +253,7 @@ void CoordinatorCore::FinishLoading() {
 }
 
 void CoordinatorCore::StartRunning() {
-  if (phase_ != Phase::kLoading || layout_work_) return;
+  if (phase_ != Phase::kLoading || layout_changes_.is_changing()) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
   if (recovery_) return BeginReplay();
   phase_ = Phase::kRunning;
@@ -275,7 +273,7 @@ void CoordinatorCore::StartRunning() {
 void CoordinatorCore::LetWaitersGo() {
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   SendReads();
-  StartNextLayoutJob();
+  layout_changes_.StartNext();
 }
 
 void CoordinatorCore::WhenRunning(StatusCallback done) {
@@ -406,26 +404,13 @@ void CoordinatorCore::FailJob(absl::Status error) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
   phase_ = Phase::kFailed;
   job_error_ = std::move(error);
+  for (Task& call : TakeWaiters(job_error_)) outbox_.Add(std::move(call));
   const auto fail = [this](auto& done) DIVVY_REQUIRES(mu_) {
     if (done) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
   };
-  for (StatusCallback& done : when_running_) fail(done);
-  for (StatusCallback& done : joins_) fail(done);
-  for (Raiser& raiser : raisers_) fail(raiser.raise);
-  for (WaitingSchedule& waiting : waiting_schedules_) fail(waiting.accepted);
-  for (const auto& run : runs_) fail(run->done);
-  for (LayoutJob& job : layout_jobs_) fail(job.done);
-  for (auto& [key, waiting] : slots_wanted_) std::for_each(waiting.begin(), waiting.end(), fail);
-  for (auto& [id, done] : unnumbered_) fail(done);
   for (auto& [id, write] : open_writes_) fail(write->done);
   for (auto& write : waiting_writes_) fail(write->done);
-  for (const auto& read : open_reads_) outbox_.Add([read, error = job_error_] { read->done(error); });
   fail(ending_done_);
-  for (auto& done : restores_) fail(done);
-  CancelResize(job_error_);
-  std::vector<Task> calls;
-  checkpoint_maker_.FailAll(job_error_, calls);
-  for (Task& call : calls) outbox_.Add(std::move(call));
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_steps_) steps.push_back(step);
   for (const auto& step : steps) {
@@ -433,10 +418,8 @@ void CoordinatorCore::FailJob(absl::Status error) {
     step->state = Step::State::kClosed;
     fail(step->result);
   }
-  when_running_.clear(), joins_.clear(), raisers_.clear(), waiting_schedules_.clear(), runs_.clear(), layout_jobs_.clear(), slots_wanted_.clear(),
-      layout_work_.reset();
-  open_writes_.clear(), waiting_writes_.clear(), open_reads_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
-  unnumbered_.clear(), restores_.clear(), recovery_.reset(), write_hold_.reset();
+  open_writes_.clear(), waiting_writes_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
+  recovery_.reset(), write_hold_.reset();
   in_flight_ = 0;
   passes_.FailAll();
   TellDrained();
@@ -549,38 +532,44 @@ void CoordinatorCore::OnShutDown() {
 
 void CoordinatorCore::Abandon() {
   // What waits holds completions, some of which hold this core: it goes, but not under the lock.
-  std::vector<StatusCallback> when_running, joins;
-  std::deque<Raiser> raisers;
-  std::deque<WaitingSchedule> schedules;
-  std::deque<std::shared_ptr<RunState>> runs;
+  std::vector<Task> waiters;
   std::deque<std::shared_ptr<Step>> queue;
-  std::set<std::shared_ptr<DirectRead>> reads;
   std::vector<std::function<void()>> drained;
-  std::vector<ResultCallback<int64_t>> restores;
-  std::vector<Task> calls;
-  std::map<VariableId, StatusCallback> unnumbered;
   std::vector<std::shared_ptr<Step>> in_flight;
-  std::map<std::string, std::vector<StatusCallback>> slots_wanted;
-  std::optional<Resizing> resizing;
   MutexLock lock(mu_);
   abandoned_ = true;
   workers_.Close();  // a handle of the program may outlive what the connections stand on
-  slots_wanted.swap(slots_wanted_);
-  resizing.swap(resizing_);
   for (auto& [index, worker] : workers_.all()) {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }
-  when_running.swap(when_running_);
-  joins.swap(joins_);
-  raisers.swap(raisers_);
-  schedules.swap(waiting_schedules_);
-  runs.swap(runs_);
+  waiters = TakeWaiters(absl::OkStatus());
   queue.swap(queue_);
-  reads.swap(open_reads_);
   drained.swap(drained_);
-  restores.swap(restores_);
-  unnumbered.swap(unnumbered_);
-  checkpoint_maker_.FailAll(absl::OkStatus(), calls);  // which nobody calls
+}
+
+// The calls that tell everybody who waits, but for steps and writes, of `error`. Nobody waits any more.
+std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
+  std::vector<Task> calls;
+  const auto take = [&](auto& waiters, auto tell) {
+    for (auto& waiter : waiters) calls.push_back([waiter = std::move(waiter), tell, error] { tell(waiter, error); });
+    waiters.clear();
+  };
+  const auto tell = [](const auto& done, const absl::Status& why) { done(why); };
+  take(when_running_, tell);
+  take(joins_, tell);
+  take(raisers_, [](const Raiser& raiser, const absl::Status& why) { raiser.raise(why); });
+  take(waiting_schedules_, [](const WaitingSchedule& waiting, const absl::Status& why) { waiting.accepted(why); });
+  for (const auto& run : std::exchange(runs_, {})) calls.push_back([run = run, done = std::move(run->done), error] { done(error); });
+  for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
+  take(restores_, tell);
+  layout_changes_.FailAll(error, calls);
+  checkpoint_maker_.FailAll(error, calls);
+  if (resizing_) {
+    Resizing resizing = *std::exchange(resizing_, std::nullopt);
+    calls.push_back([done = std::move(resizing.done), error] { done(error); });
+    for (auto& again : resizing.deferred) calls.push_back(std::move(again));
+  }
+  return calls;
 }
 
 // ---- looking in ----
@@ -674,7 +663,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   for (const auto& [id, step] : open_steps_) inspection.open.push_back(id);
   for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
   inspection.recovering = recovery_.has_value();
-  inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && layout_jobs_.empty();
+  inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && !layout_changes_.has_jobs();
   for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));

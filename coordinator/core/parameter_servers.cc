@@ -67,8 +67,8 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   if (ps.ready || phase_ != Phase::kLoading) return;
   LoadRequest request;
   request.fence = FenceFor(ps.incarnation);
-  request.layout_version = layout_->version();
-  request.layout_hash = layout_->hash();
+  request.layout_version = layout_plan_.layout()->version();
+  request.layout_hash = layout_plan_.layout()->hash();
   request.horizon = MakeHorizon();
   if (adoption_.adopting) {
     request.from = LoadRequest::From::kKeep;
@@ -79,7 +79,7 @@ void CoordinatorCore::LoadPs(Ps& ps) {
     request.from = LoadRequest::From::kCheckpoint;
     request.checkpoint = *checkpoint_maker_.newest();
     request.job_seed = options_.job_seed;
-    if (const auto shards = loaded_.find(ps.index); shards != loaded_.end()) request.shards = shards->second;
+    request.shards = layout_plan_.ToLoad(ps.index);
   }
   const uint64_t layout_hash = request.layout_hash;
   CallPs(ps, &ParameterClient::Load, std::move(request), &CoordinatorCore::OnPsLoaded, layout_hash);
@@ -155,10 +155,7 @@ void CoordinatorCore::PsGone(Ps& ps) {
   if ((recovery_ || phase_ == Phase::kLoading) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
     if (const absl::Status may = MayRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok()) return FailJob(may);
   }
-  if (phase_ == Phase::kLoading && layout_work_) {  // MakeDeclared begins anew
-    layout_work_.reset();
-    layout_jobs_.pop_front();
-  }
+  if (phase_ == Phase::kLoading) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
   const bool was_loading = phase_ == Phase::kLoading;
   phase_ = Phase::kAttaching;
   ps.attached = ps.ready = false;
@@ -239,7 +236,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   request.fence = FenceFor(ps.incarnation);
   request.seq = ++sync_seq_;
   request.horizon = MakeHorizon();
-  ids_at_sync_[request.seq] = ids_synced_ = request.horizon.next.value();
+  ids_.Synced(request.seq, request.horizon.next);
   std::map<SessionId, int> sessions;
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kDialing) sessions.emplace(worker.session, index);
@@ -262,7 +259,7 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
   NoteFences(ps, *reply);
   const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
-  for (auto told = ids_at_sync_.begin(); told != ids_at_sync_.end() && told->first <= acked; told = ids_at_sync_.erase(told)) ids_acked_ = told->second;
+  ids_.Acked(acked);
   AdmitJoined();
   if (ps.sync_wanted) {
     ps.sync_wanted = false;

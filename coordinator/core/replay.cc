@@ -20,7 +20,6 @@
 #include "base/log.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
-#include "coordinator/core/shard_specs.h"
 
 namespace divvy {
 namespace {
@@ -50,7 +49,7 @@ void CoordinatorCore::GoBack(std::string why) {
   passes_.BeginReplay();
   phase_ = Phase::kAttaching;
   checkpoint_maker_.Drop();
-  layout_work_.reset();  // its job begins anew
+  layout_changes_.Rewind();
   write_hold_.reset();
   adoption_.is_told = false;
   DropSessions();
@@ -58,10 +57,9 @@ void CoordinatorCore::GoBack(std::string why) {
   PrepareReplay();
   ForgetCoveredHistory();
   const RedoLog::Entry* const first = log_.Next(EntryId());
-  recovery_->next = first != nullptr ? first->id : EntryId(next_id_);
+  recovery_->next = first != nullptr ? first->id : ids_.next();
   recovery_->steps_left = log_.finished_steps();
-  ids_at_sync_.clear();
-  ids_acked_ = ids_synced_ = recovery_->next.value();
+  ids_.Rewind(recovery_->next);
   RestartEpoch(row_.epoch);
 }
 
@@ -154,7 +152,7 @@ void CoordinatorCore::BeginReplay() {
   for (auto& [index, worker] : workers_.all()) {
     if (!worker.leaving) AttachWorker(worker);
   }
-  StartNextLayoutJob();
+  layout_changes_.StartNext();
   if (!RuleHolds(Rule::kReadsWaitForReplay)) SendReads();
   PumpReplay();
 }
@@ -183,7 +181,7 @@ bool CoordinatorCore::ReplayOne() {
     return true;
   }
   const RedoLog::Entry* const entry = log_.Next(recovery.next);
-  if (entry == nullptr || entry->id.value() - ids_acked_ >= kMaxIdsAhead) return false;
+  if (entry == nullptr || ids_.IsTooFarAhead(entry->id)) return false;
   const bool may_begin = recovery.order.MayBegin(entry->begun) || !RuleHolds(Rule::kReplayKeepsOrder);
   if (in_flight_ > 0 && (!may_begin || entry->write != nullptr)) return false;
   if (entry->write != nullptr) {
@@ -221,8 +219,8 @@ std::shared_ptr<CoordinatorCore::Step> CoordinatorCore::StepAgain(const RedoLog:
 // The entry has been begun.
 void CoordinatorCore::AdvanceReplay(EntryId begun) {
   const RedoLog::Entry* const next = log_.Next(EntryId(begun.value() + 1));
-  recovery_->next = next != nullptr ? next->id : EntryId(next_id_);
-  if (recovery_->next.value() - ids_synced_ >= kSyncAfterIds) WantSync();
+  recovery_->next = next != nullptr ? next->id : ids_.next();
+  if (ids_.NeedsSync(recovery_->next)) WantSync();
 }
 
 // The worker that ran the step, as long as it is there: it reads its data forward, where each jump would cost it what it has read ahead, and it runs one step
@@ -292,7 +290,7 @@ void CoordinatorCore::FinishReplay() {
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
-  workers_.SendToAll(LayoutUpdate{layout_});  // of the version that they have: which means, forget all that you have read, for not all was there
+  workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});  // of the version that they have: which means, forget all that you have read, for not all was there
   for (const auto& [id, make] : recovery.iterators) workers_.SendToAll(DropResource{id});
   GiveUpFullLog();  // variables that were created meanwhile may have filled it
   passes_.EndReplay();
@@ -356,9 +354,7 @@ void CoordinatorCore::CheckLog(absl::Duration now) {
 // A checkpoint has been committed: it is the base, and the log what came after its cut.
 void CoordinatorCore::MoveBase(const JobState& committed) {
   adoption_.unsaved = false;
-  loaded_.clear();
-  made_.clear();
-  for (const auto& [id, variable] : committed.layout->variables()) AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);
+  layout_plan_.LoadAll(*committed.layout);
   outbox_.Add([covered = log_.MoveBase(committed.cut, committed.layout->version())] {});  // freed without the lock
 }
 

@@ -68,14 +68,15 @@ bool CoordinatorCore::ResizeWaits() const {
 }
 
 bool CoordinatorCore::ResizeIsQuiet() const {
-  return ResizeWaits() && in_flight_ == 0 && open_steps_.empty() && open_writes_.empty() && waiting_writes_.empty() && open_reads_.empty() && !layout_work_;
+  return ResizeWaits() && in_flight_ == 0 && open_steps_.empty() && open_writes_.empty() && waiting_writes_.empty() && open_reads_.empty() &&
+         !layout_changes_.is_changing();
 }
 
 // Whether the servers hold exactly what the checkpoint does. First values that the program brings are let through while it is written (ResizeWaits), and with
 // them steps.
 bool CoordinatorCore::NothingSince(const CheckpointMaker::Cut& cut) const {
   if (!RuleHolds(Rule::kResizeFromAWholeCut)) return true;
-  return cut.next_id == EntryId(next_id_) && cut.state.layout->version() == layout_->version();
+  return cut.next_id == ids_.next() && cut.state.layout->version() == layout_plan_.layout()->version();
 }
 
 void CoordinatorCore::CancelResize(const absl::Status& why) {
@@ -110,15 +111,14 @@ void CoordinatorCore::CheckResize(absl::Duration now) {
 // The checkpoint that holds everything has been committed. One of its variables may not be cut for that number: then all stays as it is.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before(ps_.begin(), ps_.end());
-  const std::set<std::string> unclaimed = unclaimed_;
   ReplaceServers();
-  if (const absl::Status placed = Relayout(saved, {}); !placed.ok()) {
+  if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds()); !placed.ok()) {
     ps_ = before;
+    layout_plan_.SetNumPs(static_cast<int>(ps_.size()));
     FailResize(placed);
-    StartNextLayoutJob();  // that waited for it
+    layout_changes_.StartNext();  // that waited for it
     return Pump();
   }
-  unclaimed_ = unclaimed;
   for (size_t index = ps_.size(); index < before.size(); ++index) {
     outbox_.Add([client = before[index].client, request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {
       client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});  // one that does not hear it is refused when it registers
@@ -135,6 +135,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
 // Those that there are to be, the ones that join with their addresses.
 void CoordinatorCore::ReplaceServers() {
   ps_.resize(static_cast<size_t>(resizing_->num_ps));
+  layout_plan_.SetNumPs(resizing_->num_ps);
   for (const auto& [index, address] : resizing_->joining) {
     Ps& ps = ps_[index];
     ps.index = index;

@@ -15,14 +15,11 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
   }
   const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
   std::map<std::string, int64_t> sizes = {
-      {"colocated variables", size(colocated_)},
       {"dispatched steps", dispatched},
       {"early parameter servers", size(early_ps_)},
-      {"declared variables", size(declared_)},
       {"fences", size(fences_)},
-      {"ids of syncs", size(ids_at_sync_)},
+      {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
       {"joins", size(joins_)},
-      {"layout jobs", size(layout_jobs_)},
       {"open reads", size(open_reads_)},
       {"open steps", size(open_steps_)},
       {"open writes", size(open_writes_)},
@@ -33,14 +30,13 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
       {"replicas, by worker", size(replica_claims_)},
       {"rewinds", size(rewinds_)},
       {"runs", size(runs_)},
-      {"shards made before the first step", size(made_)},
-      {"slots wanted", size(slots_wanted_)},
       {"unacknowledged messages", unacknowledged},
-      {"unclaimed variables", size(unclaimed_)},
       {"waiting schedules", size(waiting_schedules_)},
       {"waiting writes", size(waiting_writes_)},
   };
   sizes.merge(passes_.Sizes());
+  sizes.merge(layout_plan_.Sizes());
+  sizes.merge(layout_changes_.Sizes());
   return sizes;
 }
 

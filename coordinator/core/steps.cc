@@ -264,22 +264,20 @@ void CoordinatorCore::AdmitSchedules() {
 // While values are being brought to a variable that is made, no checkpoint can be cut that makes room in the log: the writes that bring them are let in.
 bool CoordinatorCore::MayGiveId(IdFor what) const {
   const bool has_room = !log_.full() || what == IdFor::kFirstValues;
-  return next_id_ - ids_acked_ < kMaxIdsAhead && next_id_ < durable_id_end_ && has_room && StateIsStored();
+  return ids_.MayGive() && has_room && StateIsStored();
 }
 
 EntryId CoordinatorCore::GiveId() {
-  if (next_id_ - ids_synced_ >= kSyncAfterIds) WantSync();
-  if (durable_id_end_ - next_id_ < options_.id_block / 2 && !id_block_wanted_) {
-    id_block_wanted_ = true;
+  if (ids_.NeedsSync(ids_.next())) WantSync();
+  if (ids_.WantsBlock()) {
     row_.id_block_end += options_.id_block;
     PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       HitFailpoint(Failpoint::kIdBlockStored);
-      core.durable_id_end_ = end;
-      core.id_block_wanted_ = false;
+      core.ids_.BlockStored(end);
       core.Pump();
     });
   }
-  return EntryId(next_id_++);
+  return ids_.Give();
 }
 
 // The ready worker with the most room for `step`, one that has returned it only where no other has room: else a worker that can run nothing, and so has always

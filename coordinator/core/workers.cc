@@ -144,7 +144,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
   for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
-  request.layout = layout_;
+  request.layout = layout_plan_.layout();
   request.job_seed = options_.job_seed;
   request.program_flags = options_.program_flags;
   outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session, client = worker.client, request = std::move(request)] {
@@ -238,7 +238,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   checkpoint_maker_.WorkersChanged();
-  workers_.Send(worker, LayoutUpdate{layout_});  // it may have moved on since the Attach was sent
+  workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});  // it may have moved on since the Attach was sent
   passes_.IntroduceTo(worker);
   if (recovery_) {
     for (const auto& [id, make] : recovery_->iterators) workers_.Send(worker, *make);
@@ -312,7 +312,7 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
     if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) StoreError(std::move(difference));
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
-    for (const auto& [variable, optimizer] : wanted->slots) CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
+    for (const auto& [variable, optimizer] : wanted->slots) layout_changes_.CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
   } else if (auto* pong = std::get_if<Pong>(&message)) {
     worker.pong = std::move(*pong);
     if (++worker.pongs > worker.claim_pings && worker.claim) worker.claim->answered = true;
