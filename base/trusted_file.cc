@@ -57,6 +57,11 @@ absl::Status CheckTrustedFile(const std::string& path, absl::string_view what) {
   return absl::PermissionDeniedError(absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path));
 }
 
+absl::Status CheckTrustedCode(const std::string& path, absl::string_view what) {
+  RETURN_IF_ERROR(CheckTrustedFile(path, what));
+  return CheckTrustedFolder(path);
+}
+
 absl::Status CheckTrustedFolder(const std::string& path) {
   RETURN_IF_ERROR(CheckFolder(DirectoryOf(path)));
   const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), &free);

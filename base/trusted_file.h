@@ -21,6 +21,9 @@ absl::Status CheckTrustedFile(const std::string& path, absl::string_view what);
 // PermissionDenied also for a folder with the sticky bit, such as /tmp: whoever may make files there may make this one where it is missing.
 absl::Status CheckTrustedFolder(const std::string& path);
 
+// OK if code may be loaded from `path`: CheckTrustedFile, then CheckTrustedFolder.
+absl::Status CheckTrustedCode(const std::string& path, absl::string_view what);
+
 // OK if the folder itself belongs to root or to this user and no other user may write it; errors as CheckTrustedFolder.
 absl::Status CheckOwnFolder(const std::string& folder);
 

@@ -51,6 +51,14 @@ TEST_F(TrustedFileTest, AFileThatOthersMayWriteIsNot) {
   }
 }
 
+TEST_F(TrustedFileTest, CodeIsTrustedWhereItsFileAndItsFolderAre) {
+  EXPECT_TRUE(CheckTrustedCode(file_, "the library").ok());
+  SetModes(0755, 0775);
+  EXPECT_EQ(CheckTrustedCode(file_, "the library"), File(file_));
+  SetModes(0777, 0755);
+  EXPECT_EQ(CheckTrustedCode(file_, "the library"), CheckTrustedFolder(file_));
+}
+
 TEST_F(TrustedFileTest, AFolderThatOthersMayWriteIsNotEvenWithTheStickyBit) {
   for (const mode_t mode : {0775, 0757, 01777}) {
     SetModes(mode, 0755);

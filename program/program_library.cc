@@ -76,8 +76,7 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
 // Whether the library's code may run here.
 absl::Status CheckTrusted(const std::string& file) {
   RETURN_IF_ERROR(CheckMayLoadCode());
-  RETURN_IF_ERROR(CheckTrustedFile(file, "the program's library"));
-  return CheckTrustedFolder(file);
+  return CheckTrustedCode(file, "the program's library");
 }
 
 }  // namespace

@@ -172,11 +172,17 @@ void MeasurePerceptron(DeviceCeilings* ceilings, int64_t batch) {
 
 double SecondsEach(int times, const std::function<void()>& run) { return 1 / MeasureAlone({"", run}, times, /*rounds=*/3).rate; }
 
+// Pinned, as what travels is from the second time on.
+Tensor RandomOnPinnedHost(const Shape& shape) {
+  RandomOnGpu(shape);
+  return RandomOnHost(shape);
+}
+
 // 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as long as the copy.
 void MeasureOverlap(DeviceCeilings* ceilings) {
   const int times = absl::GetFlag(FLAGS_times);
   const int64_t size = AtMostLargest(2048);
-  const Tensor host = RandomOnHost({AtMostLargest(4096), AtMostLargest(4096)});
+  const Tensor host = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096)});
   const Var a = RandomOnGpu({size, size});
   const auto copy = [&] { OrDie(host.To(kGpu)); };
   const auto product = [&] { OrDie(MatMul(a, a).Value()); };
@@ -221,7 +227,7 @@ void MeasureCost(DeviceCeilings* ceilings, const std::string& name, const std::f
 // A small value need not wait for a large one that was told before it: where it does, its way there and back takes as long as that copy. Each large copy is
 // waited for before the next, or the device's memory would fill with what is on its way.
 void MeasureBehindLargeCopy() {
-  const Tensor number = Tensor::Vector<float>({1}), large = RandomOnHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
+  const Tensor number = Tensor::Vector<float>({1}), large = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
   std::vector<double> seconds;
   for (int i = 0; i < absl::GetFlag(FLAGS_times); ++i) {
     const Tensor copied = OrDie(large.To(kGpu));

@@ -2,19 +2,14 @@
 
 #include <utility>
 
+#include "ops/cuda/size_class.h"
+
 namespace divvy::cuda {
 namespace {
 
 constexpr size_t kSmallest = 512;  // what a driver gives at least
 
-// The smallest of 8, 9, ... 16 times a power of two that holds so many bytes.
-size_t ClassOf(size_t bytes) {
-  size_t eighth = kSmallest / 8;
-  while (eighth * 16 < bytes) eighth *= 2;
-  size_t size = eighth * 8;
-  while (size < bytes) size += eighth;
-  return size;
-}
+size_t ClassOf(size_t bytes) { return SizeClass(bytes, kSmallest, 8); }
 
 }  // namespace
 

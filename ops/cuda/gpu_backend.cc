@@ -46,6 +46,7 @@ const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation, const
 void GpuBackend::Told(int device, absl::FunctionRef<std::string()> operation) const {
   transfers_.Told(device);
   if (!synchronous_) return;
+  const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.Synchronize(device);
   if (error == nullptr) return;
   math_.Note(device, absl::string_view(error) == cuda::kOutOfMemory ? cuda::kOutOfMemory : Blamed(operation, error));
@@ -137,6 +138,7 @@ absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) 
 
 // A device that has failed gives no memory either, and a smaller batch would not help.
 absl::Status GpuBackend::NoMemory(int device, int64_t bytes) const {
+  const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.TakeError(device);
   if (error != nullptr && absl::string_view(error) != cuda::kOutOfMemory) return WentWrong(device, error);
   if (const char* const lost = math_.lost(device); lost != nullptr) return WentWrong(device, lost);
@@ -167,16 +169,20 @@ void GpuBackend::Free(Device device, void* data) {
   transfers_.Free(device.index, data);
 }
 
+// Each device's failure is counted; of several the first is returned, but for a device that is lost: then the values are nobody's mistake.
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
   absl::Status status;
-  if (found.error != nullptr) {
-    status = WentWrong(found.device, found.error);
-  } else if (found.fault.kind != cuda::Fault::kNone) {
-    status = Counted(found.device, absl::InvalidArgumentError(absl::StrCat(TextOf(found.fault), ", on ", NameOf(found.device))));
+  for (const cuda::Transfers::Failure& failure : found.failures) {
+    const absl::Status here = failure.error != nullptr ? WentWrong(failure.device, failure.error) : FoundWrong(failure.device, failure.fault);
+    if (status.ok() || (absl::IsUnavailable(here) && !absl::IsUnavailable(status))) status = here;
   }
   transfers_.Settle(found);  // behind the count: who then looks for failures finds them there
   return status;
+}
+
+absl::Status GpuBackend::FoundWrong(int device, const cuda::Fault& fault) const {
+  return Counted(device, absl::InvalidArgumentError(absl::StrCat(TextOf(fault), ", on ", NameOf(device))));
 }
 
 std::string GpuBackend::NameOf(int device) const { return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")"); }
@@ -208,14 +214,17 @@ absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const 
   return failure;
 }
 
-// With a value of the device's come its failures: any will do. None need come where all that was computed has been awaited: they came with that.
+// With a value of the device's come its failures: any will do. None need come where all that was computed has been awaited: they came with that. What another
+// thread has taken from the device it will have counted.
 DeviceFailures GpuBackend::FindFailures(Device device) {
   if (!transfers_.IsSettled(device.index)) {
     cuda::Fault value;
     Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
-  } else if (const char* const error = math_.TakeError(device.index); error != nullptr) {
-    WentWrong(device.index, error).IgnoreError();
+  } else {
+    const cuda::Transfers::Look look(transfers_, device.index);
+    if (const char* const error = math_.TakeError(device.index); error != nullptr) WentWrong(device.index, error).IgnoreError();
   }
+  transfers_.AwaitLooks(device.index);
   if (const char* const lost = math_.lost(device.index); lost != nullptr) Lost(device.index, lost).IgnoreError();
   MutexLock lock(mu_);
   return failures_[device.index];
@@ -309,6 +318,7 @@ absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(absl::Span<const T
   for (size_t i = 0; i < values.size(); ++i) {
     if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
   }
+  const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.CopyOut(device, sums.data(), there, sums.size() * sizeof(double));
   transfers_.Free(device, there);
   if (error != nullptr) return WentWrong(device, error);

@@ -97,6 +97,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   std::string NameOf(int device) const;  // "GPU:0 (NVIDIA H200)"
   // ResourceExhausted, Unavailable where the device is lost, or Internal with the device's own words. Counted.
   absl::Status WentWrong(int device, absl::string_view error) const;
+  absl::Status FoundWrong(int device, const cuda::Fault& fault) const;
   absl::Status Lost(int device, absl::string_view error) const;
   absl::Status NoMemory(int device, int64_t bytes) const;
   absl::Status Counted(int device, const absl::Status& failure) const;

@@ -99,12 +99,6 @@ std::string LibraryBesideProgram() {
   return "";
 }
 
-// The file as one whose code may run here.
-absl::Status CheckTrusted(const std::string& library) {
-  RETURN_IF_ERROR(CheckTrustedFile(library, kLibrary));
-  return CheckTrustedFolder(library);
-}
-
 }  // namespace
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
@@ -112,7 +106,7 @@ absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& pa
   if (const absl::Status may = CheckMayLoadCode(); !may.ok()) return Unusable(kLibrary, absl::StrCat(may.message(), ", or give --gpus=none"));
   std::string library = path.empty() ? LibraryBesideProgram() : path;
   if (!library.empty()) {
-    if (const absl::Status trusted = CheckTrusted(library); !trusted.ok()) return Unusable(library, trusted.message());
+    if (const absl::Status trusted = CheckTrustedCode(library, kLibrary); !trusted.ok()) return Unusable(library, trusted.message());
   }
   if (library.empty()) library = std::string(kLibrary);  // as the system's loader finds it
   // Never closed: memory of its devices stays in use. Local: it shares no code with this process, whatever the two have in common.

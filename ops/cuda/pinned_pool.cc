@@ -2,21 +2,16 @@
 
 #include <iterator>
 
+#include "ops/cuda/size_class.h"
+
 namespace divvy::cuda {
 namespace {
 
 constexpr size_t kSmallest = 4096;  // pages are what is pinned
 
-// The smallest of 4, 5, 6, 7 and 8 times a power of two that holds so many bytes.
-size_t ClassOf(size_t bytes) {
-  size_t quarter = kSmallest / 4;
-  while (quarter * 8 < bytes) quarter *= 2;
-  size_t size = quarter * 4;
-  while (size < bytes) size += quarter;
-  return size;
-}
-
 }  // namespace
+
+size_t PinnedPool::ClassOf(size_t bytes) { return SizeClass(bytes, kSmallest, 4); }
 
 PinnedPool::~PinnedPool() {
   for (const auto& [size, blocks] : free_) {

@@ -21,6 +21,8 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
+  // What is returned serves every size of its class.
+  static size_t ClassOf(size_t bytes);
   // At least so many bytes. Null: the limit is reached, or the host gives no more.
   void* Take(size_t bytes);
   // REQUIRES: taken, and no copy of it is under way.

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/log.h"
 #include "base/trace_range.h"
 
 namespace divvy::cuda {
@@ -87,6 +88,28 @@ void Transfers::Settle(const Found& found) {
 
 bool Transfers::IsSettled(int device) const { return lanes_[device]->settled >= lanes_[device]->operations; }
 
+// ---- what is wrong -----------------------------------------------------------------------------------------------------------------------------------
+
+Transfers::Look::Look(const Transfers& transfers, int device)
+    : lane_(*transfers.lanes_[device]), number_([this] {
+        MutexLock lock(lane_.looks_mu);
+        lane_.looks.insert(++lane_.last_look);
+        return lane_.last_look;
+      }()) {}
+
+Transfers::Look::~Look() {
+  MutexLock lock(lane_.looks_mu);
+  lane_.looks.erase(number_);
+  lane_.looked.NotifyAll();
+}
+
+void Transfers::AwaitLooks(int device) const {
+  Lane& lane = *lanes_[device];
+  MutexLock lock(lane.looks_mu);
+  const int64_t last = lane.last_look;
+  lane.looked.Wait(lane.looks_mu, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return lane.looks.empty() || *lane.looks.begin() > last; });
+}
+
 // ---- what may be let go ------------------------------------------------------------------------------------------------------------------------------
 
 void Transfers::Release(Lane& lane, const Travelling& done) {
@@ -134,6 +157,7 @@ bool Transfers::AwaitOldest(int device) {
     oldest = std::move(any->front());
     any->pop_front();
   }
+  const Look look(*this, device);
   math_.Note(device, math_.Await(device, oldest.come));  // nobody asks for these values here: the next Bring tells it
   Release(lane, oldest);
   return true;
@@ -155,6 +179,29 @@ void Transfers::Keep(int device, Queue queue, std::shared_ptr<const void> owner,
   lane.travelling[static_cast<int>(queue)].push_back({come, std::move(owner), staged});
 }
 
+// ---- memory of the host ------------------------------------------------------------------------------------------------------------------------------
+
+void Transfers::NoteTravel(size_t bytes) {
+  if (bytes < large_bytes_) return;  // tensors do not ask for so little
+  MutexLock lock(travels_mu_);
+  travels_.insert(PinnedPool::ClassOf(bytes));
+}
+
+void* Transfers::TakeHost(size_t bytes) {
+  if (bytes > host_bytes_ / 8) return nullptr;
+  {
+    MutexLock lock(travels_mu_);
+    if (travels_.count(PinnedPool::ClassOf(bytes)) == 0) return nullptr;
+  }
+  void* const data = host_memory_.Take(bytes);
+  if (data == nullptr && !is_full_logged_.exchange(true)) {
+    DIVVY_LOG(WARNING) << "pinned memory is used up: tensors of the CPU hold as much as they may of " << host_bytes_ << " bytes, and one of " << bytes
+                       << " bytes has none. Such tensors are copied once more on their way to or from a GPU, and steps are slower. Make batches smaller, or "
+                          "--pipeline_depth";
+  }
+  return data;
+}
+
 // ---- to a device -------------------------------------------------------------------------------------------------------------------------------------
 
 void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
@@ -166,7 +213,7 @@ void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_
     Reap(device);
     math_.Copy(device, queue, to, from, bytes);
     Keep(device, queue, std::move(owner), nullptr);
-  } else if (!UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
+  } else if (NoteTravel(bytes); !UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
     const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
     math_.Wait(device, Queue::kCompute, is_there.event());
     math_.CopyIn(device, to, from, bytes);
@@ -289,7 +336,9 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   std::vector<bool> is_staged;
   for (const Download* const value : in_order) {
     faults.emplace(value->from_device.index, nullptr);
-    is_staged.push_back(static_cast<size_t>(value->bytes) <= kPieceBytes && !host_memory_.Owns(value->to));
+    const bool is_pinned = host_memory_.Owns(value->to);
+    if (!is_pinned) NoteTravel(static_cast<size_t>(value->bytes));
+    is_staged.push_back(static_cast<size_t>(value->bytes) <= kPieceBytes && !is_pinned);
     if (is_staged.back()) staged_bytes += Aligned(static_cast<size_t>(value->bytes));
   }
   staged_bytes += faults.size() * Aligned(sizeof(Fault));
@@ -314,8 +363,9 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
     fault = static_cast<const Fault*>(there);
   }
   for (const auto& [device, fault] : faults) {
-    const Found here = AwaitValues(device, fault, points[device]);
-    if (found.error == nullptr && found.fault.kind == Fault::kNone) found = here;
+    found.looks.push_back(std::make_unique<Look>(*this, device));
+    const Failure failure = AwaitValues(device, fault, points[device]);
+    if (failure.error != nullptr || failure.fault.kind != Fault::kNone) found.failures.push_back(failure);
   }
   found.settled = std::move(points);
   for (const auto& [value, from] : arriving) std::memcpy(value->to, from, static_cast<size_t>(value->bytes));
@@ -324,10 +374,10 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
 }
 
 // A fault is looked at while the device may be computing: that there is one is certain, but only a device that is done has it in full. Null: it did not come.
-Transfers::Found Transfers::AwaitValues(int device, const Fault* fault, int64_t point) {
+Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_t point) {
   Lane& lane = *lanes_[device];
   const EventMark copied(math_, device, Queue::kOut);
-  Found found{device, math_.Await(device, copied.event()), {}};
+  Failure found{device, math_.Await(device, copied.event()), {}};
   Raise(lane.reached, point);
   if (found.error != nullptr || (fault != nullptr && fault->kind == Fault::kNone)) return found;
   found.error = math_.Synchronize(device);

@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct TransferOptions {
 
 // Thread-safe. Devices are the library's numbers, and must exist.
 class Transfers {
+  struct Lane;
+
  public:
   explicit Transfers(DeviceMath& math, const TransferOptions& options = {});
   // Waits for what travels.
@@ -53,12 +56,32 @@ class Transfers {
   void Free(int device, void* data);
   void* Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
   void* CopyAcross(int device, const Download& from);
-  // What has gone wrong, with the device's name, or the device's fault in `fault`, which is then forgotten there.
-  struct Found {
+  // Lives while its thread may have taken what is wrong on a device, which then forgets it, and has not counted it yet: AwaitLooks waits for it.
+  class Look {
+   public:
+    Look(const Transfers& transfers, int device);
+    ~Look();
+    Look(const Look&) = delete;
+    Look& operator=(const Look&) = delete;
+
+   private:
+    Lane& lane_;
+    const int64_t number_;
+  };
+  // Waits for those that look at the device now. REQUIRES: this thread does not.
+  void AwaitLooks(int device) const;
+
+  // What one device has done wrong: its error, or a fault, which is then forgotten there.
+  struct Failure {
     int device = 0;
     const char* error = nullptr;
     Fault fault = {};
-    std::map<int, int64_t> settled = {};  // for Settle, once what was found has been told
+  };
+  // To be kept until all failures have been counted.
+  struct Found {
+    std::vector<Failure> failures = {};   // of each device at most one
+    std::map<int, int64_t> settled = {};  // for Settle, once they have been counted
+    std::vector<std::unique_ptr<Look>> looks = {};
   };
   Found Bring(absl::Span<const Download> values);
   std::shared_ptr<const DeviceMark> Mark(int device);
@@ -73,9 +96,10 @@ class Transfers {
   // Gives the device what is kept and nobody uses.
   void Trim(int device);
 
-  // Memory for a tensor of the host. What is very large is mostly a whole dataset, or a table of a parameter server in the same process: it stays, travels
-  // never or in parts, and would leave none for what comes and goes. Null: not pinned.
-  void* TakeHost(size_t bytes) { return bytes > host_bytes_ / 8 ? nullptr : host_memory_.Take(bytes); }
+  // Memory for a tensor of the host. Null: not pinned. What travels is pinned, that is what has a size in which something has travelled before, to a device or
+  // from it: pulled values and batches have the sizes of the step before. A dataset and the tables of a parameter server in the same process stay, travel never
+  // or in parts, and would leave none for what comes and goes; so would what is very large.
+  void* TakeHost(size_t bytes);
   PinnedPool& host_memory() { return host_memory_; }
 
   // To be held while devices are told of a collective (DeviceMath::AllReduce); a copy across holds it while its two devices are told to wait for each other.
@@ -113,9 +137,15 @@ class Transfers {
     std::atomic<int64_t> reached{0};     // it has come to, as far as the host has seen
     std::atomic<int64_t> settled{0};     // of those the last whose failures have been told
     std::unique_ptr<DevicePool> memory;  // null: none is kept
+    Mutex looks_mu;
+    CondVar looked;
+    std::set<int64_t> looks DIVVY_GUARDED_BY(looks_mu);  // that are under way, by number
+    int64_t last_look DIVVY_GUARDED_BY(looks_mu) = 0;
   };
   struct Staged;
 
+  // Bytes of the host have travelled that were not pinned.
+  void NoteTravel(size_t bytes);
   void* Obtain(int device, Queue queue, size_t bytes);
   void Leave(int device, const void* data);
   void ReapArriving(Lane& lane) DIVVY_REQUIRES(lane.mu);
@@ -132,13 +162,16 @@ class Transfers {
   // The point of kCompute of the value's device that is waited for.
   int64_t WaitForValue(int device, Queue queue, const Download& from);
   // `point`: of kCompute, for which the queue kOut waits.
-  Found AwaitValues(int device, const Fault* fault, int64_t point);
+  Failure AwaitValues(int device, const Fault* fault, int64_t point);
   static void Raise(std::atomic<int64_t>& number, int64_t to);
 
   DeviceMath& math_;
   const size_t large_bytes_, host_bytes_;
   mutable Mutex together_;
   PinnedPool host_memory_;
+  Mutex travels_mu_;
+  std::set<size_t> travels_ DIVVY_GUARDED_BY(travels_mu_);  // classes of host_memory_
+  std::atomic<bool> is_full_logged_{false};
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/testing/captured_log.h"
+#include "base/testing/on_threads.h"
 #include "base/trace_range.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -155,8 +157,45 @@ TEST(TransfersTest, ALargeValueThatNobodyUsesIsFreedWhenItHasCome) {
   EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
 }
 
+// A dataset, or the tables of a parameter server in the same process.
+TEST(TransfersTest, WhatNeverTravelsIsNotPinned) {
+  Devices devices(1, Manner::kLate);
+  const Tensor stays = Filled(50'000, 7);
+  EXPECT_EQ(devices.math.pinned_in_use(), 0u);
+  const Tensor there = *Filled(50'000, 7).To(Gpu(0));
+  devices.math.FinishAll();
+  const size_t staging = devices.math.pinned_in_use();
+  const Tensor batch = Filled(50'100, 8), smaller = Filled(30'000, 8);
+  EXPECT_EQ(devices.math.pinned_in_use(), staging + 229'376) << "the batch, of a size that has travelled, and nothing else";
+  const Tensor sum = Added(devices, there, *Filled(50'000, 1).To(Gpu(0)));
+  EXPECT_TRUE(AllAre(*sum.To(Device{}), 8));
+  Tensor large = *Tensor::Uninitialized(DType::kFloat32, {90'000}, Gpu(0));
+  ASSERT_TRUE(large.To(Device{}).ok());
+  const size_t before = devices.math.pinned_in_use();
+  ASSERT_TRUE(large.To(Device{}).ok());
+  EXPECT_EQ(devices.math.pinned_in_use(), before + 393'216) << "what came from the device before comes to pinned memory";
+}
+
+TEST(TransfersTest, ThatPinnedMemoryIsUsedUpIsLoggedOnce) {
+  CapturedLog log;
+  cuda::TransferOptions options;
+  options.host_bytes = 2'000'000;
+  Devices devices(1, Manner::kLate, 1, options);
+  ASSERT_TRUE(Filled(50'000, 7).To(Gpu(0)).ok());
+  std::vector<Tensor> held;
+  for (int i = 0; i < 8; ++i) held.push_back(Filled(50'000, 7));
+  EXPECT_EQ(log.lines().size(), 0u);
+  for (int i = 0; i < 8; ++i) held.push_back(Filled(50'000, 7));
+  EXPECT_THAT(
+      log.lines(),
+      ElementsAre("Wpinned memory is used up: tensors of the CPU hold as much as they may of 2000000 bytes, and one of 200000 bytes has none. Such tensors "
+                  "are copied once more on their way to or from a GPU, and steps are slower. Make batches smaller, or --pipeline_depth"));
+}
+
 TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRead) {
   Devices devices(1, Manner::kLate);
+  ASSERT_TRUE(Filled(50'000, 7).To(Gpu(0)).ok());  // from now on such tensors are pinned
+  devices.math.FinishAll();
   Tensor here = Filled(50'000, 7);
   const void* const where = here.data();
   const size_t pinned = devices.math.pinned_in_use();
@@ -204,6 +243,81 @@ TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore
   EXPECT_TRUE(ToHost({good, bad}).ok());
   devices.math.error = "an illegal memory access was encountered";
   EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
+}
+
+// Tells device 0 to take row 5 of a table that has 3.
+Tensor WrongRow(Devices& devices, Device device) {
+  const Tensor table = *Filled(3, 1).To(device), wrong = *Tensor::Vector<int64_t>({5}).To(device);
+  Tensor row = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, device);
+  EXPECT_TRUE(devices.backend.GatherRows(table, wrong, row).ok());
+  row.MarkWritten();
+  return row;
+}
+
+TEST(TransfersTest, WhatSeveralDevicesFindWrongIsToldForEach) {
+  Devices devices(2, Manner::kLate);
+  const Tensor first = WrongRow(devices, Gpu(0)), second = WrongRow(devices, Gpu(1));
+  EXPECT_THAT(std::string(ToHost({first, second}).status().message()), HasSubstr("on GPU:0"));
+  for (const int i : {0, 1}) {
+    const DeviceFailures failures = devices.backend.FindFailures(Gpu(i));
+    EXPECT_EQ(failures.count, 1) << i;
+    EXPECT_THAT(std::string(failures.last.message()), HasSubstr("on " + Gpu(i).ToString()));
+  }
+}
+
+TEST(TransfersTest, ADeviceThatIsLostIsToldBeforeWhatAnotherFindsWrong) {
+  Devices devices(2, Manner::kLate);
+  const Tensor first = WrongRow(devices, Gpu(0)), second = WrongRow(devices, Gpu(1));
+  devices.math.Lose(1, "an illegal memory access was encountered");
+  const absl::Status told = ToHost({first, second}).status();
+  EXPECT_EQ(told.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(told.message()), HasSubstr("GPU:1 (host device 1) is lost"));
+  EXPECT_EQ(devices.backend.FindFailures(Gpu(0)).count, 1);
+}
+
+// A device of which a thread takes what is wrong long before it tells it: only when another has looked too, if one does.
+class SlowlyTold : public HostMath {
+ public:
+  SlowlyTold() : HostMath(1, Manner::kLate) { keep_log = false; }
+  cuda::Fault TakeFault(int device) override {
+    const cuda::Fault fault = HostMath::TakeFault(device);
+    LetOthersLook();
+    return fault;
+  }
+  const char* Await(int device, cuda::Event event) override {
+    const char* const error = HostMath::Await(device, event);
+    ++looks_;
+    if (error != nullptr) LetOthersLook();
+    return error;
+  }
+
+ private:
+  void LetOthersLook() {
+    const int64_t now = looks_;
+    for (int i = 0; i < 10'000 && looks_ == now; ++i) std::this_thread::yield();
+    for (int i = 0; i < 300; ++i) std::this_thread::yield();
+  }
+  std::atomic<int64_t> looks_{0};
+};
+
+TEST(TransfersTest, WhoLooksForFailuresFindsThoseThatAnotherThreadHasTakenAndNotYetTold) {
+  SlowlyTold math;
+  GpuBackend backend(math);
+  SetGpuMemory(&backend);
+  std::atomic<int> missed{0};
+  OnThreads(4, [&](int thread) {
+    const Tensor table = *Filled(3, 1).To(Gpu(0)), wrong = *Tensor::Vector<int64_t>({5}).To(Gpu(0));
+    for (int i = 0; i < 50; ++i) {
+      Tensor row = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0));
+      const int64_t before = backend.FindFailures(Gpu(0)).count;
+      EXPECT_TRUE(backend.GatherRows(table, wrong, row).ok());
+      if (thread % 2 == 0) math.Note(0, "a launch failed");
+      for (int turn = 0; turn < 100 * thread; ++turn) std::this_thread::yield();  // meanwhile another may take it
+      if (backend.FindFailures(Gpu(0)).count == before) ++missed;
+    }
+  });
+  EXPECT_EQ(missed, 0);
+  SetGpuMemory(nullptr);
 }
 
 TEST(TransfersTest, AnErrorThatAnUploadMeetsIsToldWithTheNextValues) {

@@ -165,8 +165,10 @@ const char* HostMath::Synchronize(int device) {
 }
 
 Fault HostMath::TakeFault(int device) {
+  Fault taken;
+  queues_.Add(device, Queue::kCompute, [&] { taken = std::exchange(devices_[device]->fault, Fault()); });
   queues_.Finish(device, Queue::kCompute);
-  return std::exchange(devices_[device]->fault, Fault());
+  return taken;
 }
 
 HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
