@@ -471,6 +471,13 @@ TEST(CastTest, SaturatesAndTakesNaNToZero) {
   EXPECT_THAT(ValuesOf<float>(Cast(Cast(Floats({1}, {1.5f}), DType::kBFloat16), DType::kFloat32)), ElementsAre(1.5f));
 }
 
+// 2049 is in the middle between two float16, and a float has no place for the rest.
+TEST(CastTest, ADoubleBecomesNarrowByWayOfFloatOnEveryDevice) {
+  const Tensor doubles = Tensor::Vector<double>({2049.0000001, -2049.0000001, 2049.001, 257.0000001});
+  EXPECT_THAT(ValuesOf<float>(Cast(Cast(There(doubles), DType::kFloat16), DType::kFloat32)), ElementsAre(2048, -2048, 2050, 257));
+  EXPECT_THAT(ValuesOf<float>(Cast(Cast(There(doubles), DType::kBFloat16), DType::kFloat32)), ElementsAre(2048, -2048, 2048, 256));
+}
+
 TEST(CastTest, CarriesTheGradientBetweenFloatingTypesOnly) {
   MapReader reader;
   GradientTape tape(reader);
