@@ -11,19 +11,15 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "base/clock.h"
 #include "base/crash_report.h"
 #include "cluster/error.h"
-#include "data/dataset.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
 #include "strategy/replica_context.h"
 #include "strategy/step.h"
 #include "tensor/device_memory.h"
-#include "worker/core/step_transaction.h"
-#include "worker/core/testing/fake_parameter_servers.h"
-#include "worker/core/worker_core.h"
+#include "worker/core/testing/step_runner_fixture.h"
 
 namespace divvy {
 namespace {
@@ -31,29 +27,6 @@ namespace {
 using Floats = std::vector<float>;
 Tensor Matrix(int64_t rows, int64_t width, const Floats& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
 Floats Flat(const Tensor& tensor) { return Floats(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
-
-// A value that another thread waits for.
-template <typename T>
-class Box {
- public:
-  void Put(T value) {
-    MutexLock lock(mu_);
-    value_ = std::move(value);
-    put_.NotifyAll();
-  }
-  T Take() {
-    MutexLock lock(mu_);
-    put_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
-    T value = *std::move(value_);
-    value_.reset();
-    return value;
-  }
-
- private:
-  Mutex mu_;
-  CondVar put_;
-  std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
-};
 
 // ---- the step functions ------------------------------------------------------------------------------------------------------------------------------
 
@@ -185,69 +158,14 @@ const DataSource kGlobal("thread_test/global", Global);
 
 // ---- the fixture -------------------------------------------------------------------------------------------------------------------------------------
 
-class ThreadStepRunnerTest : public ::testing::Test {
+class ThreadStepRunnerTest : public StepRunnerFixture {
  protected:
-  ThreadStepRunnerTest() : executor_(2), ps_(executor_, 2), inputs_(executor_) {
-    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}));
-    ps_.Make(*layout_);
-    ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {3, 4}));
-    UseReplicas(1);
-  }
-  ~ThreadStepRunnerTest() override { executor_.Stop(); }
-
-  void UseReplicas(int replicas) {
-    ThreadStepRunnerOptions options;
-    options.worker_index = 2;
-    options.replica_devices.resize(replicas);
-    replicas_ = replicas;
-    runner_ = std::make_unique<ThreadStepRunner>(std::move(options), executor_, inputs_);
-  }
-  std::shared_ptr<WorkerTransaction> MakeTransaction() {
-    auto links = std::make_shared<SessionLinks>();
-    for (const PsAddress& ps : ps_.view()) links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
-    return std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
-  }
-
-  using Result = std::shared_ptr<Box<absl::StatusOr<Nest>>>;
-  Result Begin(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
-    StepCall call;
-    call.step = EntryId(1);
-    call.ordinal = 0;
-    call.function = std::move(function);
-    call.args = Nest(Nest::List(args.begin(), args.end()));
-    call.inputs = std::move(leases);
-    transaction_ = MakeTransaction();
-    auto result = std::make_shared<Box<absl::StatusOr<Nest>>>();
-    runner_->Start(call, transaction_, [result](StepEnd end) { result->Put(std::move(end.result)); });
-    return result;
-  }
-  absl::StatusOr<Nest> Run(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
-    return Begin(std::move(function), std::move(args), std::move(leases))->Take();
-  }
-
-  // Opens the numbers 0 .. n - 1 (and 20 more each: this is worker 2) as iterator `id`.
-  absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source, bool leased = true) {
-    Box<absl::StatusOr<std::optional<int64_t>>> opened;
-    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3, replicas_, [&](const absl::StatusOr<OpenedInput>& input) {
-      if (input.ok()) return opened.Put(input->elements);
-      opened.Put(input.status());
-    });
-    return opened.Take();
-  }
   std::string Take(const std::string& function, uint64_t id, std::optional<int64_t> first = {}, int64_t count = 1) {
     std::vector<InputLease> leases;
     if (first) leases.push_back({ResourceId(id), *first, count});
     const absl::StatusOr<Nest> value = Run(function, {Nest(PerWorkerHandle{id})}, leases);
     return value.ok() ? *value->text() : std::string(absl::StatusCodeToString(value.status().code()));
   }
-
-  ThreadPoolExecutor executor_;
-  FakeParameterServers ps_;
-  DataInputOpener inputs_;
-  std::shared_ptr<const Layout> layout_;
-  int replicas_ = 1;
-  std::unique_ptr<ThreadStepRunner> runner_;
-  std::shared_ptr<WorkerTransaction> transaction_;
 };
 
 // ---- a GPU that fails --------------------------------------------------------------------------------------------------------------------------------
@@ -264,9 +182,7 @@ class GpuStepTest : public ThreadStepRunnerTest {
  protected:
   GpuStepTest() {
     SetGpuMemory(&gpu_);
-    ThreadStepRunnerOptions options;
-    options.replica_devices = {Device{Device::Kind::kGpu, 0}};
-    runner_ = std::make_unique<ThreadStepRunner>(std::move(options), executor_, inputs_);
+    UseDevices({Device{Device::Kind::kGpu, 0}});
   }
   ~GpuStepTest() override { SetGpuMemory(nullptr); }
 

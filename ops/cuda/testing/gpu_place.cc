@@ -44,10 +44,3 @@ absl::StatusOr<Device> TestDevice() {
 }
 
 }  // namespace divvy
-
-// In place of gmock_main's: the filter can only be set once googletest has made its flags.
-int main(int argc, char** argv) {
-  testing::InitGoogleMock(&argc, argv);
-  if (!divvy::TestDevice().ok()) GTEST_FLAG_SET(filter, "GpuTest.*");
-  return RUN_ALL_TESTS();
-}
