@@ -65,9 +65,11 @@ void CoordinatorCore::TakeBackAdoption() {
 
 void CoordinatorCore::FinishAdopting() {
   adoption_.adopting = false;
-  adoption_.adopted_steps = finished_steps_;
+  adoption_.adopted_steps = steps_.totals().finished_steps;
   for (Ps& ps : ps_) ps.attach_reply.remembered.clear();
-  outbox_.Add([text = absl::StrCat("adopted what ", ps_.size(), " parameter servers hold: ", finished_steps_, " steps finished")] { DIVVY_LOG(INFO) << text; });
+  outbox_.Add([text = absl::StrCat("adopted what ", ps_.size(), " parameter servers hold: ", steps_.totals().finished_steps, " steps finished")] {
+    DIVVY_LOG(INFO) << text;
+  });
   if (!RuleHolds(Rule::kCheckpointAfterAdopting)) return;
   if (options_.checkpoints != nullptr)
     adoption_.unsaved = true;
@@ -80,9 +82,9 @@ void CoordinatorCore::FinishAdopting() {
 StoredMark CoordinatorCore::MarkNow() const {
   StoredMark mark;
   if (expected_values_ > 0) mark.held = StateRow::Held::kFirstValues;
-  mark.epochs = epochs_;
+  mark.epochs = steps_.totals().epochs;
   mark.program_states = program_states_;
-  mark.lost_ordinals = lost_ordinals_;
+  mark.lost_ordinals = steps_.lost_ordinals();
   for (const auto& [source, begun] : passes_.begun()) mark.passes += begun;
   mark.pass_changes = passes_.changes();
   return mark;
@@ -94,13 +96,12 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
   row.state.job = row_.job;
   row.state.lineage = row_.lineage;
   row.state.layout = Layout::Received(layout.version(), {});
-  row.state.finished_steps = finished_steps_;
-  row.state.finished_reads = finished_reads_;
-  const auto is_open = [](const auto& open) { return open.second->ordinal && !open.second->replayed; };
-  row.state.next_ordinal = next_ordinal_ - std::count_if(open_steps_.begin(), open_steps_.end(), is_open);
-  row.state.epochs = epochs_;
+  row.state.finished_steps = steps_.totals().finished_steps;
+  row.state.finished_reads = steps_.totals().finished_reads;
+  row.state.next_ordinal = steps_.NumClosedOrdinals();
+  row.state.epochs = steps_.totals().epochs;
   row.state.passes = passes_.begun();
-  row.state.data = passes_.PassesNow(OpenLeases());
+  row.state.data = passes_.PassesNow(steps_.OpenLeases());
   row.state.program_state = program_state_;
   for (const Ps& ps : ps_) row.state.servers.push_back(ps.incarnation);
   return row;

@@ -92,12 +92,7 @@ int64_t CoordinatorCore::durable_steps() const {
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
   if (!draining_ || options_.checkpoints == nullptr || phase_ != Phase::kRunning || checkpoint_maker_.last_is_saved()) return false;
-  return expected_values_ == 0 && !HalfApplied();  // else nobody will complete it any more
-}
-
-// Whether some step was applied by some of its servers when its worker was lost, and has not been run again.
-bool CoordinatorCore::HalfApplied() const {
-  return std::any_of(open_steps_.begin(), open_steps_.end(), [](const auto& open) { return !open.second->applied.empty(); });
+  return expected_values_ == 0 && !steps_.IsHalfApplied();  // else nobody will complete it any more
 }
 
 bool CoordinatorCore::NeedsCheckpoint() const {
@@ -111,7 +106,7 @@ bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
   if (!fences_.empty() || layout_changes_.is_changing() || write_hold_ || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
-  return all_answer && !HalfApplied();
+  return all_answer && !steps_.IsHalfApplied();
 }
 
 CheckpointId CoordinatorCore::Name() {
@@ -132,16 +127,16 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.layout = layout_plan_.layout();
   state.cut = MakeHorizon();
   state.cut.passes.clear();  // `data` has them
-  state.finished_steps = finished_steps_;
-  state.finished_reads = finished_reads_;
-  state.next_ordinal = next_ordinal_;
-  state.epochs = epochs_;
+  state.finished_steps = steps_.totals().finished_steps;
+  state.finished_reads = steps_.totals().finished_reads;
+  state.next_ordinal = steps_.totals().next_ordinal;
+  state.epochs = steps_.totals().epochs;
   state.passes = passes_.begun();
-  state.data = passes_.PassesNow(OpenLeases());
+  state.data = passes_.PassesNow(steps_.OpenLeases());
   state.program_state = program_state_;
   cut.num_ps = static_cast<int>(ps_.size());
   cut.is_final = phase_ == Phase::kEnding;
-  cut.is_last = draining_ && in_flight_ == 0;
+  cut.is_last = draining_ && steps_.in_flight() == 0;
   cut.is_for_resize = ResizeIsQuiet();
   cut.next_id = ids_.next();
   return cut;
@@ -226,7 +221,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
                                       "has begun without its checkpoint"));
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
-  if (begun) return outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
+  if (begun) return outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   restores_.push_back(std::move(done));
   if (phase_ == Phase::kChoosing) ChooseCheckpoint();
 }
@@ -267,10 +262,7 @@ void CoordinatorCore::ChooseCheckpoint() {
 void CoordinatorCore::TakeUp(const JobState& state) {
   const bool is_restored = found_ && restored_;
   checkpoint_maker_.SetNewest(is_restored ? std::optional<CheckpointId>(found_->checkpoint) : std::nullopt, is_restored ? found_->finished_steps : 0);
-  finished_steps_ = state.finished_steps;
-  finished_reads_ = state.finished_reads;
-  next_ordinal_ = state.next_ordinal;
-  epochs_ = state.epochs;
+  steps_.TakeUp({state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
   passes_.TakeUp(state.passes, state.data);
   program_state_ = state.program_state;
 }

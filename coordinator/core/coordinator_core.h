@@ -11,15 +11,16 @@
 // (another coordinator has the job), kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with for each.
 //
 // The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch), workers.cc (sessions, Steps streams, fences), steps.cc
-// (queue, dispatch, reports, cancellation), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
-// checkpoints.cc (checkpoints, and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and
-// forward again), resize.cc (another number of servers).
+// (the calls that concern steps, what may go on after an event), variables.cc (layout changes), direct_writes.cc, direct_reads.cc, checkpoints.cc (checkpoints,
+// and the state that an epoch begins with), adopt.cc (going on with what the servers hold), replay.cc (back to the last cut, and forward again), resize.cc
+// (another number of servers).
 //
 // Machines with a state of their own, which the core calls. A machine calls the core only by its small Host:
 //   WorkerSet        calls nobody
 //   LayoutPlan       calls nobody
 //   Passes           calls WorkerSet
 //   LayoutChanges    calls LayoutPlan, WorkerSet, its Host
+//   StepQueue        calls Passes, WorkerSet, RedoLog, its Host
 //   CheckpointMaker  calls WorkerSet, its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
@@ -56,7 +57,7 @@
 #include "coordinator/core/limited_log.h"
 #include "coordinator/core/passes.h"
 #include "coordinator/core/redo_log.h"
-#include "coordinator/core/step_rules.h"
+#include "coordinator/core/step_queue.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
 #include "partitioners/placement.h"
@@ -71,7 +72,10 @@ namespace divvy {
 //   core->CreateVariable(spec, std::nullopt, [](absl::Status created) { ... });
 //   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... }, [](absl::Status done) { ... });
 //   core->EndJob(0, [](absl::Status ended) { ... });
-class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, private CheckpointMaker::Host, private LayoutChanges::Host {
+class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
+                        private CheckpointMaker::Host,
+                        private LayoutChanges::Host,
+                        private StepQueue::Host {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
   // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
@@ -216,8 +220,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   using Recovery = coordinator_records::Recovery;
   using Resizing = coordinator_records::Resizing;
   using DirectRead = coordinator_records::DirectRead;
-  using Raiser = coordinator_records::Raiser;
-  using WaitingSchedule = coordinator_records::WaitingSchedule;
   using WorkerStream = coordinator_records::WorkerStream;
 
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found,
@@ -334,32 +336,16 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
 
   // ---- steps.cc ----
   void Pump() DIVVY_REQUIRES(mu_);
-  void AdmitSchedules() DIVVY_REQUIRES(mu_);
-  bool DispatchOne() DIVVY_REQUIRES(mu_);
-  bool HasRoom(const Worker& worker) const { return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead; }
-  Worker* PickWorker(const Step& step) DIVVY_REQUIRES(mu_);
-  StepFacts FactsOf(const Step& step) const DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
-  EntryId GiveId() DIVVY_REQUIRES(mu_);
-  void SendStep(const std::shared_ptr<Step>& step, Worker& worker) DIVVY_REQUIRES(mu_);
-  // What all open steps read: no cut has it.
-  std::vector<InputLease> OpenLeases() const DIVVY_REQUIRES(mu_);
+  // StepQueue::Host
+  bool MayBeginStep() override DIVVY_REQUIRES(mu_);
+  EntryId GiveId() override DIVVY_REQUIRES(mu_);
+  void OnLogGrown() override DIVVY_REQUIRES(mu_) { GiveUpFullLog(); }
+  void OnFinished(const Step& step, const Report& report) override DIVVY_REQUIRES(mu_);
+  bool CanRewind(const std::string& why) override DIVVY_REQUIRES(mu_);
+  void DispatchLater(absl::Duration wait) override DIVVY_REQUIRES(mu_);
   void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
-  std::shared_ptr<Step> NextOfRuns() DIVVY_REQUIRES(mu_);
-  bool RunMakesMore(RunState& run) DIVVY_REQUIRES(mu_);
-  void OnReport(Worker& worker, Report report) DIVVY_REQUIRES(mu_);
-  void NoteDeviceLost(Worker& worker, Step& step, const absl::Status& why) DIVVY_REQUIRES(mu_);
-  void KeepHistory(const Step& step, const Report& report) DIVVY_REQUIRES(mu_);
-  void PutOff(Step& step) DIVVY_REQUIRES(mu_);
-  void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
-  void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) DIVVY_REQUIRES(mu_);
-  void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result) DIVVY_REQUIRES(mu_);
-  void StoreError(absl::Status error) DIVVY_REQUIRES(mu_);
-  void StartCancelling() DIVVY_REQUIRES(mu_);
-  void MaybeRaise() DIVVY_REQUIRES(mu_);
-  void CompleteWaiters() DIVVY_REQUIRES(mu_);
-  void CompleteRuns() DIVVY_REQUIRES(mu_);
   bool Idle() const DIVVY_REQUIRES(mu_);
   // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and returns true. `again` repeats the call, should another raise it.
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
@@ -413,7 +399,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
 
   // ---- checkpoints.cc ----
   bool WantsLastCheckpoint() const DIVVY_REQUIRES(mu_);
-  bool HalfApplied() const DIVVY_REQUIRES(mu_);
   void SendSnapshot(Ps& ps, CheckpointId id) DIVVY_REQUIRES(mu_);
   void OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) DIVVY_REQUIRES(mu_);
   void OnHeld(const Worker& worker, uint64_t number) DIVVY_REQUIRES(mu_);
@@ -453,18 +438,17 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   StateRow StateRowNow(const Layout& layout) const DIVVY_REQUIRES(mu_);
   StoreChange WholeState() DIVVY_REQUIRES(mu_);
   StoreChange StoredWith(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
-  void StoreState() DIVVY_REQUIRES(mu_);  // tells the store what has changed
+  void StoreState() override DIVVY_REQUIRES(mu_);  // tells the store what has changed
   // Whether the store knows all that an entry that is given an id now stands on.
   bool StateIsStored() const DIVVY_REQUIRES(mu_) { return !adoption_.putting && MarkNow() == adoption_.told; }
 
   // ---- replay.cc ----
   bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept() && !adoption_.unsaved; }
   bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning || phase_ == Phase::kReplaying; }
-  void Rewind(std::string why) DIVVY_REQUIRES(mu_);
+  void Rewind(std::string why) override DIVVY_REQUIRES(mu_);
   void GoBack(std::string why) DIVVY_REQUIRES(mu_);
   absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
   void DropSessions() DIVVY_REQUIRES(mu_);
-  void RequeueOpenSteps() DIVVY_REQUIRES(mu_);
   void PrepareReplay() DIVVY_REQUIRES(mu_);
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
@@ -476,11 +460,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   bool ReplayStep(const std::shared_ptr<Step>& step) DIVVY_REQUIRES(mu_);  // false: no worker has room for it
   void ReplayWrite(const RedoLog::Entry& entry) DIVVY_REQUIRES(mu_);
   Worker* PickReplayer(const Step& step) DIVVY_REQUIRES(mu_);
-  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override DIVVY_REQUIRES(mu_);
   void FailReplay(const Step& step, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void FinishReplay() DIVVY_REQUIRES(mu_);
-  void LogOpen(const Step& step) DIVVY_REQUIRES(mu_);
-  void LogFinished(Step& step) DIVVY_REQUIRES(mu_);
   void LogWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
   void GiveUpFullLog() DIVVY_REQUIRES(mu_);
   void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
@@ -527,6 +509,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
   LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);       // calls layout_plan_ and workers_, and this as its Host
+  StepQueue steps_ DIVVY_GUARDED_BY(mu_);                    // calls passes_, workers_ and log_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);   // calls workers_, and this as its Host
   std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
@@ -535,28 +518,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
 
   EntryIds ids_ DIVVY_GUARDED_BY(mu_);
-  int64_t next_ordinal_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::deque<std::shared_ptr<Step>> queue_ DIVVY_GUARDED_BY(mu_);
-  std::map<EntryId, std::shared_ptr<Step>> open_steps_ DIVVY_GUARDED_BY(mu_);  // with an id, not closed
   std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);  // for an id
-  absl::Duration last_progress_ DIVVY_GUARDED_BY(mu_);                             // when a step was closed, the watchdog barked, or there was nothing to do
-  int64_t in_flight_ DIVVY_GUARDED_BY(mu_) = 0;                                    // steps in flight or being fenced
-  double learning_rate_scale_ DIVVY_GUARDED_BY(mu_) = 1;
 
-  absl::Status error_ DIVVY_GUARDED_BY(mu_);  // of the first step that failed, until a call raises it
-  bool cancelling_ DIVVY_GUARDED_BY(mu_) = false;
-  std::deque<Raiser> raisers_ DIVVY_GUARDED_BY(mu_);
-  std::deque<WaitingSchedule> waiting_schedules_ DIVVY_GUARDED_BY(mu_);
-  std::vector<StatusCallback> joins_ DIVVY_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<RunState>> runs_ DIVVY_GUARDED_BY(mu_);
-
-  int64_t finished_steps_ DIVVY_GUARDED_BY(mu_) = 0, finished_reads_ DIVVY_GUARDED_BY(mu_) = 0, epochs_ DIVVY_GUARDED_BY(mu_) = 0;
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
   bool other_build_told_ DIVVY_GUARDED_BY(mu_) = false;           // that some worker runs another build of the program: one warning is enough
-  uint64_t max_staleness_ DIVVY_GUARDED_BY(mu_) = 0;
 
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   std::vector<std::function<void()>> drained_ DIVVY_GUARDED_BY(mu_);
@@ -575,9 +543,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>, pr
   std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
-  int64_t lost_ordinals_ DIVVY_GUARDED_BY(mu_) = 0;    // of steps that failed or were cancelled in this life
-  // Those of which the store has not been told: each with lost_ordinals_ then. To the servers they are open until it has.
-  std::deque<std::pair<int64_t, EntryId>> lost_ids_ DIVVY_GUARDED_BY(mu_);
   Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   RedoLog log_ DIVVY_GUARDED_BY(mu_);              // of what came after the newest checkpoint

@@ -35,7 +35,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
       CoreLock lock(mu_, outbox_);
       if (!MayPlanWrite(writes, done)) return;
       if (planned_by == layout_plan_.layout()) return QueueWrite(std::move(plan), std::move(done));
-      planned_by = layout_plan_.layout(), steps = finished_steps_, scale = learning_rate_scale_;
+      planned_by = layout_plan_.layout(), steps = steps_.totals().finished_steps, scale = steps_.learning_rate_scale();
     }
     plan = PlanCommits(*planned_by, writes, steps, scale);
   }
@@ -105,7 +105,7 @@ void CoordinatorCore::StartWrites() {
 
 bool CoordinatorCore::MayWriteNow() const {
   if (write_hold_ && write_hold_->held) return write_hold_->admits > 0;
-  return open_steps_.empty() || !RuleHolds(Rule::kWritesHoldCommits);
+  return steps_.open().empty() || !RuleHolds(Rule::kWritesHoldCommits);
 }
 
 // Whether a step that is not open yet has to wait for the writes that began while none was.
@@ -166,14 +166,14 @@ void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answe
 void CoordinatorCore::FinishWrite(const DirectWrite& write) {
   const uint64_t number = log_.FinishWrite(write.id);
   if (recovery_) return recovery_->order.Finish(number);
-  for (auto& [id, step] : open_steps_) step->begun = log_.finishes();
+  steps_.OnWritten();
 }
 
 // ---- the hold ----
 
 // Not before each step that was half applied has been carried through; and a checkpoint that is about to hold the workers goes first.
 void CoordinatorCore::HoldForWrites() {
-  if (write_hold_ || checkpoint_maker_.before_release() || !fences_.empty() || HalfApplied() ||
+  if (write_hold_ || checkpoint_maker_.before_release() || !fences_.empty() || steps_.IsHalfApplied() ||
       clock_.Elapsed() < write_hold_given_up_ + CheckpointMaker::kTryAgain)
     return;
   write_hold_.emplace();

@@ -105,6 +105,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       passes_(options_, workers_, clock_, outbox_),
       layout_plan_(options_),
       layout_changes_(options_, outbox_, layout_plan_, workers_, *this),
+      steps_(options_, clock, outbox_, workers_, passes_, log_, *this),
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       ids_(row.id_block_end, options_.id_block),
       found_(std::move(found)),
@@ -222,9 +223,7 @@ void CoordinatorCore::BeginChoosing() {
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   layout_changes_.DeclareAll();
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (layout_changes_.has_jobs() || !open_reads_.empty() || !waiting_writes_.empty() || !waiting_schedules_.empty() || !runs_.empty() ||
-      checkpoint_maker_.is_asked_for())
-    ChooseEmpty();
+  if (layout_changes_.has_jobs() || !open_reads_.empty() || !waiting_writes_.empty() || steps_.is_wanted() || checkpoint_maker_.is_asked_for()) ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
@@ -265,7 +264,7 @@ void CoordinatorCore::StartRunning() {
     worker.known_since = clock_.Elapsed();  // none could attach before
     AttachWorker(worker);
   }
-  for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = finished_steps_] { done(steps); });
+  for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   LetWaitersGo();
   Pump();
 }
@@ -365,17 +364,16 @@ void CoordinatorCore::Tick() {
 
 void CoordinatorCore::WatchProgress(absl::Duration now) {
   if (options_.watchdog <= absl::ZeroDuration()) return;
-  if (Idle() && runs_.empty()) last_progress_ = now;
-  if (now - last_progress_ < options_.watchdog) return;
-  outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(now - last_progress_), " (--watchdog): ", WhatEverybodyDoes())] {
-    DIVVY_LOG(WARNING) << text;
-  });
-  last_progress_ = now;  // says so again after as long
+  if (Idle() && !steps_.has_runs()) steps_.NoteProgress(now);
+  const absl::Duration stalled = now - steps_.last_progress();
+  if (stalled < options_.watchdog) return;
+  outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(stalled), " (--watchdog): ", WhatEverybodyDoes())] { DIVVY_LOG(WARNING) << text; });
+  steps_.NoteProgress(now);  // says so again after as long
 }
 
 // One line for a person who asks why nothing goes on.
 std::string CoordinatorCore::WhatEverybodyDoes() const {
-  std::vector<std::string> parts = {absl::StrCat(queue_.size() + waiting_schedules_.size(), " steps queued, ", in_flight_, " in flight")};
+  std::vector<std::string> parts = {absl::StrCat(steps_.num_queued(), " steps queued, ", steps_.in_flight(), " in flight")};
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.in_flight.empty()) continue;
     const Step& first = *worker.in_flight.front();
@@ -405,22 +403,8 @@ void CoordinatorCore::FailJob(absl::Status error) {
   phase_ = Phase::kFailed;
   job_error_ = std::move(error);
   for (Task& call : TakeWaiters(job_error_)) outbox_.Add(std::move(call));
-  const auto fail = [this](auto& done) DIVVY_REQUIRES(mu_) {
-    if (done) outbox_.Add([done = std::move(done), error = job_error_] { done(error); });
-  };
-  for (auto& [id, write] : open_writes_) fail(write->done);
-  for (auto& write : waiting_writes_) fail(write->done);
-  fail(ending_done_);
-  std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
-  for (const auto& [id, step] : open_steps_) steps.push_back(step);
-  for (const auto& step : steps) {
-    if (step->state == Step::State::kClosed) continue;
-    step->state = Step::State::kClosed;
-    fail(step->result);
-  }
-  open_writes_.clear(), waiting_writes_.clear(), queue_.clear(), open_steps_.clear(), fences_.clear();
+  fences_.clear();
   recovery_.reset(), write_hold_.reset();
-  in_flight_ = 0;
   passes_.FailAll();
   TellDrained();
 }
@@ -445,7 +429,7 @@ absl::Status CoordinatorCore::Drained() {
 }
 
 void CoordinatorCore::DrainIfQuiet() {
-  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || in_flight_ > 0 || !open_writes_.empty()) return;
+  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || steps_.in_flight() > 0 || !open_writes_.empty()) return;
   StoreState();
   if (phase_ == Phase::kRunning && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
@@ -533,7 +517,6 @@ void CoordinatorCore::OnShutDown() {
 void CoordinatorCore::Abandon() {
   // What waits holds completions, some of which hold this core: it goes, but not under the lock.
   std::vector<Task> waiters;
-  std::deque<std::shared_ptr<Step>> queue;
   std::vector<std::function<void()>> drained;
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
@@ -543,11 +526,10 @@ void CoordinatorCore::Abandon() {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }
   waiters = TakeWaiters(absl::OkStatus());
-  queue.swap(queue_);
   drained.swap(drained_);
 }
 
-// The calls that tell everybody who waits, but for steps and writes, of `error`. Nobody waits any more.
+// The calls that tell everybody who waits of `error`. Nobody waits any more.
 std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   std::vector<Task> calls;
   const auto take = [&](auto& waiters, auto tell) {
@@ -556,12 +538,14 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   };
   const auto tell = [](const auto& done, const absl::Status& why) { done(why); };
   take(when_running_, tell);
-  take(joins_, tell);
-  take(raisers_, [](const Raiser& raiser, const absl::Status& why) { raiser.raise(why); });
-  take(waiting_schedules_, [](const WaitingSchedule& waiting, const absl::Status& why) { waiting.accepted(why); });
-  for (const auto& run : std::exchange(runs_, {})) calls.push_back([run = run, done = std::move(run->done), error] { done(error); });
+  steps_.FailAll(error, calls);
   for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
   take(restores_, tell);
+  for (const auto& [id, write] : std::exchange(open_writes_, {})) waiting_writes_.push_back(write);
+  take(waiting_writes_, [](const auto& write, const absl::Status& why) {
+    if (write->done) write->done(why);
+  });
+  if (ending_done_) calls.push_back([done = std::exchange(ending_done_, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
   if (resizing_) {
@@ -608,7 +592,7 @@ JobId CoordinatorCore::job() const {
 
 uint64_t CoordinatorCore::TakeMaxStaleness() {
   MutexLock lock(mu_);
-  return std::exchange(max_staleness_, 0);
+  return steps_.TakeMaxStaleness();
 }
 
 CoordinatorSnapshot CoordinatorCore::Snapshot() const {
@@ -617,21 +601,21 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.phase = phase_;
   snapshot.job = row_.job;
   snapshot.epoch_id = row_.epoch;
-  snapshot.finished_steps = finished_steps_;
-  snapshot.finished_reads = finished_reads_;
-  snapshot.queued = static_cast<int64_t>(queue_.size() + waiting_schedules_.size());
-  snapshot.in_flight = in_flight_;
+  snapshot.finished_steps = steps_.totals().finished_steps;
+  snapshot.finished_reads = steps_.totals().finished_reads;
+  snapshot.queued = steps_.num_queued();
+  snapshot.in_flight = steps_.in_flight();
   snapshot.lost_workers = lost_workers_;
   snapshot.num_ps = static_cast<int>(ps_.size());
   snapshot.num_workers = static_cast<int>(workers_.all().size());
   for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;
   for (const auto& [index, worker] : workers_.all()) snapshot.workers_up += worker.state == Worker::State::kReady;
-  if (!runs_.empty()) {
-    const RunState& run = *runs_.front();
+  if (const RunState* const first = steps_.first_run(); first != nullptr) {
+    const RunState& run = *first;
     CoordinatorSnapshot::Progress progress;
     progress.read_only = run.request.step.read_only;
-    progress.pass = epochs_;
-    progress.done = run.request.last_step ? finished_steps_ : passes_.FinishedIn(run.iterator);
+    progress.pass = steps_.totals().epochs;
+    progress.done = run.request.last_step ? steps_.totals().finished_steps : passes_.FinishedIn(run.iterator);
     progress.total = run.request.last_step;
     const std::optional<int64_t> expected = passes_.ExpectedElements(run.iterator);
     if (!progress.total && expected && !workers_.all().empty()) {
@@ -660,7 +644,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
 CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   MutexLock lock(mu_);
   Inspection inspection = history_;
-  for (const auto& [id, step] : open_steps_) inspection.open.push_back(id);
+  for (const auto& [id, step] : steps_.open()) inspection.open.push_back(id);
   for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
   inspection.recovering = recovery_.has_value();
   inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && !layout_changes_.has_jobs();

@@ -277,19 +277,19 @@ Horizon CoordinatorCore::MakeHorizon() const {
   Horizon horizon;
   horizon.next = NextToBegin();
   const auto is_replayed = [](const auto& open) { return open.second->replayed; };  // counted among the finished, and open now
-  const int64_t not_there_yet = recovery_ ? recovery_->steps_left + std::count_if(open_steps_.begin(), open_steps_.end(), is_replayed) : 0;
-  horizon.finished_steps = static_cast<uint64_t>(finished_steps_ - not_there_yet);
-  for (const auto& [id, step] : open_steps_) {
+  const int64_t not_there_yet = recovery_ ? recovery_->steps_left + std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed) : 0;
+  horizon.finished_steps = static_cast<uint64_t>(steps_.totals().finished_steps - not_there_yet);
+  for (const auto& [id, step] : steps_.open()) {
     if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
   }
   for (const auto& [id, write] : open_writes_) {
     if (id < horizon.next) horizon.open.push_back(id);
   }
-  for (const auto& [lost, id] : lost_ids_) {
+  for (const auto& [lost, id] : steps_.lost_ids()) {
     if (id < horizon.next) horizon.open.push_back(id);
   }
   std::sort(horizon.open.begin(), horizon.open.end());
-  if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = passes_.ProgressNow(OpenLeases());
+  if (RuleHolds(Rule::kHorizonHasPasses)) horizon.passes = passes_.ProgressNow(steps_.OpenLeases());
   return horizon;
 }
 

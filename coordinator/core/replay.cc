@@ -53,7 +53,7 @@ void CoordinatorCore::GoBack(std::string why) {
   write_hold_.reset();
   adoption_.is_told = false;
   DropSessions();
-  RequeueOpenSteps();
+  steps_.Rewind();
   PrepareReplay();
   ForgetCoveredHistory();
   const RedoLog::Entry* const first = log_.Next(EntryId());
@@ -77,7 +77,6 @@ absl::Status CoordinatorCore::MayRewind(absl::string_view why) {
 // Each worker is given another session in the new epoch; what it was doing in this one can no longer be applied.
 void CoordinatorCore::DropSessions() {
   fences_.clear();
-  in_flight_ = 0;
   for (auto& [index, worker] : workers_.all()) {
     if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
     worker.connection_number = 0;
@@ -91,24 +90,6 @@ void CoordinatorCore::DropSessions() {
     worker.attaching = false;
     ++worker.tries;  // an answer of the former epoch is void
     passes_.WorkerGone(index);
-  }
-}
-
-// The new state has no trace of them, whatever some ps had applied. They wait until the log is run through.
-void CoordinatorCore::RequeueOpenSteps() {
-  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const auto& step) { return step->id != EntryId(); }), queue_.end());
-  for (auto open = open_steps_.begin(); open != open_steps_.end();) {
-    Step& step = *open->second;
-    if (step.replayed) {
-      step.state = Step::State::kClosed;
-      open = open_steps_.erase(open);
-      continue;
-    }
-    step.state = Step::State::kQueued;
-    step.worker = -1;
-    step.applied.clear();
-    step.forgiven = step.attempt;
-    ++open;
   }
 }
 
@@ -160,7 +141,7 @@ void CoordinatorCore::BeginReplay() {
 void CoordinatorCore::PumpReplay() {
   while (phase_ == Phase::kReplaying && ReplayOne()) {
   }
-  if (phase_ != Phase::kReplaying || in_flight_ > 0 || recovery_->write != EntryId()) return;
+  if (phase_ != Phase::kReplaying || steps_.in_flight() > 0 || recovery_->write != EntryId()) return;
   if (!recovery_->again.empty() || !recovery_->deferred.empty()) return;
   if (log_.Next(recovery_->next) == nullptr) FinishReplay();
 }
@@ -183,7 +164,7 @@ bool CoordinatorCore::ReplayOne() {
   const RedoLog::Entry* const entry = log_.Next(recovery.next);
   if (entry == nullptr || ids_.IsTooFarAhead(entry->id)) return false;
   const bool may_begin = recovery.order.MayBegin(entry->begun) || !RuleHolds(Rule::kReplayKeepsOrder);
-  if (in_flight_ > 0 && (!may_begin || entry->write != nullptr)) return false;
+  if (steps_.in_flight() > 0 && (!may_begin || entry->write != nullptr)) return false;
   if (entry->write != nullptr) {
     ReplayWrite(*entry);
     AdvanceReplay(entry->id);
@@ -195,7 +176,7 @@ bool CoordinatorCore::ReplayOne() {
   } else if (!ReplayStep(step)) {
     return false;
   }
-  open_steps_.emplace(step->id, step);
+  steps_.BeginReplayed(step);
   --recovery.steps_left;
   AdvanceReplay(step->id);
   return true;
@@ -229,12 +210,12 @@ CoordinatorCore::Worker* CoordinatorCore::PickReplayer(const Step& step) {
   const auto first = workers_.all().find(step.first_worker);
   if (first != workers_.all().end() && first->second.state == Worker::State::kJoining) return nullptr;
   const bool is_there = first != workers_.all().end() && first->second.state == Worker::State::kReady && !first->second.leaving;
-  Worker* const chosen = !is_there ? PickWorker(step) : HasRoom(first->second) ? &first->second : nullptr;
+  Worker* const chosen = !is_there ? steps_.PickWorker(step) : steps_.HasRoom(first->second) ? &first->second : nullptr;
   const auto runs_elsewhere = [&](const auto& open) {
     const Step& other = *open.second;
     return other.replayed && other.first_worker == step.first_worker && other.state != Step::State::kQueued && other.worker != chosen->index;
   };
-  if (chosen == nullptr || std::any_of(open_steps_.begin(), open_steps_.end(), runs_elsewhere)) return nullptr;
+  if (chosen == nullptr || std::any_of(steps_.open().begin(), steps_.open().end(), runs_elsewhere)) return nullptr;
   return chosen;
 }
 
@@ -243,7 +224,7 @@ bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
                                         [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
   if (one_may_come && passes_.HasNoDataLeft(*step)) return false;
   Worker* const worker = PickReplayer(*step);
-  if (worker != nullptr) SendStep(step, *worker);
+  if (worker != nullptr) steps_.Send(step, *worker);
   return worker != nullptr;
 }
 
@@ -267,9 +248,7 @@ void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerd
     recovery_->again.push_front(step);
     return;
   }
-  step->state = Step::State::kClosed;
-  open_steps_.erase(step->id);
-  last_progress_ = clock_.Elapsed();
+  steps_.EndReplayed(*step);
   recovery_->order.Finish(step->finished);
   if (verdict != StepVerdict::kFinish) FailReplay(*step, error);
 }
@@ -294,8 +273,7 @@ void CoordinatorCore::FinishReplay() {
   for (const auto& [id, make] : recovery.iterators) workers_.SendToAll(DropResource{id});
   GiveUpFullLog();  // variables that were created meanwhile may have filled it
   passes_.EndReplay();
-  for (auto open = open_steps_.rbegin(); open != open_steps_.rend(); ++open) queue_.push_front(open->second);
-  if (std::exchange(cancelling_, false)) StartCancelling();
+  steps_.Resume();
   WantSync();
   LetWaitersGo();
   if (recovery.ending) {
@@ -306,23 +284,6 @@ void CoordinatorCore::FinishReplay() {
 }
 
 // ---- the log ----
-
-void CoordinatorCore::LogOpen(const Step& step) {
-  if (step.request.read_only) return;
-  log_.OpenStep(step.id, RedoLog::BytesOf(step.request.function, step.request.args, step.leases.size()));
-  GiveUpFullLog();
-}
-
-// REQUIRES: nobody needs the step's args any more.
-void CoordinatorCore::LogFinished(Step& step) {
-  if (step.request.read_only || !log_.kept()) return;
-  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale, step.worker};
-  int64_t new_bytes = 0;
-  logged.iterators = passes_.Logged(step, new_bytes);
-  log_.Charge(step.id, new_bytes);
-  log_.FinishStep(step.id, std::move(logged), step.begun);
-  GiveUpFullLog();  // the args of its data may have filled it
-}
 
 void CoordinatorCore::LogWrite(const DirectWrite& write) {
   if (!log_.kept()) return;

@@ -19,21 +19,15 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
       {"early parameter servers", size(early_ps_)},
       {"fences", size(fences_)},
       {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
-      {"joins", size(joins_)},
       {"open reads", size(open_reads_)},
-      {"open steps", size(open_steps_)},
       {"open writes", size(open_writes_)},
-      {"numbers of lost ids", size(lost_ids_)},
-      {"queued steps", size(queue_)},
-      {"raisers", size(raisers_)},
       {"redo log", size(log_)},
       {"replicas, by worker", size(replica_claims_)},
       {"rewinds", size(rewinds_)},
-      {"runs", size(runs_)},
       {"unacknowledged messages", unacknowledged},
-      {"waiting schedules", size(waiting_schedules_)},
       {"waiting writes", size(waiting_writes_)},
   };
+  sizes.merge(steps_.Sizes());
   sizes.merge(passes_.Sizes());
   sizes.merge(layout_plan_.Sizes());
   sizes.merge(layout_changes_.Sizes());

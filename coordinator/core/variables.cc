@@ -23,7 +23,7 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
 
 // A resize waits for the steps in flight, so the changes that these need are let through.
 bool CoordinatorCore::MayChangeLayout() const {
-  if (ResizeWaits() && in_flight_ == 0) return false;
+  if (ResizeWaits() && steps_.in_flight() == 0) return false;
   return MayAttachWorkers() && !checkpoint_maker_.holding();
 }
 

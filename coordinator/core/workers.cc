@@ -307,9 +307,9 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
 
 void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   if (auto* report = std::get_if<Report>(&message)) {
-    OnReport(worker, std::move(*report));
+    if (phase_ != Phase::kFailed && steps_.OnReport(worker, std::move(*report))) Pump();
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
-    if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) StoreError(std::move(difference));
+    if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) steps_.StoreError(std::move(difference));
     Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) layout_changes_.CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
@@ -328,12 +328,7 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   return [weak = weak_from_this(), worker, id](const absl::Status& made) {
     const auto self = weak.lock();
     if (made.ok() || self == nullptr) return;
-    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-      const auto open = core.open_steps_.find(id);
-      if (open == core.open_steps_.end() || open->second->worker != worker) return;
-      open->second->refusal = made;
-      core.workers_.Send(core.workers_.all()[worker], CancelSteps{{id}});
-    })();
+    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.steps_.Refuse(worker, id, made); })();
   };
 }
 
@@ -409,14 +404,7 @@ void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {
 void CoordinatorCore::FinishFence(const FenceWait& fence) {
   HitFailpoint(Failpoint::kFencedBeforeRequeue);
   // The last goes first to the head of the queue, so that they stand there in their order of dispatch.
-  for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) {
-    if ((*step)->state != Step::State::kFencing) continue;
-    --in_flight_;
-    const absl::Status lost =
-        MakeError(Reason::kStepGaveUp, absl::StrCat("step ", (*step)->request.function, " (", (*step)->id.value(), ") was given up after ", (*step)->attempt,
-                                                    " attempts: each time its worker was lost, the last time worker ", fence.worker));
-    Settle(*step, JudgeLoss(FactsOf(**step)), Nest(), lost);
-  }
+  for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) steps_.OnFenced(*step, fence.worker);
   Pump();
 }
 

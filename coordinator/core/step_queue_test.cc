@@ -1,0 +1,276 @@
+#include "coordinator/core/step_queue.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using coordinator_records::Step;
+using coordinator_records::Worker;
+
+// A coordinator that can rewind, unless the test says otherwise.
+class FakeHost : public StepQueue::Host {
+ public:
+  void StoreState() override {}
+  bool MayBeginStep() override { return may_begin; }
+  EntryId GiveId() override { return EntryId(++given); }
+  void OnLogGrown() override {}
+  void OnFinished(const Step& step, const Report&) override { finished.push_back(step.id); }
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status&) override { replayed.emplace_back(step->id, verdict); }
+  bool CanRewind(const std::string&) override { return can_rewind; }
+  void Rewind(std::string why) override { rewinds.push_back(std::move(why)); }
+  void DispatchLater(absl::Duration) override {}
+
+  bool may_begin = true, can_rewind = true;
+  uint64_t given = 0;
+  std::vector<EntryId> finished;
+  std::vector<std::pair<EntryId, StepVerdict>> replayed;
+  std::vector<std::string> rewinds;
+};
+
+class StepQueueTest : public testing::Test {
+ protected:
+  StepQueueTest()
+      : workers_(options_, clock_, outbox_),
+        passes_(options_, workers_, clock_, outbox_),
+        log_(1 << 20),
+        queue_(options_, clock_, outbox_, workers_, passes_, log_, host_) {
+    options_.queue_ahead = 1;
+    passes_.BeginEpoch(Epoch(1));
+  }
+  ~StepQueueTest() override {
+    std::vector<Task> calls;
+    queue_.FailAll(absl::CancelledError("the test is over"), calls);
+  }
+
+  Worker& AddWorker(int index) {
+    Worker& worker = workers_.all()[index];
+    worker.index = index;
+    worker.incarnation = Incarnation(100 + index);
+    worker.state = Worker::State::kReady;
+    return worker;
+  }
+  struct Outcome {
+    std::optional<absl::Status> accepted, result;
+  };
+  std::shared_ptr<Outcome> Schedule(const std::string& function) {
+    auto outcome = std::make_shared<Outcome>();
+    queue_.Schedule(
+        {function, Nest()}, [outcome](const absl::StatusOr<Nest>& result) { outcome->result = result.status(); },
+        [outcome](const absl::Status& accepted) { outcome->accepted = accepted; });
+    Pump();
+    return outcome;
+  }
+  std::shared_ptr<Outcome> Join() {
+    auto outcome = std::make_shared<Outcome>();
+    const StatusCallback done = [outcome](const absl::Status& status) { outcome->result = status; };
+    if (!queue_.RaisesInstead(done, [] {})) queue_.Join(done, [] {});
+    Pump();
+    return outcome;
+  }
+  // What the coordinator does after each event.
+  void Pump() {
+    queue_.MaybeRaise();
+    queue_.DispatchAll();
+    queue_.CompleteRuns();
+    queue_.CompleteJoins();
+    queue_.MaybeRaise();
+    outbox_.Drain();
+  }
+  // The worker's first step ends.
+  void Finish(Worker& worker, StepOutcome outcome = StepOutcome::kOk, absl::Status error = absl::OkStatus(), std::vector<int> participants = {}) {
+    ASSERT_FALSE(worker.in_flight.empty());
+    Report report;
+    report.step = worker.in_flight.front()->id;
+    report.attempt = worker.in_flight.front()->attempt;
+    report.outcome = outcome;
+    report.error = std::move(error);
+    report.participants = std::move(participants);
+    EXPECT_TRUE(queue_.OnReport(worker, std::move(report)));
+    Pump();
+  }
+  // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that the step told.
+  void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
+    worker.state = Worker::State::kDialing;
+    for (const auto& step : std::exchange(worker.in_flight, {})) {
+      step->state = Step::State::kFencing;
+      step->applied = applied;
+      queue_.OnFenced(step, worker.index);
+    }
+    Pump();
+  }
+
+  CoordinatorOptions options_;
+  SimClock clock_;
+  Outbox outbox_;
+  WorkerSet workers_;
+  Passes passes_;
+  RedoLog log_;
+  FakeHost host_;
+  StepQueue queue_;
+};
+
+TEST_F(StepQueueTest, AStepIsDispatchedInTheOrderOfItsIdToTheWorkerWithTheMostRoom) {
+  Worker &first = AddWorker(0), &second = AddWorker(1);
+  const auto one = Schedule("one"), two = Schedule("two");
+  ASSERT_EQ(first.in_flight.size(), 1u);
+  ASSERT_EQ(second.in_flight.size(), 1u);
+  EXPECT_EQ(first.in_flight[0]->id, EntryId(1));
+  EXPECT_EQ(second.in_flight[0]->ordinal, 1);
+  EXPECT_EQ(queue_.in_flight(), 2);
+  Finish(second);
+  EXPECT_FALSE(one->result);
+  EXPECT_EQ(two->result, absl::OkStatus());
+  EXPECT_EQ(queue_.totals().finished_steps, 1);
+  EXPECT_EQ(queue_.NumClosedOrdinals(), 1);
+  EXPECT_EQ(host_.finished, std::vector<EntryId>{EntryId(2)});
+}
+
+TEST_F(StepQueueTest, AStepBeyondTheLimitIsAcceptedWhenThereIsRoom) {
+  options_.max_queued_steps = 1;
+  const auto one = Schedule("one"), two = Schedule("two");
+  EXPECT_EQ(one->accepted, absl::OkStatus());
+  EXPECT_FALSE(two->accepted);
+  EXPECT_EQ(queue_.num_queued(), 2);
+  AddWorker(0);
+  Pump();
+  EXPECT_EQ(two->accepted, absl::OkStatus());
+}
+
+TEST_F(StepQueueTest, NoStepBeginsUnlessTheCoordinatorLetsIt) {
+  Worker& worker = AddWorker(0);
+  host_.may_begin = false;
+  Schedule("step");
+  EXPECT_TRUE(worker.in_flight.empty());
+  EXPECT_EQ(host_.given, 0u);
+  host_.may_begin = true;
+  Pump();
+  EXPECT_EQ(worker.in_flight.size(), 1u);
+}
+
+TEST_F(StepQueueTest, AStepThatAWorkerReturnsIsRunByAnotherUnderTheSameId) {
+  Worker& first = AddWorker(0);
+  const auto step = Schedule("step");
+  Worker& second = AddWorker(1);
+  Finish(first, StepOutcome::kSystem, absl::UnavailableError("it drains"));
+  ASSERT_EQ(second.in_flight.size(), 1u);
+  EXPECT_EQ(second.in_flight[0]->id, EntryId(1));
+  EXPECT_EQ(second.in_flight[0]->attempt, 2u);
+  Finish(second);
+  EXPECT_EQ(step->result, absl::OkStatus());
+}
+
+TEST_F(StepQueueTest, TheFirstErrorCancelsItsBatchAndIsRaisedOnce) {
+  options_.queue_ahead = 0;
+  Worker& worker = AddWorker(0);
+  const auto bad = Schedule("bad"), queued = Schedule("queued");
+  const auto join = Join();
+  Finish(worker, StepOutcome::kFailed, absl::InvalidArgumentError("no such column"));
+  ASSERT_TRUE(bad->result && queued->result && join->result);
+  EXPECT_EQ(bad->result->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(*queued->result), Reason::kBatchCancelled);
+  EXPECT_EQ(join->result->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Join()->result, absl::OkStatus()) << "the next batch";
+  EXPECT_EQ(queue_.lost_ordinals(), 1) << "one of them had been given an ordinal";
+  ASSERT_EQ(queue_.lost_ids().size(), 1u);
+  queue_.NoteStored(1);
+  EXPECT_TRUE(queue_.lost_ids().empty());
+}
+
+TEST_F(StepQueueTest, AStepOfALostWorkerIsRunAgainUnlessItIsHalfAppliedElsewhere) {
+  Schedule("step");
+  Worker& first = AddWorker(0);
+  Pump();
+  Worker& second = AddWorker(1);
+  Lose(first, {{0, 2}});
+  EXPECT_TRUE(queue_.IsHalfApplied());
+  ASSERT_EQ(second.in_flight.size(), 1u);
+  Finish(second, StepOutcome::kOk, absl::OkStatus(), {1});
+  EXPECT_EQ(host_.rewinds.size(), 1u) << "it touched other servers than the lost attempt";
+}
+
+TEST_F(StepQueueTest, AHalfAppliedStepThatNobodyCanUndoIsNotSettled) {
+  host_.can_rewind = false;
+  const auto step = Schedule("step");
+  Worker& first = AddWorker(0);
+  Pump();
+  Worker& second = AddWorker(1);
+  Lose(first, {{0, 2}});
+  Finish(second, StepOutcome::kOk, absl::OkStatus(), {1});
+  EXPECT_TRUE(host_.rewinds.empty());
+  EXPECT_FALSE(step->result);
+}
+
+TEST_F(StepQueueTest, AfterARewindOpenStepsGoFirstAndTheirAttemptsDoNotCount) {
+  Worker& worker = AddWorker(0);
+  Schedule("open");
+  worker.in_flight.clear();
+  queue_.Rewind();
+  EXPECT_EQ(queue_.in_flight(), 0);
+  Schedule("later");
+  worker.in_flight.clear();
+  queue_.Rewind();
+  queue_.Resume();
+  Pump();
+  ASSERT_EQ(worker.in_flight.size(), 2u);
+  EXPECT_EQ(worker.in_flight[0]->id, EntryId(1));
+  EXPECT_EQ(worker.in_flight[0]->forgiven, 1u);
+  EXPECT_EQ(worker.in_flight[1]->id, EntryId(2));
+}
+
+TEST_F(StepQueueTest, AStepThatIsRunAgainIsSettledByTheCoordinator) {
+  Worker& worker = AddWorker(0);
+  const auto step = std::make_shared<Step>();
+  step->id = EntryId(7);
+  step->replayed = true;
+  queue_.BeginReplayed(step);
+  queue_.Send(step, worker);
+  Finish(worker);
+  const std::vector<std::pair<EntryId, StepVerdict>> told = {{EntryId(7), StepVerdict::kFinish}};
+  EXPECT_EQ(host_.replayed, told);
+  EXPECT_EQ(queue_.totals().finished_steps, 0) << "it counts no second time";
+  queue_.EndReplayed(*step);
+  EXPECT_TRUE(queue_.open().empty());
+}
+
+TEST_F(StepQueueTest, AStepWhoseSlotsCannotBeMadeFailsWithThatError) {
+  Worker& worker = AddWorker(0);
+  const auto step = Schedule("step");
+  queue_.Refuse(1, EntryId(1), absl::ResourceExhaustedError("another worker's"));
+  queue_.Refuse(0, EntryId(1), absl::ResourceExhaustedError("ps 0 is full"));
+  Finish(worker, StepOutcome::kCancelled);
+  ASSERT_TRUE(step->result);
+  EXPECT_EQ(step->result->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(step->result->message().find("ps 0 is full"), absl::string_view::npos);
+}
+
+TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
+  options_.max_queued_steps = 1;
+  AddWorker(0).slots = 0;
+  const auto in_flight = Schedule("in flight"), queued = Schedule("queued"), waiting = Schedule("waiting");
+  const auto join = Join();
+  auto loop = std::make_shared<Outcome>();
+  queue_.Run(
+      {{"loop"}, "clicks", Nest()}, [](const Nest&) {}, [loop](const absl::Status& done) { loop->result = done; });
+  std::vector<Task> calls;
+  const absl::Status error = absl::DataLossError("gone");
+  queue_.FailAll(error, calls);
+  EXPECT_FALSE(join->result) << "the caller tells, without the lock";
+  for (const Task& call : calls) call();
+  for (const auto& told : {in_flight->result, queued->result, waiting->accepted, join->result, loop->result}) EXPECT_EQ(told, error);
+  EXPECT_TRUE(queue_.is_idle());
+  for (const auto& [structure, size] : queue_.Sizes()) EXPECT_EQ(size, 0) << structure;
+}
+
+}  // namespace
+}  // namespace divvy
