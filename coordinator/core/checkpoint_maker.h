@@ -40,9 +40,9 @@ class CheckpointMaker {
   using SaveCallback = ResultCallback<CheckpointId>;
 
   // Commits of the workers wait for so long at most.
-  static constexpr absl::Duration kLongestHold = absl::Seconds(5);
+  static constexpr absl::Duration kLongestHold = WorkerSet::kLongestHold;
   // The pause after a hold that was given up. Where nobody waits for the checkpoint it doubles each time.
-  static constexpr absl::Duration kTryAgain = absl::Seconds(1);
+  static constexpr absl::Duration kTryAgain = WorkerSet::kTryHoldAgain;
 
   // The job at the moment of the cut.
   struct Cut {

@@ -104,7 +104,7 @@ bool CoordinatorCore::AwaitsCheckpoint() const { return draining_ || adoption_.u
 
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_changes_.is_changing() || write_hold_ || expected_values_ > 0) return false;
+  if (!fences_.empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !steps_.IsHalfApplied();
 }
@@ -163,11 +163,6 @@ void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& re
   if (!reply.ok() && !has_failed) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
   OnPsAnswer(ps);
   checkpoint_maker_.OnSnapshot(ps.index, reply);
-}
-
-void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
-  if (write_hold_ && write_hold_->number == number) return NoteHeldForWrites(worker.index);
-  checkpoint_maker_.OnHeld(worker.index, number);
 }
 
 void CoordinatorCore::Collect(CheckpointId base, CheckpointId below) {

@@ -21,6 +21,7 @@
 //   Passes           calls WorkerSet
 //   LayoutChanges    calls LayoutPlan, WorkerSet, its Host
 //   StepQueue        calls Passes, WorkerSet, RedoLog, its Host
+//   WriteQueue       calls StepQueue, WorkerSet, its Host
 //   CheckpointMaker  calls WorkerSet, its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
@@ -60,6 +61,7 @@
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
+#include "coordinator/core/write_queue.h"
 #include "partitioners/placement.h"
 
 namespace divvy {
@@ -75,7 +77,8 @@ namespace divvy {
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                         private CheckpointMaker::Host,
                         private LayoutChanges::Host,
-                        private StepQueue::Host {
+                        private StepQueue::Host,
+                        private WriteQueue::Host {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
   // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
@@ -216,7 +219,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using RunState = coordinator_records::RunState;
   using FenceWait = coordinator_records::FenceWait;
   using DirectWrite = coordinator_records::DirectWrite;
-  using WriteHold = coordinator_records::WriteHold;
   using Recovery = coordinator_records::Recovery;
   using Resizing = coordinator_records::Resizing;
   using DirectRead = coordinator_records::DirectRead;
@@ -340,7 +342,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   // StepQueue::Host
   bool MayBeginStep() override DIVVY_REQUIRES(mu_);
-  EntryId GiveId() override DIVVY_REQUIRES(mu_);
+  EntryId GiveId() override DIVVY_REQUIRES(mu_);  // for WriteQueue, too
   void OnLogGrown() override DIVVY_REQUIRES(mu_) { GiveUpFullLog(); }
   void OnFinished(const Step& step, const Report& report) override DIVVY_REQUIRES(mu_);
   bool CanRewind(const std::string& why) override DIVVY_REQUIRES(mu_);
@@ -369,27 +371,19 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void OnLayoutChangeOver() override DIVVY_REQUIRES(mu_);
 
   // ---- direct_writes.cc ----
-  using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
   bool MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
   void WriteLater(std::vector<StagedWrite> writes, StatusCallback done);
-  void AdmitWrites() DIVVY_REQUIRES(mu_);
-  void QueueWrite(CommitPlan plan, StatusCallback done) DIVVY_REQUIRES(mu_);
+  void QueueWrite(WriteQueue::CommitPlan plan, StatusCallback done) DIVVY_REQUIRES(mu_);
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
-  void StartWrites() DIVVY_REQUIRES(mu_);
-  bool MayWriteNow() const DIVVY_REQUIRES(mu_);
-  bool WaitsForWrites() DIVVY_REQUIRES(mu_);
-  void StartWritesBehindSteps() DIVVY_REQUIRES(mu_);
-  void StartWrite(std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
-  void SendCommits(const std::shared_ptr<DirectWrite>& write) DIVVY_REQUIRES(mu_);
+  // WriteQueue::Host
+  bool MayBeginWrite() const override DIVVY_REQUIRES(mu_);
+  bool MayHold() const override DIVVY_REQUIRES(mu_);
+  void OnWriteBegun(const DirectWrite& write) override DIVVY_REQUIRES(mu_);
+  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override DIVVY_REQUIRES(mu_);
   void SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void FinishWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
-  void HoldForWrites() DIVVY_REQUIRES(mu_);
-  void HoldIfWritesWait(Worker& worker) DIVVY_REQUIRES(mu_);
-  void NoteHeldForWrites(int worker) DIVVY_REQUIRES(mu_);
   void EndWriteHold() DIVVY_REQUIRES(mu_);
-  void GiveUpWriteHold() DIVVY_REQUIRES(mu_);
-  void CheckWriteHold(absl::Duration now) DIVVY_REQUIRES(mu_);
 
   // ---- direct_reads.cc ----
   void PlanRead(DirectRead& read) DIVVY_REQUIRES(mu_);
@@ -404,7 +398,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void OnHeld(const Worker& worker, uint64_t number) DIVVY_REQUIRES(mu_);
   // CheckpointMaker::Host
   bool MayCut() const override DIVVY_REQUIRES(mu_);
-  bool HasOpenWrites() const override DIVVY_REQUIRES(mu_) { return !open_writes_.empty(); }
+  bool HasOpenWrites() const override DIVVY_REQUIRES(mu_) { return !writes_.open().empty(); }
   bool NeedsCheckpoint() const override DIVVY_REQUIRES(mu_);
   bool AwaitsCheckpoint() const override DIVVY_REQUIRES(mu_);
   bool IsRunning() const override DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning; }
@@ -463,7 +457,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override DIVVY_REQUIRES(mu_);
   void FailReplay(const Step& step, const absl::Status& error) DIVVY_REQUIRES(mu_);
   void FinishReplay() DIVVY_REQUIRES(mu_);
-  void LogWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
   void GiveUpFullLog() DIVVY_REQUIRES(mu_);
   void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
   void MoveBase(const JobState& committed) override DIVVY_REQUIRES(mu_);
@@ -510,6 +503,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
   LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);       // calls layout_plan_ and workers_, and this as its Host
   StepQueue steps_ DIVVY_GUARDED_BY(mu_);                    // calls passes_, workers_ and log_, and this as its Host
+  WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                  // calls steps_ and workers_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);   // calls workers_, and this as its Host
   std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
   uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
@@ -518,9 +512,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
 
   EntryIds ids_ DIVVY_GUARDED_BY(mu_);
-  std::map<EntryId, std::shared_ptr<DirectWrite>> open_writes_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<DirectWrite>> waiting_writes_ DIVVY_GUARDED_BY(mu_);  // for an id
 
   int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
@@ -552,10 +544,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
   int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::optional<WriteHold> write_hold_ DIVVY_GUARDED_BY(mu_);
-  bool steps_wait_ DIVVY_GUARDED_BY(mu_) = false;   // for writes that began while no step was open; the next writes let them go first
-  uint64_t write_holds_ DIVVY_GUARDED_BY(mu_) = 0;  // that have been begun
-  absl::Duration write_hold_given_up_ DIVVY_GUARDED_BY(mu_) = -absl::InfiniteDuration();
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

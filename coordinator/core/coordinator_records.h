@@ -160,15 +160,6 @@ struct FenceWait {
   std::vector<std::shared_ptr<Step>> steps;
 };
 
-// Workers begin no commit while direct writes are applied beside open steps (direct_writes.cc).
-struct WriteHold {
-  uint64_t number = 0;  // of the Hold
-  absl::Duration since;
-  std::set<int> waiting;  // workers that have not answered yet
-  bool held = false;      // all have: writes are applied now
-  size_t admits = 0;      // so many more: those that come meanwhile wait for the next hold, or no step would ever commit
-};
-
 struct DirectWrite {
   EntryId id;
   std::map<int, CommitRequest> commits;  // by ps; those not yet answered

@@ -106,6 +106,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       layout_plan_(options_),
       layout_changes_(options_, outbox_, layout_plan_, workers_, *this),
       steps_(options_, clock, outbox_, workers_, passes_, log_, *this),
+      writes_(clock, outbox_, workers_, steps_, *this),
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       ids_(row.id_block_end, options_.id_block),
       found_(std::move(found)),
@@ -223,7 +224,7 @@ void CoordinatorCore::BeginChoosing() {
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   layout_changes_.DeclareAll();
   if (!restores_.empty()) return ChooseCheckpoint();
-  if (layout_changes_.has_jobs() || !open_reads_.empty() || !waiting_writes_.empty() || steps_.is_wanted() || checkpoint_maker_.is_asked_for()) ChooseEmpty();
+  if (layout_changes_.has_jobs() || !open_reads_.empty() || writes_.has_waiting() || steps_.is_wanted() || checkpoint_maker_.is_asked_for()) ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
@@ -354,7 +355,7 @@ void CoordinatorCore::Tick() {
   if (MayAttachWorkers() || phase_ == Phase::kEnding) WantSync();
   for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
   checkpoint_maker_.CheckTime(now);
-  CheckWriteHold(now);
+  writes_.CheckHold(now);
   CheckLog(now);
   CheckResize(now);
   WatchProgress(now);
@@ -404,7 +405,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   job_error_ = std::move(error);
   for (Task& call : TakeWaiters(job_error_)) outbox_.Add(std::move(call));
   fences_.clear();
-  recovery_.reset(), write_hold_.reset();
+  recovery_.reset();
   passes_.FailAll();
   TellDrained();
 }
@@ -429,7 +430,7 @@ absl::Status CoordinatorCore::Drained() {
 }
 
 void CoordinatorCore::DrainIfQuiet() {
-  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || steps_.in_flight() > 0 || !open_writes_.empty()) return;
+  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || steps_.in_flight() > 0 || !writes_.open().empty()) return;
   StoreState();
   if (phase_ == Phase::kRunning && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
@@ -541,10 +542,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   steps_.FailAll(error, calls);
   for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
   take(restores_, tell);
-  for (const auto& [id, write] : std::exchange(open_writes_, {})) waiting_writes_.push_back(write);
-  take(waiting_writes_, [](const auto& write, const absl::Status& why) {
-    if (write->done) write->done(why);
-  });
+  writes_.FailAll(error, calls);
   if (ending_done_) calls.push_back([done = std::exchange(ending_done_, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
@@ -577,8 +575,8 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
       waits.push_back({absl::StrCat("step ", worker.in_flight.front()->request.function, " on worker ", index), worker.run_time});
     }
   }
-  if (write_hold_ && !write_hold_->waiting.empty()) {
-    waits.push_back({absl::StrCat("a write of the program waits for the commit of worker ", *write_hold_->waiting.begin()), now - write_hold_->since});
+  if (const auto hold = writes_.WaitsFor()) {
+    waits.push_back({absl::StrCat("a write of the program waits for the commit of worker ", hold->worker), now - hold->since});
   }
   if (recovery_) waits.push_back({absl::StrCat(recovery_->steps_left, " steps are to be run again, for ", recovery_->why), now - recovery_->since});
   std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });
@@ -645,9 +643,9 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   MutexLock lock(mu_);
   Inspection inspection = history_;
   for (const auto& [id, step] : steps_.open()) inspection.open.push_back(id);
-  for (const auto& [id, write] : open_writes_) inspection.open.push_back(id);
+  for (const auto& [id, write] : writes_.open()) inspection.open.push_back(id);
   inspection.recovering = recovery_.has_value();
-  inspection.idle = Idle() && open_writes_.empty() && waiting_writes_.empty() && !layout_changes_.has_jobs();
+  inspection.idle = Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
   for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));

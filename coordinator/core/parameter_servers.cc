@@ -282,7 +282,7 @@ Horizon CoordinatorCore::MakeHorizon() const {
   for (const auto& [id, step] : steps_.open()) {
     if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
   }
-  for (const auto& [id, write] : open_writes_) {
+  for (const auto& [id, write] : writes_.open()) {
     if (id < horizon.next) horizon.open.push_back(id);
   }
   for (const auto& [lost, id] : steps_.lost_ids()) {

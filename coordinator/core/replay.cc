@@ -50,7 +50,7 @@ void CoordinatorCore::GoBack(std::string why) {
   phase_ = Phase::kAttaching;
   checkpoint_maker_.Drop();
   layout_changes_.Rewind();
-  write_hold_.reset();
+  writes_.DropHold();
   adoption_.is_told = false;
   DropSessions();
   steps_.Rewind();
@@ -230,15 +230,8 @@ bool CoordinatorCore::ReplayStep(const std::shared_ptr<Step>& step) {
 
 // One that the program still waits for is answered at last; the others have been.
 void CoordinatorCore::ReplayWrite(const RedoLog::Entry& entry) {
-  std::shared_ptr<DirectWrite>& write = open_writes_[entry.id];
-  if (write == nullptr) write = std::make_shared<DirectWrite>();
-  recovery_->write = write->id = entry.id;
-  write->participants.clear();
-  for (const auto& [ps, parts] : entry.write->parts) {
-    write->participants.push_back(ps);
-    write->commits[ps].parts = parts;
-  }
-  SendCommits(write);
+  recovery_->write = entry.id;
+  writes_.Replay(entry.id, entry.write->parts);
 }
 
 void CoordinatorCore::SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) {
@@ -284,14 +277,6 @@ void CoordinatorCore::FinishReplay() {
 }
 
 // ---- the log ----
-
-void CoordinatorCore::LogWrite(const DirectWrite& write) {
-  if (!log_.kept()) return;
-  RedoLog::Write logged;
-  for (const auto& [ps, commit] : write.commits) logged.parts[ps] = commit.parts;
-  log_.AddWrite(write.id, std::move(logged));
-  GiveUpFullLog();
-}
 
 // Where no checkpoint can ever make room. A log that is being run is needed to its end.
 void CoordinatorCore::GiveUpFullLog() {

@@ -68,7 +68,7 @@ bool CoordinatorCore::ResizeWaits() const {
 }
 
 bool CoordinatorCore::ResizeIsQuiet() const {
-  return ResizeWaits() && steps_.in_flight() == 0 && steps_.open().empty() && open_writes_.empty() && waiting_writes_.empty() && open_reads_.empty() &&
+  return ResizeWaits() && steps_.in_flight() == 0 && steps_.open().empty() && writes_.open().empty() && !writes_.has_waiting() && open_reads_.empty() &&
          !layout_changes_.is_changing();
 }
 

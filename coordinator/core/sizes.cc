@@ -20,13 +20,12 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
       {"fences", size(fences_)},
       {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
       {"open reads", size(open_reads_)},
-      {"open writes", size(open_writes_)},
       {"redo log", size(log_)},
       {"replicas, by worker", size(replica_claims_)},
       {"rewinds", size(rewinds_)},
       {"unacknowledged messages", unacknowledged},
-      {"waiting writes", size(waiting_writes_)},
   };
+  sizes.merge(writes_.Sizes());
   sizes.merge(steps_.Sizes());
   sizes.merge(passes_.Sizes());
   sizes.merge(layout_plan_.Sizes());

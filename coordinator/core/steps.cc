@@ -124,16 +124,16 @@ void CoordinatorCore::Pump() {
   if (phase_ == Phase::kReplaying) return PumpReplay();
   if (phase_ != Phase::kRunning) return;
   if (draining_) {
-    GiveUpWriteHold();      // the writes that wait are not begun any more, and the steps in flight are to finish
+    writes_.GiveUpHold();   // the writes that wait are not begun any more, and the steps in flight are to finish
     steps_.CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
     return DrainIfQuiet();
   }
   steps_.MaybeRaise();
   StoreState();
   checkpoint_maker_.MaybeBegin();
-  StartWrites();
+  writes_.Start();
   steps_.DispatchAll();
-  StartWritesBehindSteps();
+  writes_.StartBehindSteps();
   steps_.CompleteRuns();
   steps_.CompleteJoins();
   steps_.MaybeRaise();  // a run without data has stored an error meanwhile
@@ -161,7 +161,7 @@ EntryId CoordinatorCore::GiveId() {
 
 // ---- what the queue asks and tells ----
 
-bool CoordinatorCore::MayBeginStep() { return MayGiveId() && !ResizeWaits() && !WaitsForWrites(); }
+bool CoordinatorCore::MayBeginStep() { return MayGiveId() && !ResizeWaits() && !writes_.MakesStepsWait(); }
 
 bool CoordinatorCore::CanRewind(const std::string& why) {
   if (!Replays()) FailJob(MakeError(Reason::kPsLost, why + RemedyOfLoss()));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/outbox.h"
 #include "cluster/messages.h"
@@ -18,6 +19,11 @@ namespace divvy {
 class WorkerSet {
  public:
   using Worker = coordinator_records::Worker;
+
+  // Workers that are told to hold begin no commit for so long at most.
+  static constexpr absl::Duration kLongestHold = absl::Seconds(5);
+  // The pause after a hold that was given up.
+  static constexpr absl::Duration kTryHoldAgain = absl::Seconds(1);
 
   // REQUIRES: the references outlive it.
   WorkerSet(const CoordinatorOptions& options, Clock& clock, Outbox& outbox) : options_(options), clock_(clock), outbox_(outbox) {}

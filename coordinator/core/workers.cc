@@ -243,7 +243,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   if (recovery_) {
     for (const auto& [id, make] : recovery_->iterators) workers_.Send(worker, *make);
   }
-  HoldIfWritesWait(worker);
+  writes_.HoldIfOthersAre(worker);
   OpenSteps(worker);
 }
 
@@ -377,7 +377,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
     FinishFence(fence);
   }
   if (!worker.leaving) AttachWorkerLater(worker);
-  GiveUpWriteHold();
+  writes_.GiveUpHold();
   checkpoint_maker_.WorkersChanged();
 }
 

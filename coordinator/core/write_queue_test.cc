@@ -1,0 +1,211 @@
+#include "coordinator/core/write_queue.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/testing/sim_executor.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using coordinator_records::DirectWrite;
+using coordinator_records::Step;
+using coordinator_records::Worker;
+
+// A coordinator that lets the test answer for the parameter servers. Its steps need nothing.
+class FakeHost : public WriteQueue::Host, public StepQueue::Host {
+ public:
+  bool MayBeginWrite() const override { return may_begin; }
+  EntryId GiveId() override { return EntryId(++given); }
+  bool MayHold() const override { return may_hold; }
+  void OnWriteBegun(const DirectWrite& write) override { begun.push_back(write.id); }
+  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override { sent.emplace_back(ps, write); }
+
+  void StoreState() override {}
+  bool MayBeginStep() override { return true; }
+  void OnLogGrown() override {}
+  void OnFinished(const Step&, const Report&) override {}
+  void SettleReplayed(const std::shared_ptr<Step>&, StepVerdict, const absl::Status&) override {}
+  bool CanRewind(const std::string&) override { return true; }
+  void Rewind(std::string) override {}
+  void DispatchLater(absl::Duration) override {}
+
+  bool may_begin = true, may_hold = true;
+  uint64_t given = 0;
+  std::vector<EntryId> begun;
+  std::vector<std::pair<int, std::shared_ptr<DirectWrite>>> sent;
+};
+
+class WriteQueueTest : public testing::Test {
+ protected:
+  WriteQueueTest()
+      : workers_(options_, clock_, outbox_),
+        passes_(options_, workers_, clock_, outbox_),
+        log_(1 << 20),
+        steps_(options_, clock_, outbox_, workers_, passes_, log_, host_),
+        queue_(clock_, outbox_, workers_, steps_, host_) {
+    clock_.AdvanceTo(absl::Minutes(1));
+  }
+  ~WriteQueueTest() override {
+    std::vector<Task> calls;
+    steps_.FailAll(absl::CancelledError("the test is over"), calls);
+  }
+
+  Worker& AddWorker(int index) {
+    Worker& worker = workers_.all()[index];
+    worker.index = index;
+    worker.state = Worker::State::kReady;
+    return worker;
+  }
+  void BeginStep() {
+    steps_.Schedule(
+        {"step", Nest()}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+    steps_.DispatchAll();
+    ASSERT_FALSE(steps_.open().empty());
+  }
+  // A write to these servers. Has its status when it is answered.
+  std::shared_ptr<std::optional<absl::Status>> Write(const std::vector<int>& servers) {
+    auto answer = std::make_shared<std::optional<absl::Status>>();
+    WriteQueue::CommitPlan plan;
+    for (const int ps : servers) plan[ps].emplace_back();
+    queue_.Add(std::move(plan), [answer](const absl::Status& done) { *answer = done; });
+    queue_.Start();
+    return answer;
+  }
+  // Every server answers what it has been sent.
+  void Apply() {
+    for (const auto& [ps, write] : std::exchange(host_.sent, {})) {
+      if (queue_.OnCommitted(ps, *write)) queue_.Answer(*write);
+    }
+    outbox_.Drain();
+  }
+  uint64_t Hold() const { return uint64_t{1} << 63 | 1; }
+
+  CoordinatorOptions options_;
+  SimClock clock_;
+  Outbox outbox_;
+  WorkerSet workers_;
+  Passes passes_;
+  RedoLog log_;
+  FakeHost host_;
+  StepQueue steps_;
+  WriteQueue queue_;
+};
+
+TEST_F(WriteQueueTest, WithoutOpenStepsAWriteIsAppliedAtOnceAndAnsweredWhenAllServersHaveIt) {
+  const auto write = Write({0, 2});
+  ASSERT_EQ(host_.sent.size(), 2u);
+  EXPECT_EQ(host_.begun, std::vector<EntryId>{EntryId(1)});
+  const std::optional<CommitRequest> request = queue_.RequestFor(2, *host_.sent[1].second);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->participants, 2);
+  EXPECT_EQ(request->kind, EntryKind::kWrite);
+  EXPECT_FALSE(queue_.OnCommitted(0, *host_.sent[0].second));
+  EXPECT_FALSE(*write);
+  Apply();
+  EXPECT_EQ(*write, absl::OkStatus());
+  EXPECT_TRUE(queue_.open().empty());
+}
+
+TEST_F(WriteQueueTest, BesideAnOpenStepItWaitsUntilAllWorkersHold) {
+  AddWorker(0), AddWorker(1);
+  BeginStep();
+  Write({0});
+  ASSERT_TRUE(queue_.IsHold(Hold()));
+  EXPECT_EQ(queue_.WaitsFor()->worker, 0);
+  EXPECT_FALSE(queue_.OnHeld(0));
+  queue_.Start();
+  EXPECT_TRUE(host_.sent.empty());
+  EXPECT_TRUE(queue_.OnHeld(1));
+  queue_.Start();
+  EXPECT_EQ(host_.sent.size(), 1u);
+  EXPECT_FALSE(queue_.MaybeEndHold()) << "the write is under way";
+  Apply();
+  EXPECT_TRUE(queue_.MaybeEndHold());
+  EXPECT_FALSE(queue_.is_holding());
+}
+
+TEST_F(WriteQueueTest, AWriteThatComesWhileOthersAreAppliedWaitsForTheNextHold) {
+  AddWorker(0);
+  BeginStep();
+  Write({0});
+  ASSERT_TRUE(queue_.OnHeld(0));
+  queue_.Start();
+  Write({0});
+  EXPECT_EQ(host_.sent.size(), 1u);
+  Apply();
+  ASSERT_TRUE(queue_.MaybeEndHold());
+  queue_.Start();
+  EXPECT_TRUE(queue_.IsHold(Hold() + 1));
+}
+
+TEST_F(WriteQueueTest, AHoldThatWorkersDoNotAnswerIsGivenUpAndTriedAgain) {
+  Worker& worker = AddWorker(0);
+  BeginStep();
+  Write({0});
+  clock_.AdvanceTo(clock_.Elapsed() + WorkerSet::kLongestHold + absl::Seconds(1));
+  queue_.CheckHold(clock_.Elapsed());
+  EXPECT_FALSE(queue_.is_holding());
+  queue_.Start();
+  EXPECT_FALSE(queue_.is_holding()) << "not at once";
+  clock_.AdvanceTo(clock_.Elapsed() + WorkerSet::kTryHoldAgain);
+  worker.in_flight[0]->applied = {{0, 2}};
+  queue_.Start();
+  EXPECT_FALSE(queue_.is_holding()) << "a step is half applied";
+  worker.in_flight[0]->applied.clear();
+  queue_.Start();
+  EXPECT_TRUE(queue_.is_holding());
+}
+
+TEST_F(WriteQueueTest, AWorkerThatJoinsIsWaitedForToo) {
+  AddWorker(0);
+  BeginStep();
+  Write({0});
+  queue_.HoldIfOthersAre(AddWorker(1));
+  EXPECT_FALSE(queue_.OnHeld(0));
+  EXPECT_TRUE(queue_.OnHeld(1));
+}
+
+TEST_F(WriteQueueTest, StepsAndWritesTakeTurns) {
+  Write({0});
+  EXPECT_TRUE(queue_.MakesStepsWait()) << "a write is under way that holds nobody";
+  Write({0});
+  EXPECT_EQ(host_.sent.size(), 1u) << "it lets the step go first";
+  Apply();
+  EXPECT_FALSE(queue_.MakesStepsWait());
+  queue_.StartBehindSteps();
+  EXPECT_EQ(host_.sent.size(), 1u);
+}
+
+TEST_F(WriteQueueTest, AReplayedWriteAnswersWhoeverWaitsForIt) {
+  const auto write = Write({0, 1});
+  host_.sent.clear();  // the servers have gone back
+  queue_.Replay(EntryId(1), {{0, {CommitPart()}}, {1, {CommitPart()}}});
+  queue_.Replay(EntryId(9), {{0, {CommitPart()}}});
+  EXPECT_EQ(queue_.open().size(), 2u);
+  EXPECT_EQ(host_.sent.size(), 3u);
+  Apply();
+  EXPECT_EQ(*write, absl::OkStatus());
+  EXPECT_TRUE(queue_.open().empty());
+}
+
+TEST_F(WriteQueueTest, WhenTheJobFailsEachWriteIsAnswered) {
+  const auto open = Write({0});
+  host_.may_begin = false;
+  const auto waiting = Write({0});
+  std::vector<Task> calls;
+  const absl::Status error = absl::DataLossError("gone");
+  queue_.FailAll(error, calls);
+  for (const Task& call : calls) call();
+  EXPECT_EQ(*open, error);
+  EXPECT_EQ(*waiting, error);
+  for (const auto& [structure, size] : queue_.Sizes()) EXPECT_EQ(size, 0) << structure;
+}
+
+}  // namespace
+}  // namespace divvy
