@@ -54,8 +54,8 @@ class CapturedLog {
   }
   // Blocks until an entry holds `part`. False: none came within 10 s.
   bool Await(absl::string_view part) const {
-    MutexLock lock(kept_->mu);
     Kept& kept = *kept_;
+    MutexLock lock(kept.mu);
     return kept.more.WaitFor(kept.mu, absl::Seconds(10), [&kept, part]() DIVVY_REQUIRES(kept.mu) { return kept.Has(part); });
   }
 

@@ -104,7 +104,7 @@ bool CoordinatorCore::AwaitsCheckpoint() const { return draining_ || adoption_.u
 
 bool CoordinatorCore::MayCut() const {
   if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
-  if (!fences_.empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
+  if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !steps_.IsHalfApplied();
 }

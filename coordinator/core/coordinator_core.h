@@ -233,7 +233,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
-  absl::Status CheckReplicas(int index, const std::string& address, int replicas, bool is_attached) DIVVY_REQUIRES(mu_);
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
@@ -320,7 +319,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   Worker& KnownWorker(int index, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
-  SessionId NextSession() DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply);
   bool ServesAnother(const absl::Status& refusal) const DIVVY_REQUIRES(mu_);
   bool OnAttachRefused(Worker& worker, const absl::Status& refusal) DIVVY_REQUIRES(mu_);  // true: that was the end of the job
@@ -333,7 +331,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void AdmitJoined() DIVVY_REQUIRES(mu_);
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
   void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
-  void NoteFences(const Ps& ps, const SyncReply& reply) DIVVY_REQUIRES(mu_);
   void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
 
   // ---- steps.cc ----
@@ -501,22 +498,16 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   LimitedLog said_of_peers_ DIVVY_GUARDED_BY(mu_);
   Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
-  LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);       // calls layout_plan_ and workers_, and this as its Host
-  StepQueue steps_ DIVVY_GUARDED_BY(mu_);                    // calls passes_, workers_ and log_, and this as its Host
-  WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                  // calls steps_ and workers_, and this as its Host
-  CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);   // calls workers_, and this as its Host
-  std::map<int, int> replica_claims_ DIVVY_GUARDED_BY(mu_);  // by worker: how many replicas it said last that it has
-  uint32_t next_session_ DIVVY_GUARDED_BY(mu_) = 1;
+  LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);      // calls layout_plan_ and workers_, and this as its Host
+  StepQueue steps_ DIVVY_GUARDED_BY(mu_);                   // calls passes_, workers_ and log_, and this as its Host
+  WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                 // calls steps_ and workers_, and this as its Host
+  CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);  // calls workers_, and this as its Host
   uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::vector<FenceWait> fences_ DIVVY_GUARDED_BY(mu_);
-  uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
 
   EntryIds ids_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
 
-  int64_t lost_workers_ DIVVY_GUARDED_BY(mu_) = 0;
   std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
-  bool other_build_told_ DIVVY_GUARDED_BY(mu_) = false;           // that some worker runs another build of the program: one warning is enough
 
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
   std::vector<std::function<void()>> drained_ DIVVY_GUARDED_BY(mu_);
@@ -539,7 +530,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
   RedoLog log_ DIVVY_GUARDED_BY(mu_);              // of what came after the newest checkpoint
   std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
-  std::optional<absl::Duration> unserved_since_ DIVVY_GUARDED_BY(mu_);  // workers say that they serve another coordinator, and none serves this one
   std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes

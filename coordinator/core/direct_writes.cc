@@ -72,7 +72,7 @@ void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback
 
 bool CoordinatorCore::MayBeginWrite() const { return MayGiveId(expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny) && !checkpoint_maker_.holding(); }
 
-bool CoordinatorCore::MayHold() const { return !checkpoint_maker_.before_release() && fences_.empty(); }
+bool CoordinatorCore::MayHold() const { return !checkpoint_maker_.before_release() && workers_.fences().empty(); }
 
 void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
   if (!log_.kept()) return;

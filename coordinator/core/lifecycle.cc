@@ -339,7 +339,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   if (request.job == JobName::kWorker) {
     RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program, request.index, request.address));
     RETURN_IF_ERROR(CheckSameView(options_.cluster, request.cluster, absl::StrCat("worker ", request.index)));
-    return CheckReplicas(request.index, request.address, request.replicas, /*is_attached=*/false);  // last: whoever does not belong here has no say
+    return workers_.CheckReplicas(request.index, request.address, request.replicas);  // last: whoever does not belong here has no say
   }
   if (request.without_checkpoints && options_.checkpoints != nullptr) {
     return WithoutCheckpoints(request.index, request.address);
@@ -381,7 +381,7 @@ std::string CoordinatorCore::WhatEverybodyDoes() const {
     parts.push_back(absl::StrCat("worker ", index, " has step ", first.request.function, " (", first.id.value(), "), attempt ", first.attempt,
                                  worker.in_flight.size() > 1 ? absl::StrCat(", and ", worker.in_flight.size() - 1, " behind it") : ""));
   }
-  for (const FenceWait& fence : fences_) {
+  for (const FenceWait& fence : workers_.fences()) {
     if (!fence.steps.empty())
       parts.push_back(absl::StrCat(fence.steps.size(), " steps of worker ", fence.worker, ", which is lost, until every ps has confirmed it"));
   }
@@ -404,7 +404,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   phase_ = Phase::kFailed;
   job_error_ = std::move(error);
   for (Task& call : TakeWaiters(job_error_)) outbox_.Add(std::move(call));
-  fences_.clear();
+  workers_.DropFences();
   recovery_.reset();
   passes_.FailAll();
   TellDrained();
@@ -603,7 +603,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.finished_reads = steps_.totals().finished_reads;
   snapshot.queued = steps_.num_queued();
   snapshot.in_flight = steps_.in_flight();
-  snapshot.lost_workers = lost_workers_;
+  snapshot.lost_workers = workers_.num_lost();
   snapshot.num_ps = static_cast<int>(ps_.size());
   snapshot.num_workers = static_cast<int>(workers_.all().size());
   for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;

@@ -237,15 +237,11 @@ void CoordinatorCore::SendSync(Ps& ps) {
   request.seq = ++sync_seq_;
   request.horizon = MakeHorizon();
   ids_.Synced(request.seq, request.horizon.next);
-  std::map<SessionId, int> sessions;
-  for (const auto& [index, worker] : workers_.all()) {
-    if (worker.state != Worker::State::kDialing) sessions.emplace(worker.session, index);
-  }
-  for (const auto& [session, worker] : sessions) {
+  for (const auto& [session, worker] : workers_.Sessions()) {
     request.sessions.push_back(session);
     request.workers.push_back(worker);
   }
-  for (const FenceWait& fence : fences_) {
+  for (const FenceWait& fence : workers_.fences()) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }
   CallPs(ps, &ParameterClient::Sync, std::move(request), &CoordinatorCore::OnSynced);
@@ -257,7 +253,7 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   OnPsAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
-  NoteFences(ps, *reply);
+  for (const FenceWait& fence : workers_.NoteFences(ps.index, ps_.size(), *reply)) FinishFence(fence);
   const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
   ids_.Acked(acked);
   AdmitJoined();

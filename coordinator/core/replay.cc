@@ -76,16 +76,9 @@ absl::Status CoordinatorCore::MayRewind(absl::string_view why) {
 
 // Each worker is given another session in the new epoch; what it was doing in this one can no longer be applied.
 void CoordinatorCore::DropSessions() {
-  fences_.clear();
+  workers_.DropFences();
   for (auto& [index, worker] : workers_.all()) {
-    if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
-    worker.connection_number = 0;
-    worker.stream = nullptr;
-    worker.state = Worker::State::kDialing;
-    worker.in_flight.clear();
-    worker.run_time = absl::ZeroDuration();
-    worker.broken_since.reset();
-    worker.claim.reset();
+    workers_.EndSession(worker);
     worker.last_heard = clock_.Elapsed();
     worker.attaching = false;
     ++worker.tries;  // an answer of the former epoch is void

@@ -17,14 +17,13 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
   std::map<std::string, int64_t> sizes = {
       {"dispatched steps", dispatched},
       {"early parameter servers", size(early_ps_)},
-      {"fences", size(fences_)},
       {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
       {"open reads", size(open_reads_)},
       {"redo log", size(log_)},
-      {"replicas, by worker", size(replica_claims_)},
       {"rewinds", size(rewinds_)},
       {"unacknowledged messages", unacknowledged},
   };
+  sizes.merge(workers_.Sizes());
   sizes.merge(writes_.Sizes());
   sizes.merge(steps_.Sizes());
   sizes.merge(passes_.Sizes());

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/breakable.h"
+#include "base/log.h"
+#include "coordinator/core/refusals.h"
+#include "coordinator/core/session_numbers.h"
 
 namespace divvy {
 namespace {
@@ -23,6 +27,118 @@ void WorkerSet::Send(Worker& worker, ToWorker message) {
 void WorkerSet::SendToAll(const ToWorker& message) {
   for (auto& [index, worker] : workers_) Send(worker, message);
 }
+
+// ---- sessions ----
+
+// A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be
+// taken for ours: sessions of epochs near to each other differ (session_numbers.h).
+SessionId WorkerSet::NextSession(Epoch epoch) {
+  SessionId session = kCoordinatorSession;
+  while (session == kCoordinatorSession) session = SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? epoch : Epoch(), next_session_++);
+  return session;
+}
+
+std::map<SessionId, int> WorkerSet::Sessions() const {
+  std::map<SessionId, int> sessions;
+  for (const auto& [index, worker] : workers_) {
+    if (worker.state != Worker::State::kDialing) sessions.emplace(worker.session, index);
+  }
+  return sessions;
+}
+
+std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Worker& worker) {
+  worker.state = Worker::State::kDialing;  // from here on its session is not told to any ps
+  worker.stream = nullptr;
+  worker.broken_since.reset();
+  worker.claim.reset();
+  worker.run_time = absl::ZeroDuration();
+  if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
+  worker.connection_number = 0;
+  return std::exchange(worker.in_flight, {});
+}
+
+void WorkerSet::Fence(Worker& worker, absl::string_view why, uint64_t seq) {
+  num_lost_ += worker.leaving ? 0 : 1;
+  FenceWait fence;
+  fence.worker = worker.index;
+  fence.seq = seq;
+  fence.steps = EndSession(worker);
+  for (const auto& step : fence.steps) step->state = coordinator_records::Step::State::kFencing;
+  worker.last_error = std::string(why);
+  fences_.push_back(std::move(fence));
+}
+
+std::vector<WorkerSet::FenceWait> WorkerSet::NoteFences(int ps, size_t num_ps, const SyncReply& reply) {
+  std::vector<FenceWait> complete;
+  for (auto fence = fences_.begin(); fence != fences_.end();) {
+    if (reply.seq >= fence->seq && fence->acked.insert(ps).second) {
+      for (const RememberedEntry& entry : reply.applied) {
+        for (const auto& step : fence->steps) {
+          if (step->id == entry.id) step->applied[ps] = entry.participants;
+        }
+      }
+    }
+    if (fence->acked.size() == num_ps) {
+      complete.push_back(std::move(*fence));
+      fence = fences_.erase(fence);
+    } else {
+      ++fence;
+    }
+  }
+  return complete;
+}
+
+// ---- who fits ----
+
+absl::Status WorkerSet::CheckReplicas(int index, const std::string& address, int replicas) {
+  const WorkerReplicas own{index, address, replicas};
+  if (options_.replicas_per_worker > 0)
+    return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
+  replica_claims_[index] = replicas;
+  const std::vector<Worker*> others = WithOtherReplicas(index, replicas);
+  if (others.empty()) return absl::OkStatus();
+  const WorkerReplicas first{others[0]->index, others[0]->address, others[0]->replicas};
+  const auto votes = [this](int number) {
+    return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
+  };
+  const bool all_have_spoken = !options_.worker_addresses.empty() &&
+                               std::all_of(workers_.begin(), workers_.end(), [this](const auto& known) { return replica_claims_.count(known.first) > 0; });
+  const auto lead = votes(replicas) - votes(first.replicas);
+  if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
+  return lead == 0 ? OtherReplicasYet(own, first) : absl::OkStatus();
+}
+
+std::vector<WorkerSet::Worker*> WorkerSet::WithOtherReplicas(int index, int replicas) {
+  std::vector<Worker*> others;
+  for (auto& [there, worker] : workers_) {
+    if (there != index && worker.state != Worker::State::kDialing && worker.replicas != replicas) others.push_back(&worker);
+  }
+  return others;
+}
+
+void WorkerSet::CompareBuild(const Worker& worker, const std::string& build) {
+  const std::string& own = options_.program.build;
+  const bool is_other = !own.empty() && !build.empty() && own != build;
+  if (!is_other || std::exchange(other_build_told_, true)) return;
+  outbox_.Add([text = absl::StrCat("worker ", worker.index, " (", worker.address, ") runs another build of the program (", build, ") than the coordinator (",
+                                   own, "): its steps may compute something else. Deploy one binary to all tasks")] { DIVVY_LOG(WARNING) << text; });
+}
+
+bool WorkerSet::MustGiveWay(const Worker& refused) {
+  const absl::Duration now = clock_.Elapsed();
+  const auto serves = [](const auto& each) { return each.second.state != Worker::State::kDialing; };
+  if (std::any_of(workers_.begin(), workers_.end(), serves)) {
+    unserved_since_.reset();
+  } else if (!unserved_since_) {
+    unserved_since_ = now;
+  }
+  if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) return true;
+  const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& each) { return each.second.serves_another; });
+  const bool are_all_there = workers_.size() > 1 || options_.worker_addresses.count(refused.index) > 0;  // else this one may merely be the first
+  return unserved_since_ && now - *unserved_since_ >= (all && are_all_there ? options_.worker_silence : options_.ps_timeout);
+}
+
+// ---- how many ----
 
 int WorkerSet::NumShares() const {
   const auto number_of = [this](auto counts) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
@@ -69,6 +185,10 @@ bool WorkerSet::MostHere(const std::function<bool(const Worker&)>& says) const {
 bool WorkerSet::IsGoneForLong(const Worker& worker) const {
   const bool is_listed = options_.worker_addresses.count(worker.index) > 0;
   return is_listed ? clock_.Elapsed() - worker.last_heard >= kForgottenAfter : !MayServe(worker);
+}
+
+std::map<std::string, int64_t> WorkerSet::Sizes() const {
+  return {{"fences", static_cast<int64_t>(fences_.size())}, {"replicas, by worker", static_cast<int64_t>(replica_claims_.size())}};
 }
 
 }  // namespace divvy

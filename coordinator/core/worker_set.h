@@ -1,10 +1,19 @@
-// The workers of a job, by index, and what is said to them.
+// The workers of a job, by index: their sessions, what is said to them, which of them fit together, and
+// which are being shut out.
 #ifndef DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 #define DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/outbox.h"
@@ -19,6 +28,7 @@ namespace divvy {
 class WorkerSet {
  public:
   using Worker = coordinator_records::Worker;
+  using FenceWait = coordinator_records::FenceWait;
 
   // Workers that are told to hold begin no commit for so long at most.
   static constexpr absl::Duration kLongestHold = absl::Seconds(5);
@@ -37,12 +47,50 @@ class WorkerSet {
   // From here on nothing is sent to any worker.
   void Close() { closed_ = true; }
 
+  // ---- sessions ----
+
+  // A number that no session of this coordinator has had, nor one of an epoch near to it.
+  SessionId NextSession(Epoch epoch);
+  uint64_t NextConnection() { return next_connection_++; }
+  // The sessions that the servers accept, each with its worker.
+  std::map<SessionId, int> Sessions() const;
+  // Nothing more is said or heard in the worker's session. Returns the steps that were in flight there.
+  std::vector<std::shared_ptr<coordinator_records::Step>> EndSession(Worker& worker);
+  // The worker is lost: ends its session, and shuts it out. Its steps go on elsewhere when every ps has
+  // acknowledged Sync number `seq`, which does not have the session.
+  void Fence(Worker& worker, absl::string_view why, uint64_t seq);
+  // A ps has answered a Sync. Returns the fences that are complete by it.
+  std::vector<FenceWait> NoteFences(int ps, size_t num_ps, const SyncReply& reply);
+  const std::vector<FenceWait>& fences() const { return fences_; }
+  void DropFences() { fences_.clear(); }
+  // The number of workers that were lost, but for those that said that they leave.
+  int64_t num_lost() const { return num_lost_; }
+
+  // ---- who fits ----
+
+  // Compares with what the coordinator was told; else with the workers that are here, so that all of them may
+  // be replaced by others. OK: no more workers say what those do than say the like of this one.
+  absl::Status CheckReplicas(int index, const std::string& address, int replicas);
+  // Those that are here and have another number. Where CheckReplicas is OK they are let go: one that came
+  // first and is wrong, or lies, would keep all others out.
+  std::vector<Worker*> WithOtherReplicas(int index, int replicas);
+  // Warns, once, if a worker runs another build of the program than the coordinator.
+  void CompareBuild(const Worker& worker, const std::string& build);
+  // The worker says that it serves another job, or another coordinator. True: so do all workers, or the
+  // others stay away, for so long that this coordinator gives way.
+  bool MustGiveWay(const Worker& refused);
+  void NoteServed() { unserved_since_.reset(); }
+
+  // ---- how many ----
+
   // The number of shares that data is cut into: one for each index up to the last that counts.
   int NumShares() const;
   // Whether `says` holds for more than half of the workers that have a session.
   bool MostHere(const std::function<bool(const Worker&)>& says) const;
   // Whether nobody expects the worker any more. REQUIRES: it has no session.
   bool IsGoneForLong(const Worker& worker) const;
+  // The size of each structure, for CoordinatorCore::Sizes.
+  std::map<std::string, int64_t> Sizes() const;
 
  private:
   bool MayServe(const Worker& worker) const;
@@ -53,6 +101,14 @@ class WorkerSet {
   Outbox& outbox_;
   std::map<int, Worker> workers_;
   bool closed_ = false;
+  uint32_t next_session_ = 1;
+  uint64_t next_connection_ = 1;
+  std::vector<FenceWait> fences_;
+  int64_t num_lost_ = 0;
+  std::map<int, int> replica_claims_;  // by worker: how many replicas it said last that it has
+  bool other_build_told_ = false;
+  // Workers say that they serve another coordinator, and none serves this one.
+  std::optional<absl::Duration> unserved_since_;
 };
 
 }  // namespace divvy

@@ -11,7 +11,6 @@
 #include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
-#include "coordinator/core/session_numbers.h"
 
 namespace divvy {
 namespace {
@@ -56,45 +55,12 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   return absl::OkStatus();
 }
 
-// Against what the coordinator was told; else against the workers that are here now, so that all may be replaced by others. Where more workers say the like
-// than say what those do, those are let go: one that came first and is wrong, or lies, would keep all others out.
-absl::Status CoordinatorCore::CheckReplicas(int index, const std::string& address, int replicas, bool is_attached) {
-  const WorkerReplicas own{index, address, replicas};
-  if (options_.replicas_per_worker > 0)
-    return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
-  replica_claims_[index] = replicas;
-  const auto differs = [index, replicas](const auto& known) {
-    return known.first != index && known.second.state != Worker::State::kDialing && known.second.replicas != replicas;
-  };
-  const auto other = std::find_if(workers_.all().begin(), workers_.all().end(), differs);
-  if (other == workers_.all().end()) return absl::OkStatus();
-  const WorkerReplicas first{other->first, other->second.address, other->second.replicas};
-  const auto votes = [this](int number) DIVVY_REQUIRES(mu_) {
-    return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
-  };
-  const bool all_have_spoken =
-      !options_.worker_addresses.empty() && std::all_of(workers_.all().begin(), workers_.all().end(),
-                                                        [this](const auto& known) DIVVY_REQUIRES(mu_) { return replica_claims_.count(known.first) > 0; });
-  const auto lead = votes(replicas) - votes(first.replicas);
-  if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
-  if (lead == 0) return OtherReplicasYet(own, first);
-  if (!is_attached) return absl::OkStatus();  // it has yet to prove itself
-  for (auto& [there, worker] : workers_.all()) {
-    if (there != index && worker.replicas != replicas) LoseWorker(worker, "it has another number of replicas than most workers");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAttachReply& reply) {
   RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, reply.program, worker.index, worker.address));
-  RETURN_IF_ERROR(CheckReplicas(worker.index, worker.address, std::max(1, reply.replicas), /*is_attached=*/true));
-  const std::string& own = options_.program.build;
-  const bool is_other = !own.empty() && !reply.program.build.empty() && own != reply.program.build;
-  if (!is_other || std::exchange(other_build_told_, true)) return absl::OkStatus();
-  outbox_.Add([index = worker.index, address = worker.address, own, theirs = reply.program.build] {
-    DIVVY_LOG(WARNING) << "worker " << index << " (" << address << ") runs another build of the program (" << theirs << ") than the coordinator (" << own
-                       << "): its steps may compute something else. Deploy one binary to all tasks";
-  });
+  const int replicas = std::max(1, reply.replicas);
+  RETURN_IF_ERROR(workers_.CheckReplicas(worker.index, worker.address, replicas));
+  for (Worker* const other : workers_.WithOtherReplicas(worker.index, replicas)) LoseWorker(*other, "it has another number of replicas than most workers");
+  workers_.CompareBuild(worker, reply.program.build);
   return absl::OkStatus();
 }
 
@@ -140,7 +106,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   worker.attaching = true;
   worker.leaving = false;
   const uint64_t attempt = ++worker.tries;
-  const SessionId session = NextSession();
+  const SessionId session = workers_.NextSession(row_.epoch);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
   for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
@@ -152,14 +118,6 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
       if (const auto self = weak.lock()) self->OnWorkerAttached(index, attempt, session, std::move(reply));
     });
   });
-}
-
-// A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be taken for ours: sessions
-// of epochs near to each other differ (session_numbers.h).
-SessionId CoordinatorCore::NextSession() {
-  SessionId session = kCoordinatorSession;
-  while (session == kCoordinatorSession) session = SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? row_.epoch : Epoch(), next_session_++);
-  return session;
 }
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
@@ -182,15 +140,7 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
   worker.serves_another = ServesAnother(refusal);
   if (!worker.serves_another) return false;
   WantSync();
-  const auto serves = [](const auto& each) { return each.second.state != Worker::State::kDialing; };
-  if (std::any_of(workers_.all().begin(), workers_.all().end(), serves))
-    unserved_since_.reset();
-  else if (!unserved_since_)
-    unserved_since_ = clock_.Elapsed();
-  const bool all = std::all_of(workers_.all().begin(), workers_.all().end(), [](const auto& each) { return each.second.serves_another; });
-  const bool are_all_there = workers_.all().size() > 1 || options_.worker_addresses.count(worker.index) > 0;  // else this one may merely be the first
-  const absl::Duration patience = all && are_all_there ? options_.worker_silence : options_.ps_timeout;
-  if (RuleHolds(Rule::kOneWorkerEndsNoJob) && (!unserved_since_ || clock_.Elapsed() - *unserved_since_ < patience)) return false;
+  if (!workers_.MustGiveWay(worker)) return false;
   GiveWay(refusal);
   return true;
 }
@@ -222,7 +172,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   }
   worker.serves_another = false;
   worker.has_served = true;
-  unserved_since_.reset();
+  workers_.NoteServed();
   worker.backoff.Reset();
   worker.claim.reset();
   worker.pings = worker.pongs = 0;
@@ -256,7 +206,7 @@ void CoordinatorCore::AdmitJoined() {
 // ---- the Steps stream ----
 
 void CoordinatorCore::OpenSteps(Worker& worker) {
-  worker.connection_number = next_connection_++;
+  worker.connection_number = workers_.NextConnection();
   worker.connection = nullptr;
   const auto listener = std::make_shared<StepsListener>(weak_from_this(), worker.index, worker.connection_number);
   outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number, client = worker.client, listener] {
@@ -354,51 +304,17 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
 
 void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
-  lost_workers_ += !worker.leaving;
-  FenceWait fence;
-  fence.worker = worker.index;
-  fence.steps = std::move(worker.in_flight);
-  worker.in_flight.clear();
-  for (const auto& step : fence.steps) step->state = Step::State::kFencing;
-  worker.state = Worker::State::kDialing;  // from here on its session is not told to any ps
-  worker.stream = nullptr;
-  worker.broken_since.reset();
-  worker.claim.reset();
-  worker.last_error = std::string(why);
-  worker.run_time = absl::ZeroDuration();
-  if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
-  worker.connection_number = 0;
+  workers_.Fence(worker, why, sync_seq_ + 1);
   passes_.WorkerGone(worker.index);
-  fence.seq = sync_seq_ + 1;
-  fences_.push_back(fence);
-  WantSync();  // with the fence in fences_, so that its steps are asked about
+  WantSync();  // with the fence, so that its steps are asked about
   if (!RuleHolds(Rule::kWaitForFence)) {
-    fences_.pop_back();
-    FinishFence(fence);
+    const std::vector<FenceWait> fences = workers_.fences();
+    workers_.DropFences();
+    for (const FenceWait& fence : fences) FinishFence(fence);
   }
   if (!worker.leaving) AttachWorkerLater(worker);
   writes_.GiveUpHold();
   checkpoint_maker_.WorkersChanged();
-}
-
-void CoordinatorCore::NoteFences(const Ps& ps, const SyncReply& reply) {
-  std::vector<FenceWait> complete;
-  for (auto fence = fences_.begin(); fence != fences_.end();) {
-    if (reply.seq >= fence->seq && fence->acked.insert(ps.index).second) {
-      for (const RememberedEntry& entry : reply.applied) {
-        for (const auto& step : fence->steps) {
-          if (step->id == entry.id) step->applied[ps.index] = entry.participants;
-        }
-      }
-    }
-    if (fence->acked.size() == ps_.size()) {
-      complete.push_back(std::move(*fence));
-      fence = fences_.erase(fence);
-    } else {
-      ++fence;
-    }
-  }
-  for (const FenceWait& fence : complete) FinishFence(fence);
 }
 
 void CoordinatorCore::FinishFence(const FenceWait& fence) {

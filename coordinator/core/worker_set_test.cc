@@ -1,0 +1,134 @@
+#include "coordinator/core/worker_set.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/testing/captured_log.h"
+#include "base/testing/sim_executor.h"
+#include "cluster/error.h"
+#include "gtest/gtest.h"
+
+namespace divvy {
+namespace {
+
+using coordinator_records::Step;
+using coordinator_records::Worker;
+
+class WorkerSetTest : public testing::Test {
+ protected:
+  WorkerSetTest() : workers_(options_, clock_, outbox_) { Advance(absl::Hours(1)); }
+
+  void Advance(absl::Duration time) { clock_.AdvanceTo(clock_.Elapsed() + time); }
+  Worker& AddWorker(int index, int replicas = 1) {
+    Worker& worker = workers_.all()[index];
+    worker.index = index;
+    worker.state = Worker::State::kReady;
+    worker.session = workers_.NextSession(Epoch(3));
+    worker.replicas = replicas;
+    return worker;
+  }
+  absl::Status CheckReplicas(int index, int replicas) { return workers_.CheckReplicas(index, "there", replicas); }
+  static SyncReply Reply(uint64_t seq, std::vector<RememberedEntry> applied = {}) {
+    SyncReply reply;
+    reply.seq = seq;
+    reply.applied = std::move(applied);
+    return reply;
+  }
+
+  CoordinatorOptions options_;
+  SimClock clock_;
+  Outbox outbox_;
+  WorkerSet workers_;
+};
+
+TEST_F(WorkerSetTest, NoTwoSessionsHaveOneNumberAndNoneHasTheCoordinatorsOwn) {
+  std::set<SessionId> given;
+  for (int i = 0; i < 100'000; ++i) EXPECT_TRUE(given.insert(workers_.NextSession(Epoch(1))).second) << i;
+  EXPECT_EQ(given.count(kCoordinatorSession), 0u);
+}
+
+TEST_F(WorkerSetTest, TheStepsOfALostWorkerGoOnWhenEachServerHasAcknowledged) {
+  Worker& worker = AddWorker(0);
+  const auto step = std::make_shared<Step>();
+  step->id = EntryId(5);
+  worker.in_flight = {step};
+  EXPECT_EQ(workers_.Sessions().size(), 1u);
+  workers_.Fence(worker, "it is silent", 7);
+  EXPECT_TRUE(workers_.Sessions().empty());
+  EXPECT_EQ(step->state, Step::State::kFencing);
+  EXPECT_EQ(worker.last_error, "it is silent");
+  EXPECT_EQ(workers_.num_lost(), 1);
+
+  RememberedEntry applied;
+  applied.id = EntryId(5);
+  applied.participants = 2;
+  EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(6)).empty()) << "an answer to an older Sync";
+  EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(7, {applied})).empty());
+  EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(8)).empty()) << "ps 1 has said nothing";
+  const auto complete = workers_.NoteFences(1, 2, Reply(8));
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(complete[0].steps, std::vector<std::shared_ptr<Step>>{step});
+  EXPECT_EQ(step->applied, (std::map<int, int>{{0, 2}}));
+  EXPECT_TRUE(workers_.fences().empty());
+}
+
+TEST_F(WorkerSetTest, AWorkerThatLeavesIsNotCountedAsLost) {
+  Worker& worker = AddWorker(0);
+  worker.leaving = true;
+  workers_.Fence(worker, "it left", 1);
+  EXPECT_EQ(workers_.num_lost(), 0);
+  EXPECT_EQ(workers_.fences().size(), 1u);
+}
+
+TEST_F(WorkerSetTest, MostWorkersDecideHowManyReplicasFit) {
+  AddWorker(0, 2);
+  EXPECT_EQ(CheckReplicas(0, 2), absl::OkStatus());
+  EXPECT_EQ(ReasonOf(CheckReplicas(1, 1)), Reason::kNotReady) << "one against one";
+  EXPECT_EQ(CheckReplicas(2, 1), absl::OkStatus());
+  ASSERT_EQ(workers_.WithOtherReplicas(2, 1).size(), 1u);
+  EXPECT_EQ(workers_.WithOtherReplicas(2, 1)[0]->index, 0);
+  CheckReplicas(3, 2).IgnoreError();
+  CheckReplicas(4, 2).IgnoreError();
+  EXPECT_EQ(ReasonOf(CheckReplicas(1, 1)), Reason::kClusterMismatch) << "two against three";
+}
+
+TEST_F(WorkerSetTest, ANumberOfReplicasThatIsGivenIsNotVotedOn) {
+  options_.replicas_per_worker = 2;
+  EXPECT_EQ(CheckReplicas(0, 2), absl::OkStatus());
+  for (int index = 1; index < 4; ++index) EXPECT_EQ(ReasonOf(CheckReplicas(index, 1)), Reason::kClusterMismatch);
+}
+
+TEST_F(WorkerSetTest, AnotherBuildIsWarnedOfOnce) {
+  options_.program.build = "own";
+  const CapturedLog log;
+  for (const char* build : {"", "own", "other", "third"}) workers_.CompareBuild(AddWorker(0), build);
+  outbox_.Drain();
+  ASSERT_EQ(log.lines().size(), 1u);
+  EXPECT_EQ(log.Count("another build of the program (other) than the coordinator (own)"), 1);
+}
+
+TEST_F(WorkerSetTest, TheCoordinatorGivesWayWhenAllWorkersServeAnotherForAWhile) {
+  options_.worker_addresses = {{0, "zero"}, {1, "one"}};
+  Worker &first = AddWorker(0), &second = AddWorker(1);
+  first.state = Worker::State::kDialing;
+  first.serves_another = true;
+  EXPECT_FALSE(workers_.MustGiveWay(first)) << "the other one serves";
+  second.state = Worker::State::kDialing;
+  EXPECT_FALSE(workers_.MustGiveWay(first));
+  Advance(options_.worker_silence);
+  EXPECT_FALSE(workers_.MustGiveWay(first)) << "the other one says nothing of the kind";
+  second.serves_another = true;
+  EXPECT_TRUE(workers_.MustGiveWay(second));
+  workers_.NoteServed();
+  EXPECT_FALSE(workers_.MustGiveWay(first));
+  second.serves_another = false;
+  Advance(options_.ps_timeout);
+  EXPECT_TRUE(workers_.MustGiveWay(first)) << "the other one stays away";
+}
+
+}  // namespace
+}  // namespace divvy
