@@ -44,7 +44,7 @@ void CoordinatorCore::TellStoreThenKeep() {
   change.state = StateRowNow(*adoption_.held->layout);
   change.state->held = StateRow::Held::kAll;  // of that layout; what the program declares beside it is in no server yet
   PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (core.phase_ != Phase::kLoading || !core.adoption_.adopting || core.row_.epoch != epoch) return;
+    if (!core.phase_.Is(Phase::kLoading) || !core.adoption_.adopting || core.row_.epoch != epoch) return;
     for (Ps& ps : core.ps_) core.LoadPs(ps);
   });
 }
@@ -57,7 +57,7 @@ void CoordinatorCore::TakeBackAdoption() {
   JobState nothing;
   nothing.layout = Layout::Empty();
   if (const absl::Status declared = layout_plan_.Relayout(nothing, NewIds()); !declared.ok()) return FailJob(declared);
-  phase_ = Phase::kAttaching;
+  phase_.Enter(JobPhase::Attaching());
   RestartEpoch(row_.epoch);
 }
 
@@ -141,7 +141,7 @@ void CoordinatorCore::StoreLayout(const VariableLayout& variable, std::shared_pt
 }
 
 void CoordinatorCore::StoreState() {
-  if (!adoption_.is_told || adoption_.putting || phase_ == Phase::kFailed) return;
+  if (!adoption_.is_told || adoption_.putting || phase_.Is(Phase::kFailed)) return;
   const StoredMark mark = MarkNow();
   if (mark == adoption_.told) return;
   adoption_.told = mark;

@@ -29,7 +29,7 @@ std::vector<std::string> NamesOf(const Layout& layout) {
 void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
-  absl::Status refused = job_error_;
+  absl::Status refused = phase_.error();
   if (refused.ok() && options_.checkpoints == nullptr) {
     refused = absl::FailedPreconditionError("there is no directory for checkpoints: start every task with the same --checkpoint_dir");
   }
@@ -58,7 +58,7 @@ std::string CoordinatorCore::program_state() const {
 
 bool CoordinatorCore::Choosing() const {
   MutexLock lock(mu_);
-  return phase_ == Phase::kChoosing;
+  return phase_.Is(Phase::kChoosing);
 }
 
 bool CoordinatorCore::HasBegunAnew() const {
@@ -91,19 +91,19 @@ int64_t CoordinatorCore::durable_steps() const {
 
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
-  if (!draining_ || options_.checkpoints == nullptr || phase_ != Phase::kRunning || checkpoint_maker_.last_is_saved()) return false;
+  if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) || checkpoint_maker_.last_is_saved()) return false;
   return expected_values_ == 0 && !steps_.IsHalfApplied();  // else nobody will complete it any more
 }
 
 bool CoordinatorCore::NeedsCheckpoint() const {
   if (WantsLastCheckpoint() || ResizeIsQuiet()) return true;
-  return phase_ == Phase::kRunning && (adoption_.unsaved || log_.half_full());
+  return phase_.Is(Phase::kRunning) && (adoption_.unsaved || log_.half_full());
 }
 
-bool CoordinatorCore::AwaitsCheckpoint() const { return draining_ || adoption_.unsaved || log_.full() || ResizeIsQuiet(); }
+bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || adoption_.unsaved || log_.full() || ResizeIsQuiet(); }
 
 bool CoordinatorCore::MayCut() const {
-  if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return false;
+  if (!phase_.Is(Phase::kRunning) && !phase_.Is(Phase::kEnding)) return false;
   if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
   const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
   return all_answer && !steps_.IsHalfApplied();
@@ -135,8 +135,8 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.data = passes_.PassesNow(steps_.OpenLeases());
   state.program_state = program_state_;
   cut.num_ps = static_cast<int>(ps_.size());
-  cut.is_final = phase_ == Phase::kEnding;
-  cut.is_last = draining_ && steps_.in_flight() == 0;
+  cut.is_final = phase_.Is(Phase::kEnding);
+  cut.is_last = IsDraining() && steps_.in_flight() == 0;
   cut.is_for_resize = ResizeIsQuiet();
   cut.next_id = ids_.next();
   return cut;
@@ -194,7 +194,7 @@ void CoordinatorCore::WorkGoesOn() {
 
 void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
   if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);  // else another checkpoint is due
-  if (phase_ == Phase::kEnding) FinishEnding();
+  if (phase_.Is(Phase::kEnding)) FinishEnding();
   Pump();
 }
 
@@ -208,8 +208,8 @@ void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
 void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
-  absl::Status refused = job_error_;
-  const bool begun = phase_ == Phase::kRunning || phase_ == Phase::kEnding || recovery_;
+  absl::Status refused = phase_.error();
+  const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_;
   if ((begun || chosen_) && Restorable() != nullptr && restored_ != Restorable()->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
@@ -218,11 +218,11 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   if (begun) return outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   restores_.push_back(std::move(done));
-  if (phase_ == Phase::kChoosing) ChooseCheckpoint();
+  if (phase_.Is(Phase::kChoosing)) ChooseCheckpoint();
 }
 
 void CoordinatorCore::ChooseEmpty() {
-  if (phase_ != Phase::kChoosing) return;
+  if (!phase_.Is(Phase::kChoosing)) return;
   outbox_.Add([text = absl::StrCat("the program begins anew, beside ", RestorableText(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
   BeginLoading();
 }
@@ -285,12 +285,11 @@ bool CoordinatorCore::FallBack(const absl::Status& error) {
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {
       const auto older = self->options_.checkpoints->Newest(bad);
       self->Guarded([bad, error, older](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-        if (core.phase_ != Phase::kLoading || core.restored_ != bad) return;
+        if (!core.phase_.Is(Phase::kLoading) || core.restored_ != bad) return;
         if (!older.ok()) return core.FailJob(older.status());
         if (!*older) return core.FailJob(error);
         core.found_ = **older;
-        core.phase_ = Phase::kAttaching;
-        core.reload_ = true;
+        core.phase_.Enter(JobPhase::Attaching{/*looking=*/false, /*reload=*/true});
         core.RestartEpoch(core.row_.epoch);  // servers that have loaded the other one are READY in this epoch
       })();
     });

@@ -53,6 +53,7 @@
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/coordinator_snapshot.h"
 #include "coordinator/core/entry_ids.h"
+#include "coordinator/core/job_phase.h"
 #include "coordinator/core/layout_changes.h"
 #include "coordinator/core/layout_plan.h"
 #include "coordinator/core/limited_log.h"
@@ -235,7 +236,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply) DIVVY_REQUIRES(mu_);
   void MaybeLoad() DIVVY_REQUIRES(mu_);
-  bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kAttaching || phase_ == Phase::kChoosing || phase_ == Phase::kLoading; }
+  bool BeforeRunning() const DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kAttaching) || phase_.Is(Phase::kChoosing) || phase_.Is(Phase::kLoading); }
   void LookForCheckpoints() DIVVY_REQUIRES(mu_);
   void OnNewest(const absl::StatusOr<std::optional<JobState>>& newest) DIVVY_REQUIRES(mu_);
   void BeginChoosing() DIVVY_REQUIRES(mu_);
@@ -254,7 +255,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   static absl::Status Drained();
   void DrainIfQuiet() DIVVY_REQUIRES(mu_);
   void TellDrained() DIVVY_REQUIRES(mu_);
-  void ShutDownTasks() DIVVY_REQUIRES(mu_);
+  void OnEndStored(int exit_code) DIVVY_REQUIRES(mu_);
+  void ShutDownTasks(JobPhase::Ending& ending) DIVVY_REQUIRES(mu_);
   void OnShutDown() DIVVY_REQUIRES(mu_);
   Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const DIVVY_REQUIRES(mu_);
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
@@ -360,7 +362,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer) DIVVY_REQUIRES(mu_);
   // LayoutChanges::Host
   bool MayChangeLayout() const override DIVVY_REQUIRES(mu_);
-  bool IsChoosing() const override DIVVY_REQUIRES(mu_) { return phase_ == Phase::kChoosing; }
+  bool IsChoosing() const override DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kChoosing); }
   void CreateShardsAt(int ps) override DIVVY_REQUIRES(mu_);
   void DeleteShardsAt(int ps) override DIVVY_REQUIRES(mu_);
   void StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) override DIVVY_REQUIRES(mu_);
@@ -398,8 +400,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool HasOpenWrites() const override DIVVY_REQUIRES(mu_) { return !writes_.open().empty(); }
   bool NeedsCheckpoint() const override DIVVY_REQUIRES(mu_);
   bool AwaitsCheckpoint() const override DIVVY_REQUIRES(mu_);
-  bool IsRunning() const override DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning; }
-  bool IsDraining() const override DIVVY_REQUIRES(mu_) { return draining_; }
+  bool IsRunning() const override DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kRunning); }
+  bool IsDraining() const override DIVVY_REQUIRES(mu_) { return when_drained_.has_value(); }
   CheckpointId Name() override DIVVY_REQUIRES(mu_);
   CheckpointMaker::Cut CutNow(CheckpointId id) override DIVVY_REQUIRES(mu_);
   void SendSnapshots(CheckpointId id) override DIVVY_REQUIRES(mu_);
@@ -435,7 +437,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // ---- replay.cc ----
   bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept() && !adoption_.unsaved; }
-  bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_ == Phase::kRunning || phase_ == Phase::kReplaying; }
+  bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kRunning) || phase_.Is(Phase::kReplaying); }
   void Rewind(std::string why) override DIVVY_REQUIRES(mu_);
   void GoBack(std::string why) DIVVY_REQUIRES(mu_);
   absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
@@ -489,8 +491,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   JobRow row_ DIVVY_GUARDED_BY(mu_);
   bool epoch_durable_ DIVVY_GUARDED_BY(mu_) = false;  // nothing is sent in an epoch before
   const absl::Duration began_;
-  Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kAttaching;
-  absl::Status job_error_ DIVVY_GUARDED_BY(mu_);  // not OK: the job has failed
+  JobPhase phase_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
 
   std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
@@ -509,20 +510,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
 
-  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
-  std::vector<std::function<void()>> drained_ DIVVY_GUARDED_BY(mu_);
-  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);  // of EndJob
-  std::optional<int> over_ DIVVY_GUARDED_BY(mu_);       // the same, once it is durable: what who registers is told
-  uint64_t ending_seq_ DIVVY_GUARDED_BY(mu_) = 0;
-  StatusCallback ending_done_ DIVVY_GUARDED_BY(mu_);
-  int shutdowns_waiting_ DIVVY_GUARDED_BY(mu_) = 0;
-  bool ps_told_ DIVVY_GUARDED_BY(mu_) = false;
+  std::optional<std::vector<std::function<void()>>> when_drained_ DIVVY_GUARDED_BY(mu_);  // not null: the process was asked to end
 
   std::optional<JobState> found_ DIVVY_GUARDED_BY(mu_);  // the newest checkpoint when this life began, or an older one if that was damaged
   std::optional<CheckpointId> restored_ DIVVY_GUARDED_BY(mu_);
-  bool chosen_ DIVVY_GUARDED_BY(mu_) = false;   // what the state of the job is made from
-  bool looking_ DIVVY_GUARDED_BY(mu_) = false;  // for checkpoints
-  bool reload_ DIVVY_GUARDED_BY(mu_) = false;   // from another checkpoint than the epoch before
+  bool chosen_ DIVVY_GUARDED_BY(mu_) = false;  // what the state of the job is made from
   std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
   std::string program_state_ DIVVY_GUARDED_BY(mu_);
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given

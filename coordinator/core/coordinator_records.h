@@ -21,6 +21,7 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
+#include "coordinator/core/job_phase.h"
 #include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
 
@@ -178,7 +179,7 @@ struct Recovery {
   EntryId write;                                                        // that is being replayed; 0: none
   int64_t steps_left = 0;                                               // finished ones from `next` on
   std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
-  bool ending = false;                                                  // the job was
+  std::optional<JobPhase::Ending> ending;                               // the job was
 };
 
 // On the way to another number of servers.

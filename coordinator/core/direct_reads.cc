@@ -10,7 +10,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), reads, done] { self->Read(reads, done); });
-  absl::Status refused = job_error_;
+  absl::Status refused = phase_.error();
   for (const VariableRead& read : reads) {
     if (refused.ok()) refused = CheckRead(*layout_plan_.layout(), read);
   }
@@ -51,7 +51,7 @@ void CoordinatorCore::SendReads() {
 
 void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
   const auto request = read->requests.find(ps.index);
-  if (request == read->requests.end() || phase_ == Phase::kFailed) return;
+  if (request == read->requests.end() || phase_.Is(Phase::kFailed)) return;
   request->second.fence = FenceFor(ps.incarnation);
   CallPs(ps, &ParameterClient::Pull, request->second, &CoordinatorCore::OnRead, read);
 }

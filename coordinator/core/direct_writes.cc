@@ -29,7 +29,7 @@ bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const
     resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->WriteLater(writes, done); });
     return false;
   }
-  absl::Status refused = job_error_;
+  absl::Status refused = phase_.error();
   for (const StagedWrite& write : writes) {
     if (refused.ok()) refused = CheckWrite(*layout_plan_.layout(), write);
   }
@@ -86,7 +86,7 @@ void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& wri
 
 void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
   std::optional<CommitRequest> request = writes_.RequestFor(ps.index, *write);
-  if (!request || phase_ == Phase::kFailed) return;
+  if (!request || phase_.Is(Phase::kFailed)) return;
   request->fence = FenceFor(ps.incarnation);
   CallPs(ps, &ParameterClient::Commit, *std::move(request), &CoordinatorCore::OnWritten, write);
 }

@@ -183,20 +183,20 @@ Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { r
 // ---- what an epoch begins with ----
 
 void CoordinatorCore::MaybeLoad() {
-  if (phase_ != Phase::kAttaching) return;
+  if (!phase_.Is(Phase::kAttaching)) return;
   if (static_cast<int>(workers_.all().size()) < options_.min_workers) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
   if (!chosen_) LookAtServers();
   if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
   if (!chosen_ && Restorable() != nullptr) return BeginChoosing();
-  if (std::exchange(reload_, false)) return ChooseCheckpoint();
+  if (std::exchange(phase_.Get<JobPhase::Attaching>()->reload, false)) return ChooseCheckpoint();
   BeginLoading();
 }
 
 // Again, now that no server obeys a former coordinator: one that still lived may have made checkpoints since this one began, and removed those of then. From
 // here on it can end at most the one that it was about to commit, and as two are always kept, what is found now stays.
 void CoordinatorCore::LookForCheckpoints() {
-  if (std::exchange(looking_, true)) return;
+  if (std::exchange(phase_.Get<JobPhase::Attaching>()->looking, true)) return;
   outbox_.Add([self = shared_from_this()] {
     self->executor_.PostBlocking("checkpoint", [self] {
       const auto newest = self->options_.checkpoints->Newest(std::nullopt);
@@ -206,8 +206,9 @@ void CoordinatorCore::LookForCheckpoints() {
 }
 
 void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& newest) {
-  looking_ = false;
-  if (phase_ != Phase::kAttaching) return;
+  auto* const attaching = phase_.Get<JobPhase::Attaching>();
+  if (attaching == nullptr) return;
+  attaching->looking = false;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;  // one restarted: MaybeLoad comes again
   if (!newest.ok()) return FailJob(newest.status());
   if (const absl::Status ours = *newest ? CheckJobOf(**newest, row_.job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
@@ -220,7 +221,7 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
 
 // There is a state to go on with, and the program has not said yet whether it does.
 void CoordinatorCore::BeginChoosing() {
-  phase_ = Phase::kChoosing;
+  phase_.Enter(JobPhase::Choosing());
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   layout_changes_.DeclareAll();
   if (!restores_.empty()) return ChooseCheckpoint();
@@ -228,7 +229,7 @@ void CoordinatorCore::BeginChoosing() {
 }
 
 void CoordinatorCore::BeginLoading() {
-  phase_ = Phase::kLoading;
+  phase_.Enter(JobPhase::Loading());
   chosen_ = true;
   if (!checkpoint_maker_.newest() && !adoption_.adopting) {
     layout_plan_.MakeAllDeclared();
@@ -243,7 +244,7 @@ void CoordinatorCore::BeginLoading() {
 }
 
 void CoordinatorCore::FinishLoading() {
-  if (phase_ != Phase::kLoading) return;
+  if (!phase_.Is(Phase::kLoading)) return;
   if (recovery_) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
   if (!adoption_.adopting) row_.lineage = row_.epoch;
   PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
@@ -253,10 +254,10 @@ void CoordinatorCore::FinishLoading() {
 }
 
 void CoordinatorCore::StartRunning() {
-  if (phase_ != Phase::kLoading || layout_changes_.is_changing()) return;
+  if (!phase_.Is(Phase::kLoading) || layout_changes_.is_changing()) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
   if (recovery_) return BeginReplay();
-  phase_ = Phase::kRunning;
+  phase_.Enter(JobPhase::Running());
   history_.lineage = row_.lineage;
   if (adoption_.adopting) FinishAdopting();
   checkpoint_maker_.StartSchedule();
@@ -278,9 +279,9 @@ void CoordinatorCore::LetWaitersGo() {
 
 void CoordinatorCore::WhenRunning(StatusCallback done) {
   CoreLock lock(mu_, outbox_);
-  if (!job_error_.ok()) {
-    outbox_.Add([done, error = job_error_] { done(error); });
-  } else if (recovery_ || (BeforeRunning() && phase_ != Phase::kChoosing)) {
+  if (const absl::Status failed = phase_.error(); !failed.ok()) {
+    outbox_.Add([done, failed] { done(failed); });
+  } else if (recovery_ || (BeforeRunning() && !phase_.Is(Phase::kChoosing))) {
     when_running_.push_back(std::move(done));
   } else {
     outbox_.Add([done] { done(absl::OkStatus()); });
@@ -291,8 +292,8 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, over_};
-  if (!over_) {
+  absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, phase_.exit_code()};
+  if (!reply->over) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
       // The task ends. Without this line, the coordinator's log would not say why it has not come.
       if (ReasonOf(refused) == Reason::kClusterMismatch) said_of_peers_.Warning(absl::StrCat("refused: ", refused.message()));
@@ -304,7 +305,7 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
 }
 
 absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
-  if (abandoned_ || draining_ || phase_ == Phase::kFailed) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
+  if (abandoned_ || IsDraining() || phase_.Is(Phase::kFailed)) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
   if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, static_cast<int>(ps_.size()));
   RETURN_IF_ERROR(CheckRegister(request));
   return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
@@ -314,7 +315,7 @@ absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = static_cast<int>(ps_.size());
   const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
-  if (!may_join || phase_ != Phase::kRunning || options_.checkpoints == nullptr || resizing_) return false;
+  if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_) return false;
   const absl::Duration now = clock_.Elapsed();
   const auto [came, is_new] = early_ps_.emplace(request.index, now);
   if (is_new) outbox_.Add([text = ComesBeforeResize(request, count)] { DIVVY_LOG(WARNING) << text.message(); });
@@ -349,10 +350,10 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
 
 void CoordinatorCore::Tick() {
   CoreLock lock(mu_, outbox_);
-  if (abandoned_ || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  if (abandoned_ || phase_.IsFinal()) return;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : ps_) CheckPs(ps, now);
-  if (MayAttachWorkers() || phase_ == Phase::kEnding) WantSync();
+  if (MayAttachWorkers() || phase_.Is(Phase::kEnding)) WantSync();
   for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
   checkpoint_maker_.CheckTime(now);
   writes_.CheckHold(now);
@@ -400,10 +401,9 @@ void CoordinatorCore::ScheduleTick() {
 // ---- the end ----
 
 void CoordinatorCore::FailJob(absl::Status error) {
-  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
-  phase_ = Phase::kFailed;
-  job_error_ = std::move(error);
-  for (Task& call : TakeWaiters(job_error_)) outbox_.Add(std::move(call));
+  if (phase_.IsFinal()) return;
+  for (Task& call : TakeWaiters(error)) outbox_.Add(std::move(call));
+  phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code()});
   workers_.DropFences();
   recovery_.reset();
   passes_.FailAll();
@@ -417,10 +417,10 @@ void CoordinatorCore::Fail(absl::Status why) {
 
 void CoordinatorCore::Drain(std::function<void()> done) {
   CoreLock lock(mu_, outbox_);
-  draining_ = true;
+  if (!when_drained_) when_drained_.emplace();
   CancelResize(Drained());
-  drained_.push_back(std::move(done));
-  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return TellDrained();
+  when_drained_->push_back(std::move(done));
+  if (phase_.IsFinal()) return TellDrained();
   if (recovery_) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
   DrainIfQuiet();
 }
@@ -430,25 +430,23 @@ absl::Status CoordinatorCore::Drained() {
 }
 
 void CoordinatorCore::DrainIfQuiet() {
-  if (!draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver || steps_.in_flight() > 0 || !writes_.open().empty()) return;
+  if (!IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver) || steps_.in_flight() > 0 || !writes_.open().empty()) return;
   StoreState();
-  if (phase_ == Phase::kRunning && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
+  if (phase_.Is(Phase::kRunning) && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
 }
 
 void CoordinatorCore::TellDrained() {
-  for (auto& done : drained_) outbox_.Add(std::move(done));
-  drained_.clear();
+  if (!when_drained_) return;
+  for (auto& done : std::exchange(*when_drained_, {})) outbox_.Add(std::move(done));
 }
 
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
-  if (!job_error_.ok()) return outbox_.Add([done, error = job_error_] { done(error); });
-  if (phase_ == Phase::kChoosing) {  // the program has used nothing: what there is stays as it is
-    phase_ = Phase::kEnding;
-    exit_code_ = exit_code;
-    ending_done_ = std::move(done);
+  if (const absl::Status failed = phase_.error(); !failed.ok()) return outbox_.Add([done, failed] { done(failed); });
+  if (phase_.Is(Phase::kChoosing)) {  // the program has used nothing: what there is stays as it is
+    phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
     return StoreEnd();
   }
   if (BeforeRunning() || recovery_) {
@@ -458,67 +456,69 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
     });
   }
   CancelResize(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
-  phase_ = Phase::kEnding;
+  phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
   checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0);
-  exit_code_ = exit_code;
-  ending_done_ = std::move(done);
-  ending_seq_ = WantSync();  // a ps lost unseen since the last step finished is found here
+  phase_.Get<JobPhase::Ending>()->seq = WantSync();  // a ps lost unseen since the last step finished is found here
   if (!RuleHolds(Rule::kSyncBeforeComplete)) FinishEnding();
 }
 
+// REQUIRES: the job is ending.
 void CoordinatorCore::FinishEnding() {
-  if (ending_seq_ == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending_seq_))) return;
+  auto& ending = *phase_.Get<JobPhase::Ending>();
+  if (ending.seq == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending.seq))) return;
   if (checkpoint_maker_.final_is_wanted()) return checkpoint_maker_.MaybeBegin();
-  ending_seq_ = 0;
+  ending.seq = 0;
   StoreEnd();
 }
 
+// REQUIRES: the job is ending.
 void CoordinatorCore::StoreEnd() {
-  row_.state = *exit_code_ == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
-  row_.exit_code = *exit_code_;
-  PutThen({row_}, [](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    core.over_ = core.exit_code_;
-    core.ShutDownTasks();
-  });
+  const int exit_code = phase_.Get<JobPhase::Ending>()->exit_code;
+  row_.state = exit_code == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
+  row_.exit_code = exit_code;
+  PutThen({row_}, [exit_code](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnEndStored(exit_code); });
 }
 
-void CoordinatorCore::ShutDownTasks() {
-  // Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and one that does not come through learns the end by Register.
-  const auto told = [weak = weak_from_this()](absl::StatusOr<ShutdownReply>) {
-    if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
+void CoordinatorCore::OnEndStored(int exit_code) {
+  if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;  // tasks that register are told the end all the same
+  auto* const ending = phase_.Get<JobPhase::Ending>();
+  if (ending == nullptr) return;
+  ending->stored = true;
+  ShutDownTasks(*ending);
+}
+
+// Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and a task that it does not reach learns the end by Register.
+void CoordinatorCore::ShutDownTasks(JobPhase::Ending& ending) {
+  const auto shut_down = [&](const auto& client, const Fence& fence) DIVVY_REQUIRES(mu_) {
+    ++ending.shutdowns_waiting;
+    const auto told = [weak = weak_from_this()](const absl::StatusOr<ShutdownReply>&) {
+      if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
+    };
+    outbox_.Add([told, client, request = ShutdownRequest{fence, ending.exit_code}] { client->Shutdown(request, told); });
   };
-  if (!ps_told_) {
+  if (!ending.ps_told) {
     for (const auto& [index, worker] : workers_.all()) {
-      if (worker.state == Worker::State::kDialing) continue;
-      ++shutdowns_waiting_;
-      outbox_.Add([told, client = worker.client, request = ShutdownRequest{FenceFor(worker.incarnation, worker.session), *exit_code_}] {
-        client->Shutdown(request, told);
-      });
+      if (worker.state != Worker::State::kDialing) shut_down(worker.client, FenceFor(worker.incarnation, worker.session));
     }
-    if (shutdowns_waiting_ > 0) return;
+    if (ending.shutdowns_waiting > 0) return;
   }
-  ps_told_ = true;
-  for (const Ps& ps : ps_) {
-    ++shutdowns_waiting_;
-    outbox_.Add([told, client = ps.client, request = ShutdownRequest{FenceFor(ps.incarnation), *exit_code_}] { client->Shutdown(request, told); });
-  }
+  ending.ps_told = true;
+  for (const Ps& ps : ps_) shut_down(ps.client, FenceFor(ps.incarnation));
 }
 
 void CoordinatorCore::OnShutDown() {
-  if (phase_ != Phase::kEnding || --shutdowns_waiting_ > 0) return;
-  if (!ps_told_) {
-    ps_told_ = true;
-    return ShutDownTasks();
-  }
-  phase_ = Phase::kOver;
-  outbox_.Add([done = std::move(ending_done_)] { done(absl::OkStatus()); });
+  auto* const ending = phase_.Get<JobPhase::Ending>();
+  if (ending == nullptr || --ending->shutdowns_waiting > 0) return;
+  if (!std::exchange(ending->ps_told, true)) return ShutDownTasks(*ending);
+  outbox_.Add([done = std::move(ending->done)] { done(absl::OkStatus()); });
+  phase_.Enter(JobPhase::Over{ending->exit_code});
   TellDrained();
 }
 
 void CoordinatorCore::Abandon() {
   // What waits holds completions, some of which hold this core: it goes, but not under the lock.
   std::vector<Task> waiters;
-  std::vector<std::function<void()>> drained;
+  std::optional<std::vector<std::function<void()>>> drained;
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
@@ -527,7 +527,7 @@ void CoordinatorCore::Abandon() {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }
   waiters = TakeWaiters(absl::OkStatus());
-  drained.swap(drained_);
+  drained.swap(when_drained_);
 }
 
 // The calls that tell everybody who waits of `error`. Nobody waits any more.
@@ -543,7 +543,9 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
   take(restores_, tell);
   writes_.FailAll(error, calls);
-  if (ending_done_) calls.push_back([done = std::exchange(ending_done_, nullptr), error] { done(error); });
+  auto* ending = phase_.Get<JobPhase::Ending>();
+  if (recovery_ && recovery_->ending) ending = &*recovery_->ending;
+  if (ending != nullptr && ending->done) calls.push_back([done = std::exchange(ending->done, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
   if (resizing_) {
@@ -562,7 +564,7 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   for (const Ps& ps : ps_) {
     if (ps.silent_since) waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
   }
-  if (phase_ == Phase::kAttaching && static_cast<int>(workers_.all().size()) < options_.min_workers) {
+  if (phase_.Is(Phase::kAttaching) && static_cast<int>(workers_.all().size()) < options_.min_workers) {
     waits.push_back({absl::StrCat(workers_.all().size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
   }
   for (const auto& [index, worker] : workers_.all()) {
@@ -596,7 +598,7 @@ uint64_t CoordinatorCore::TakeMaxStaleness() {
 CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   MutexLock lock(mu_);
   CoordinatorSnapshot snapshot;
-  snapshot.phase = phase_;
+  snapshot.phase = phase_.name();
   snapshot.job = row_.job;
   snapshot.epoch_id = row_.epoch;
   snapshot.finished_steps = steps_.totals().finished_steps;
@@ -626,7 +628,7 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
     snapshot.progress = progress;
   }
   snapshot.waits = Waits();
-  snapshot.draining = draining_;
+  snapshot.draining = IsDraining();
   snapshot.durable_steps = checkpoint_maker_.durable_steps();
   snapshot.last_checkpoint = checkpoint_maker_.newest();
   snapshot.checkpoint = checkpoint_maker_.current();

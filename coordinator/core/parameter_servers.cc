@@ -32,13 +32,13 @@ void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
 }
 
 void CoordinatorCore::AttachPs(Ps& ps) {
-  if (ps.attached || ps.client == nullptr || !epoch_durable_ || phase_ != Phase::kAttaching) return;
+  if (ps.attached || ps.client == nullptr || !epoch_durable_ || !phase_.Is(Phase::kAttaching)) return;
   ++ps.tries;
   CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
 }
 
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
-  if (ps.attached || phase_ != Phase::kAttaching) return;
+  if (ps.attached || !phase_.Is(Phase::kAttaching)) return;
   const Reason reason = ReasonOf(reply.status());
   // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
   // epoch there is no doubt: the other has taken over.
@@ -64,7 +64,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
 }
 
 void CoordinatorCore::LoadPs(Ps& ps) {
-  if (ps.ready || phase_ != Phase::kLoading) return;
+  if (ps.ready || !phase_.Is(Phase::kLoading)) return;
   LoadRequest request;
   request.fence = FenceFor(ps.incarnation);
   request.layout_version = layout_plan_.layout()->version();
@@ -86,7 +86,7 @@ void CoordinatorCore::LoadPs(Ps& ps) {
 }
 
 void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash) {
-  if (phase_ != Phase::kLoading || ps.ready) return;
+  if (!phase_.Is(Phase::kLoading) || ps.ready) return;
   if (reply.ok() && !reply->loading && reply->layout_hash != layout_hash) {
     return OnPsLoaded(ps, OtherLayout(ps.index, reply->layout_hash, layout_hash), layout_hash);
   }
@@ -152,12 +152,12 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
   // A server that ends whenever it loads, since its memory is too small, must not be restarted without end.
-  if ((recovery_ || phase_ == Phase::kLoading) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
+  if ((recovery_ || phase_.Is(Phase::kLoading)) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
     if (const absl::Status may = MayRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok()) return FailJob(may);
   }
-  if (phase_ == Phase::kLoading) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
-  const bool was_loading = phase_ == Phase::kLoading;
-  phase_ = Phase::kAttaching;
+  if (phase_.Is(Phase::kLoading)) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
+  const bool was_loading = phase_.Is(Phase::kLoading);
+  phase_.Reattach();
   ps.attached = ps.ready = false;
   ps.incarnation = Incarnation();
   if (ps.claim) Dial(ps, ps.claim->address);
@@ -170,9 +170,9 @@ void CoordinatorCore::PsGone(Ps& ps) {
 // ---- the watch on parameter servers ----
 
 std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::Status& error) {
-  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return std::nullopt;
+  if (phase_.IsFinal()) return std::nullopt;
   const Reason reason = ReasonOf(error);
-  if (reason == Reason::kWrongIncarnation && phase_ != Phase::kAttaching) {
+  if (reason == Reason::kWrongIncarnation && !phase_.Is(Phase::kAttaching)) {
     PsGone(ps);
     return std::nullopt;
   }
@@ -195,7 +195,8 @@ void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
 }
 
 void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
-  if (phase_ == Phase::kEnding && ending_seq_ == 0) return;  // all there was has been confirmed, and the end is being stored
+  const auto* const ending = phase_.Get<JobPhase::Ending>();
+  if (ending != nullptr && ending->seq == 0) return;  // all there was has been confirmed, and the end is being stored
   const std::string lost = absl::StrCat(ps.Text(), " ", how, ": the variables it held are gone");
   if (!Replays()) return FailJob(MakeError(Reason::kPsLost, lost + RemedyOfLoss()));
   if (ps.claim) Dial(ps, ps.claim->address);
@@ -226,7 +227,7 @@ uint64_t CoordinatorCore::WantSync() {
 }
 
 void CoordinatorCore::SendSync(Ps& ps) {
-  if (!ps.ready || phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
+  if (!ps.ready || phase_.IsFinal()) return;
   if (ps.sync_outstanding) {
     ps.sync_wanted = true;  // goes out when the one under way is answered
     return;
@@ -261,7 +262,7 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
     ps.sync_wanted = false;
     SendSync(ps);
   }
-  if (phase_ == Phase::kEnding) FinishEnding();
+  if (phase_.Is(Phase::kEnding)) FinishEnding();
   Pump();
 }
 

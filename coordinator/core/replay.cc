@@ -31,8 +31,8 @@ constexpr absl::Duration kRecoveriesWithin = absl::Minutes(10);
 // ---- back ----
 
 void CoordinatorCore::Rewind(std::string why) {
-  if (phase_ == Phase::kFailed || phase_ == Phase::kOver) return;
-  if (draining_) return FailJob(Drained());  // what was in flight cannot be finished in time
+  if (phase_.IsFinal()) return;
+  if (IsDraining()) return FailJob(Drained());  // what was in flight cannot be finished in time
   if (const absl::Status may = MayRewind(why); !may.ok()) return FailJob(may);
   GoBack(std::move(why));
   outbox_.Add([text = absl::StrCat(recovery_->why, ". All parameter servers go back to ",
@@ -44,10 +44,11 @@ void CoordinatorCore::GoBack(std::string why) {
   Recovery recovery;
   recovery.why = std::move(why);
   recovery.since = recovery_ ? recovery_->since : clock_.Elapsed();
-  recovery.ending = phase_ == Phase::kEnding || (recovery_ && recovery_->ending);
+  if (recovery_) recovery.ending = std::move(recovery_->ending);
+  if (auto* const ending = phase_.Get<JobPhase::Ending>()) recovery.ending = std::move(*ending);
   recovery_ = std::move(recovery);
   passes_.BeginReplay();
-  phase_ = Phase::kAttaching;
+  phase_.Enter(JobPhase::Attaching());
   checkpoint_maker_.Drop();
   layout_changes_.Rewind();
   writes_.DropHold();
@@ -121,7 +122,7 @@ void CoordinatorCore::FailBase(const absl::Status& error) {
 // ---- and forward ----
 
 void CoordinatorCore::BeginReplay() {
-  phase_ = Phase::kReplaying;
+  phase_.Enter(JobPhase::Replaying());
   WantSync();
   for (auto& [index, worker] : workers_.all()) {
     if (!worker.leaving) AttachWorker(worker);
@@ -132,9 +133,9 @@ void CoordinatorCore::BeginReplay() {
 }
 
 void CoordinatorCore::PumpReplay() {
-  while (phase_ == Phase::kReplaying && ReplayOne()) {
+  while (phase_.Is(Phase::kReplaying) && ReplayOne()) {
   }
-  if (phase_ != Phase::kReplaying || steps_.in_flight() > 0 || recovery_->write != EntryId()) return;
+  if (!phase_.Is(Phase::kReplaying) || steps_.in_flight() > 0 || recovery_->write != EntryId()) return;
   if (!recovery_->again.empty() || !recovery_->deferred.empty()) return;
   if (log_.Next(recovery_->next) == nullptr) FinishReplay();
 }
@@ -248,8 +249,8 @@ void CoordinatorCore::FailReplay(const Step& step, const absl::Status& error) {
 }
 
 void CoordinatorCore::FinishReplay() {
-  const Recovery recovery = *std::exchange(recovery_, std::nullopt);
-  phase_ = Phase::kRunning;
+  Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  phase_.Enter(JobPhase::Running());
   row_.lineage = history_.lineage = row_.epoch;
   PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - recovery.since), " later")] {
@@ -263,8 +264,8 @@ void CoordinatorCore::FinishReplay() {
   WantSync();
   LetWaitersGo();
   if (recovery.ending) {
-    phase_ = Phase::kEnding;
-    ending_seq_ = WantSync();
+    phase_.Enter(*std::move(recovery.ending));
+    phase_.Get<JobPhase::Ending>()->seq = WantSync();
   }
   Pump();
 }
@@ -282,7 +283,7 @@ void CoordinatorCore::GiveUpFullLog() {
 
 void CoordinatorCore::CheckLog(absl::Duration now) {
   const bool one_is_made = checkpoint_maker_.after_release();
-  if (!log_.full() || phase_ != Phase::kRunning || one_is_made) return log_full_since_.reset();
+  if (!log_.full() || !phase_.Is(Phase::kRunning) || one_is_made) return log_full_since_.reset();
   if (!log_full_since_) log_full_since_ = now;
   if (now - *log_full_since_ <= options_.checkpoint_stall_timeout) return;
   FailJob(

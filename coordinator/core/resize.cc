@@ -14,6 +14,7 @@
 #include "base/breakable.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
 
@@ -40,10 +41,10 @@ void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
 }
 
 absl::Status CoordinatorCore::MayResize(int num_ps) const {
-  if (!job_error_.ok()) return job_error_;
+  RETURN_IF_ERROR(phase_.error());
   if (num_ps < 1 || num_ps > kMostServers) return absl::InvalidArgumentError(absl::StrCat("a job has 1 to ", kMostServers, " parameter servers, not ", num_ps));
   if (options_.checkpoints == nullptr) return NotNow("they hand their variables on by a checkpoint, and this job has no --checkpoint_dir");
-  if (draining_ || phase_ == Phase::kEnding || phase_ == Phase::kOver) return NotNow("the job is about to end");
+  if (IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver)) return NotNow("the job is about to end");
   if (resizing_) return NotNow(absl::StrCat("the job is on its way to ", resizing_->num_ps, " of them already"));
   return absl::OkStatus();
 }
@@ -60,7 +61,7 @@ std::optional<absl::Status> CoordinatorCore::AdmitJoiningPs(const RegisterReques
 
 // Whether what changes the servers' state has to wait. First values that a program brings are let through: a cut waits for them.
 bool CoordinatorCore::ResizeWaits() const {
-  if (!resizing_ || expected_values_ > 0 || phase_ != Phase::kRunning) return false;
+  if (!resizing_ || expected_values_ > 0 || !phase_.Is(Phase::kRunning)) return false;
   for (const auto& [index, address] : resizing_->joining) {
     if (address.empty()) return false;
   }

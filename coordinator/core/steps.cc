@@ -11,8 +11,8 @@
 namespace divvy {
 
 bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> again) {
-  if (!job_error_.ok()) {
-    outbox_.Add([raise = std::move(raise), error = job_error_] { raise(error); });
+  if (absl::Status failed = phase_.error(); !failed.ok()) {
+    outbox_.Add([raise = std::move(raise), failed = std::move(failed)] { raise(failed); });
     return true;
   }
   if (!steps_.RaisesInstead(std::move(raise), std::move(again))) return false;
@@ -46,7 +46,7 @@ void CoordinatorCore::Join(StatusCallback done) {
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), done] { self->Join(done); };
   if (RaisesInstead(done, again)) return;
-  const bool nothing_yet = phase_ == Phase::kChoosing && Idle() && !steps_.has_runs();  // and nobody else will make it begin
+  const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();  // and nobody else will make it begin
   if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   steps_.Join(std::move(done), again);
   Pump();
@@ -121,9 +121,9 @@ void CoordinatorCore::NoteStored(const StoredMark& mark) {
 }
 
 void CoordinatorCore::Pump() {
-  if (phase_ == Phase::kReplaying) return PumpReplay();
-  if (phase_ != Phase::kRunning) return;
-  if (draining_) {
+  if (phase_.Is(Phase::kReplaying)) return PumpReplay();
+  if (!phase_.Is(Phase::kRunning)) return;
+  if (IsDraining()) {
     writes_.GiveUpHold();   // the writes that wait are not begun any more, and the steps in flight are to finish
     steps_.CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
     return DrainIfQuiet();

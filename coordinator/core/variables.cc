@@ -13,7 +13,8 @@ std::shared_ptr<const Layout> CoordinatorCore::layout() const {
 void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
-  absl::Status valid = job_error_.ok() ? Validate(spec) : job_error_;
+  absl::Status valid = phase_.error();
+  if (valid.ok()) valid = Validate(spec);
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id = NewVariableId();
   layout_changes_.AwaitNumber(id, std::move(done));

@@ -257,7 +257,7 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
 
 void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   if (auto* report = std::get_if<Report>(&message)) {
-    if (phase_ != Phase::kFailed && steps_.OnReport(worker, std::move(*report))) Pump();
+    if (!phase_.Is(Phase::kFailed) && steps_.OnReport(worker, std::move(*report))) Pump();
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
     if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) steps_.StoreError(std::move(difference));
     Pump();
