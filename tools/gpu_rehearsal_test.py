@@ -24,6 +24,7 @@ class GpuRehearsalTest(unittest.TestCase):
             "commit": "rehearsal", "tests": tests, "compile_commands": None,
             "library": path_of("//ops/cuda/testing:libdivvy_host_devices.so"),
             "benchmarks": {bench["label"]: path_of(bench["label"]) for bench in pack.BENCHMARKS},
+            "soak": [path_of(label) for label in pack.SOAK],
             "golden": os.path.join(ROOT, "tests", "golden"),
             "peer": path_of("//bench/gpu:torch_peer.py")})
         ran = {run["name"]: run for run in result["runs"]}
@@ -32,6 +33,7 @@ class GpuRehearsalTest(unittest.TestCase):
             self.assertGreater(ran["memcheck_" + test["name"]]["passed"], 0, test["name"])
         for tool in ("racecheck", "synccheck", "initcheck"):
             self.assertGreater(ran[tool + "_backend_test_by_library"]["passed"], 5)
+        self.assertEqual(ran["soak"]["passed"], 1)
         measured = {figure["what"] for figure in result["figures"]}
         for what in ("MatMul float32 64x64x64", "mlp 784-512-10, batch 64",
                      "dlrm, batch 64, --pipeline_depth=3"):

@@ -60,7 +60,7 @@ class Machine(unittest.TestCase):
         os.makedirs(os.path.join(self.folder, "bin", "lib"))
         os.mkdir(self.path)
         self.suite = {"commit": "abc", "require": "1", "glibc": "2.2", "needs": [], "tests": [],
-                      "benchmarks": []}
+                      "benchmarks": [], "soak_s": 2}
         self.script("path/nvidia-smi", "#!/bin/bash\necho 'A GPU, 580.65, 3 MiB'\n")
         self.python()
         self.script("path/ldd", "#!/bin/bash\n")
@@ -241,6 +241,37 @@ class SanitizerTest(Machine):
         self.assertEqual(self.code, 1, self.output)
         self.assertEqual(report["not_run"], ["sanitizer"])
         self.assertIn("compute-sanitizer was not found", " ".join(report["notes"]))
+
+
+class SoakTest(Machine):
+    SAYS = "#!/bin/bash\necho 'chaos: 7 kills'\necho 'chaos: %s'\nenv > \"$0.environment\"\n" \
+           "echo \"$@\" > \"$0.arguments\"\nexit %d\n"
+
+    def test_the_sum_is_exact_and_the_report_says_what_was_done(self):
+        self.script("bin/chaos", self.SAYS % ("PASSED: 0 violations", 0))
+        report = self.run_suite("--steps=soak")
+        self.assertEqual((self.code, report["runs"][0]["passed"]), (0, 1), self.output)
+        self.assertIn("soak: 7 kills", report["notes"])
+        with open(os.path.join(self.folder, "bin", "chaos.arguments"), encoding="utf-8") as file:
+            arguments = file.read().split()
+        self.assertIn("--gpus=all", arguments)
+        self.assertIn("--minutes=0.033", arguments)
+
+    def test_a_violation_fails_the_suite(self):
+        self.script("bin/chaos", self.SAYS % ("FAILED: 1 violation", 1))
+        report = self.run_suite("--steps=soak")
+        self.assertEqual((self.code, report["failed"]), (1, ["soak"]), self.output)
+        self.assertIn("chaos: FAILED: 1 violation", report["runs"][0]["failed"])
+
+    def test_a_soak_that_ends_without_a_verdict_is_a_failure(self):
+        self.script("bin/chaos", "#!/bin/bash\n")
+        report = self.run_suite("--steps=soak")
+        self.assertEqual((self.code, report["failed"]), (1, ["soak"]), self.output)
+
+    def test_where_the_budget_has_no_room_for_it_it_was_not_run(self):
+        self.script("bin/chaos", self.SAYS % ("PASSED: 0 violations", 0))
+        report = self.run_suite("--steps=soak", "--budget_s=50")
+        self.assertEqual((self.code, report["not_run"]), (1, ["soak"]), self.output)
 
 
 class BenchmarksTest(Machine):

@@ -76,6 +76,7 @@ class Chaos {
     }
     if (options_.records > 0) cluster.flags.push_back(absl::StrCat("--records=", options_.records));
     if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
+    if (!options_.gpus.empty()) cluster.flags.insert(cluster.flags.end(), {"--gpus=" + options_.gpus, "--on_gpus"});
     cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
     if (options_.changes) cluster.flags.push_back("--changes");
     if (options_.liar) cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));

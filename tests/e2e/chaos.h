@@ -43,6 +43,7 @@ struct ChaosOptions {
   bool tls = false;                                   // every task has a certificate
   bool liar = false;                                  // one more worker answers anything (LyingWorker, hostile_peers.h); wants tls
   std::string divvyctl;                               // makes the certificates, and asks for a resize
+  std::string gpus;                                   // the job's --gpus, and workers must compute on them; empty: its own default
   std::string durability;                             // the job's --durability; empty: its own default
   int faults = 50;                                    // ends after so many; 0: any number
   int kills = 0;                                      // or, of them, so many kills; 0: any number

@@ -20,6 +20,7 @@ ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
 ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
 ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
+ABSL_FLAG(std::string, gpus, "", "the job's: workers compute there or fail; empty: its own default");
 ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
 ABSL_FLAG(bool, changes, false, "the program assigns and creates variables while its steps run, and the job is resized");
 ABSL_FLAG(bool, tls, false, "every task has a certificate");
@@ -44,6 +45,7 @@ ChaosOptions OptionsFromFlags() {
   options.num_ps = absl::GetFlag(FLAGS_ps);
   options.num_workers = absl::GetFlag(FLAGS_workers);
   options.durability = absl::GetFlag(FLAGS_durability);
+  options.gpus = absl::GetFlag(FLAGS_gpus);
   options.records = absl::GetFlag(FLAGS_records);
   options.changes = absl::GetFlag(FLAGS_changes);
   options.liar = absl::GetFlag(FLAGS_liar);

@@ -28,6 +28,7 @@ ABSL_FLAG(bool, late_step, false, "schedules a step that is made only then, and 
 ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
 ABSL_FLAG(bool, reads, false, "each step reads every counter as a whole, and some rows of it");
+ABSL_FLAG(bool, on_gpus, false, "a gradient that is not computed on a GPU is an error");
 ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
 using namespace divvy;
@@ -49,10 +50,20 @@ VariableSpec Visits() { return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(
   for (;;) pause();
 }
 
+// -1 for each element, computed where the replica computes.
+absl::StatusOr<Tensor> Down(ReplicaContext& replica) {
+  if (absl::GetFlag(FLAGS_on_gpus) && replica.device().kind != Device::Kind::kGpu) {
+    return absl::InternalError(absl::StrCat("the replica is on ", replica.device().ToString()));
+  }
+  const std::vector<float> ones(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), 1);
+  ASSIGN_OR_RETURN(const Tensor there, Tensor::Vector<float>(ones).To(replica.device()));
+  return (Var(there) * -1.0f).Value();
+}
+
 absl::Status Descend(ReplicaContext& replica) {
-  const std::vector<float> down(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), -1);
+  ASSIGN_OR_RETURN(const Tensor down, Down(replica));
   Gradients gradients;
-  for (int i = 0; i < absl::GetFlag(FLAGS_descents); ++i) gradients.Set(Descent(i).name, Tensor::Vector<float>(down));
+  for (int i = 0; i < absl::GetFlag(FLAGS_descents); ++i) gradients.Set(Descent(i).name, down);
   return replica.ApplyGradients(gradients);
 }
 

@@ -24,6 +24,9 @@ BENCHMARKS = [
      "suffix": ", --pipeline_depth=3",
      "rehearsal_flags": TRAIN + ["--rounds=1", "--steps=2", "--largest=64", "--pipeline_depth=3"]},
 ]
+# What the soak runs, and for how many seconds, and for how many in a rehearsal.
+SOAK = ["//tests/e2e:chaos", "//tests/e2e:counter_program"]
+SOAK_S, REHEARSAL_SOAK_S = 300, 4
 MOST_BYTES = 25 * 1000 * 1000
 # What belongs to the machine that the suite runs on: the C library, and CUDA with its driver.
 OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|"
@@ -66,12 +69,13 @@ def built(is_rehearsal, archs):
     tagged = bazel("query", "--output=xml", r'attr(tags, "\bgpu\b", tests(//...))')
     tests = tests_of(tagged, path_of)
     cuda = [] if is_rehearsal else ["--config=cuda", "--define=cuda_archs=" + (archs or "90")]
-    bazel("build", *cuda, library, *{bench["label"] for bench in BENCHMARKS},
+    bazel("build", *cuda, library, *{bench["label"] for bench in BENCHMARKS}, *SOAK,
           *[test["label"] for test in tests])
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
                             stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
     return {"commit": commit, "library": path_of(library), "tests": tests,
             "benchmarks": {bench["label"]: path_of(bench["label"]) for bench in BENCHMARKS},
+            "soak": [path_of(label) for label in SOAK],
             "golden": os.path.join(ROOT, "tests", "golden"),
             "peer": os.path.join(ROOT, "bench", "gpu", "torch_peer.py"),
             "compile_commands": None if is_rehearsal else sources.compile_commands(bazel, archs)}
@@ -81,8 +85,8 @@ def built(is_rehearsal, archs):
 
 
 def fill(folder, contents, is_rehearsal):
-    """Makes `folder` of `contents`: paths of the library, tests, benchmarks, TensorFlow's answers
-    and the peer. The folder is emptied first."""
+    """Makes `folder` of `contents`: paths of the library, tests, benchmarks, the soak, TensorFlow's
+    answers and the peer. The folder is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     lib = os.path.join(folder, "bin", "lib")
     os.makedirs(lib)
@@ -90,6 +94,7 @@ def fill(folder, contents, is_rehearsal):
     needs, packed = set(), {contents["library"]: "libdivvy_cuda.so"}
     packed.update({test["path"]: os.path.basename(test["path"]) for test in contents["tests"]})
     packed.update({path: os.path.basename(path) for path in contents["benchmarks"].values()})
+    packed.update({path: os.path.basename(path) for path in contents["soak"]})
     for path, name in packed.items():
         copy_stripped(path, os.path.join(folder, "bin", name))
         for library, found in libraries_of(path):
@@ -109,7 +114,8 @@ def fill(folder, contents, is_rehearsal):
              "glibc": newest_glibc(os.path.join(folder, "bin")), "needs": sorted(needs),
              "tests": [{"name": test["name"], "binary": os.path.basename(test["path"]),
                         "args": test["args"]} for test in contents["tests"]],
-             "benchmarks": benchmarks(contents, is_rehearsal)}
+             "benchmarks": benchmarks(contents, is_rehearsal),
+             "soak_s": REHEARSAL_SOAK_S if is_rehearsal else SOAK_S}
     with open(os.path.join(folder, "suite.json"), "w", encoding="utf-8") as file:
         json.dump(suite, file, indent=2)
 

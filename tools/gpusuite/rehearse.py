@@ -35,7 +35,7 @@ def rehearse(contents):
         report = os.path.join(scratch, "report")
         command = [os.path.join(path, "python3"), os.path.join(scratch, "gpu_suite", "gpu_suite"),
                    "--report=" + report, "--budget_s=%d" % BUDGET_S,
-                   "--steps=tests,bench,sanitizer"]
+                   "--steps=tests,bench,sanitizer,soak"]
         # As `env -i` would: no checkout, Bazel, nvcc or CUDA is named.
         environment = {"PATH": path, "HOME": scratch, "CUDA_HOME": path, "DIVVY_HOST_DEVICES": "1"}
         code = subprocess.run(command, cwd=scratch, env=environment).returncode

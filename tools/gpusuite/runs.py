@@ -10,6 +10,7 @@ from gpusuite import machine
 
 LEAST_S = 3  # what is left of the budget for a run to begin
 TEST_S, MEMCHECK_S, CHECK_S, BENCH_S, REBUILD_S = 60, 150, 120, 120, 240
+SOAK_END_S = 60  # after the last kill of a soak, until the job has ended
 UNSUPPORTED = "Device not supported"  # what compute-sanitizer says under gVisor, for one
 # Kernels that use shared memory: rows wider than a warp computes, reductions, sums of duplicates.
 SHARED_MEMORY = {
@@ -179,6 +180,26 @@ class Suite:
                 self.done(run)
             self.report.figures, self.report.beside = ours, beside_the_peer(ours, peers)
             self.report.write()
+
+    def run_soak(self):
+        """A cluster whose workers share the GPU, with all roles killed again and again: the sum
+        must be exact. For as long as the pack says, or as the budget lets it."""
+        kills_s = min(self.contents["soak_s"], self.ends - time.monotonic() - SOAK_END_S)
+        if kills_s <= 0:
+            self.done(Run("soak"))
+            return
+        with tempfile.TemporaryDirectory() as scratch:
+            command = [self.binary("chaos"), "--program=" + self.binary("counter_program"),
+                       "--gpus=all", "--ps=2", "--workers=2", "--only_kills",
+                       "--minutes=%.3f" % (kills_s / 60), "--directory=" + scratch]
+            run = self.run("soak", command, kills_s + SOAK_END_S)
+        lines = [line for line in run.output.splitlines() if line.startswith("chaos: ")]
+        if run.state == "ok" and lines and "PASSED" in lines[-1]:
+            run.passed = 1
+            self.report.note("soak: " + lines[-2][len("chaos: "):])
+        elif run.state != "not run":
+            run.fail(lines[-1] if lines else "(it said nothing)")
+        self.done(run)
 
     def run_profile(self, path):
         """What Nsight Compute says of the kernels of reductions, triangles and duplicates."""
