@@ -17,6 +17,7 @@ def _arguments(ctx, src, obj, cc):
     args = ctx.actions.args()
     args.add_all(["-c", "-std=c++17", "-ccbin", "/usr/bin/g++", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter"])
     args.add_all(["--extended-lambda", "--expt-relaxed-constexpr", "-O3"])
+    args.add("--objdir-as-tempdir")  # in /tmp two compilers in sandboxes of their own would take the same names
     archs = ctx.var.get("cuda_archs", ",".join(DEFAULT_ARCHS)).split(",")
     args.add_all(["-gencode=arch=compute_%s,code=sm_%s" % (arch, arch) for arch in archs])
     args.add("-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]))
