@@ -2,106 +2,44 @@
 // host plays, in a step whose model, batch and variables are those of bench/gpu. The budgets are what the step costs now: whoever lowers a cost lowers its
 // budget, and whoever raises one sees it here.
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/executor.h"
-#include "base/mutex.h"
-#include "base/random.h"
+#include "base/log.h"
+#include "bench/gpu/train_work.h"
 #include "cluster/layout.h"
-#include "data/dataset.h"
 #include "gtest/gtest.h"
 #include "ops/backends.h"
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
 #include "tensor/device_memory.h"
-#include "train/model.h"
 #include "worker/core/data_input_opener.h"
 #include "worker/core/step_transaction.h"
 #include "worker/core/testing/fake_parameter_servers.h"
+#include "worker/core/testing/step_runner_fixture.h"
 #include "worker/core/thread_step_runner.h"
 
-namespace divvy {
+namespace divvy::bench {
 namespace {
 
-constexpr uint64_t kSeed = 20261123;
 constexpr int kSteps = 4;  // of which the last is counted: by then memory is kept and streams are known
-constexpr int64_t kMlpBatch = 64, kDlrmBatch = 1024;
 
-template <typename T, typename Draw>
-Tensor Filled(const Shape& shape, Draw draw) {
-  std::vector<T> values(shape.num_elements());
-  for (T& value : values) value = draw();
-  return *Tensor::Copy<T>(shape, values);
+const TrainModel& ModelOf(int number) {
+  static const std::vector<TrainModel>& models = *new std::vector<TrainModel>(TrainModels(kSteps));
+  return models[static_cast<size_t>(number)];
 }
 
-// ---- the models of bench/gpu ---------------------------------------------------------------------------------------------------------------------------
-
-const Mlp kMlp("cost_mlp", {784, 512, 10});
-
-ModelOutput MlpForward(GradientTape& tape, const Nest& batch) {
-  Var pixels = Cast(batch["image"], DType::kFloat32) / 255.0f;
-  return {SoftmaxCrossEntropy(kMlp(tape, pixels), batch["label"]), {}};
-}
-const Model kMlpModel("cost_mlp", {kMlp}, MlpForward);
-
-absl::StatusOr<Dataset> Images(const InputContext&) {
-  Random random(kSeed);
-  const int64_t n = kMlpBatch * kSteps;
-  Tensor images = Filled<uint8_t>({n, 784}, [&] { return static_cast<uint8_t>(random.Below(256)); });
-  Tensor labels = Filled<int64_t>({n}, [&] { return static_cast<int64_t>(random.Below(10)); });
-  return Dataset::FromTensors({{"image", std::move(images)}, {"label", std::move(labels)}}).Batch(kMlpBatch);
-}
-const DataSource kImages("cost/images", Images);
-
-constexpr int64_t kCounts = 13, kFields = 26, kRows = 26'000, kWidth = 16, kPairs = (kFields + 1) * kFields / 2;
-const Embedding kCategories("cost_categories", kRows, kWidth);
-const Mlp kBottom("cost_bottom", {kCounts, 64, kWidth});
-const Mlp kTop("cost_top", {kWidth + kPairs, 64, 1});
-
-ModelOutput DlrmForward(GradientTape& tape, const Nest& batch) {
-  Var categories = kCategories(tape, batch["row"]);
-  Var counts = Relu(kBottom(tape, Log(batch["dense"] + 1.0f)));
-  Var pairs = DotInteraction(Concat({Reshape(counts, {-1, 1, kWidth}), categories}, 1));
-  Var logits = Reshape(kTop(tape, Concat({counts, pairs}, 1)), {-1});
-  return {SigmoidCrossEntropy(logits, batch["label"]), {}};
-}
-const Model kDlrmModel("cost_dlrm", {kCategories, kBottom, kTop}, DlrmForward);
-
-absl::StatusOr<Dataset> Clicks(const InputContext&) {
-  Random random(kSeed);
-  const int64_t n = kDlrmBatch * kSteps;
-  Tensor dense = Filled<float>({n, kCounts}, [&] { return static_cast<float>(random.Uniform()); });
-  Tensor rows = Filled<int64_t>({n, kFields}, [&] { return static_cast<int64_t>(random.Below(kRows)); });
-  Tensor labels = Filled<float>({n}, [&] { return random.Chance(0.5) ? 1.0f : 0.0f; });
-  return Dataset::FromTensors({{"dense", std::move(dense)}, {"row", std::move(rows)}, {"label", std::move(labels)}}).Batch(kDlrmBatch);
-}
-const DataSource kClicks("cost/clicks", Clicks);
-
-// What another thread will say.
-class Answer {
- public:
-  void Give(absl::Status status) {
-    MutexLock lock(mu_);
-    status_ = std::move(status);
-    given_.NotifyAll();
+const TrainWork& WorkOf(const TrainModel& model, int64_t batch) {
+  for (const TrainWork& work : model.works) {
+    if (work.batch == batch) return work;
   }
-  absl::Status Wait() {
-    MutexLock lock(mu_);
-    given_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return status_.has_value(); });
-    return *status_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar given_;
-  std::optional<absl::Status> status_ DIVVY_GUARDED_BY(mu_);
-};
+  DIVVY_CHECK(false && "bench/gpu has no such batch");
+  return model.works[0];
+}
 
 // ---- a worker with one GPU -----------------------------------------------------------------------------------------------------------------------------
 
@@ -139,10 +77,11 @@ class StepCostTest : public ::testing::Test {
   }
 
   // What the last of kSteps steps has cost, all told: what its values cost to free is in it.
-  cuda::HostCosts CostOfStep(const Model& model, const BoundDataSource& data) {
+  cuda::HostCosts CostOfStep(const TrainModel& trained, int64_t batch) {
+    const Model& model = trained.model;
     layout_ = LayoutOf(model);
     ps_.Make(*layout_);
-    Open(data);
+    Open(WorkOf(trained, batch).data);
     cuda::HostCosts before;
     for (int i = 0; i < kSteps; ++i) {
       before = math_.costs();
@@ -161,10 +100,10 @@ class StepCostTest : public ::testing::Test {
     return options;
   }
   void Open(const BoundDataSource& data) {
-    Answer opened;
+    Box<absl::Status> opened;
     inputs_.Open({ResourceId(1), std::string(data.name()), data.args(), 7, true}, 0, 1, 1,
-                 [&](const absl::StatusOr<OpenedInput>& input) { opened.Give(input.status()); });
-    const absl::Status status = opened.Wait();
+                 [&](const absl::StatusOr<OpenedInput>& input) { opened.Put(input.status()); });
+    const absl::Status status = opened.Take();
     EXPECT_TRUE(status.ok()) << status;
   }
   absl::Status RunStep(const Model& model, int number) {
@@ -178,9 +117,9 @@ class StepCostTest : public ::testing::Test {
     call.inputs = {{ResourceId(1), number, 1}};
     const auto transaction =
         std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
-    Answer done;
-    runner_->Start(call, transaction, [&](StepEnd end) { done.Give(end.result.status()); });
-    const absl::Status status = done.Wait();
+    Box<absl::Status> done;
+    runner_->Start(call, transaction, [&](StepEnd end) { done.Put(end.result.status()); });
+    const absl::Status status = done.Take();
     transaction->Finish();
     return status;
   }
@@ -195,7 +134,7 @@ class StepCostTest : public ::testing::Test {
 };
 
 TEST_F(StepCostTest, APerceptronsStep) {
-  const cuda::HostCosts cost = CostOfStep(kMlpModel, kImages());
+  const cuda::HostCosts cost = CostOfStep(ModelOf(0), 64);
   EXPECT_EQ(cost.kernels, 14);
   EXPECT_EQ(cost.uploads, 3);
   EXPECT_EQ(cost.allocations, 0);
@@ -203,7 +142,7 @@ TEST_F(StepCostTest, APerceptronsStep) {
 }
 
 TEST_F(StepCostTest, ADlrmsStep) {
-  const cuda::HostCosts cost = CostOfStep(kDlrmModel, kClicks());
+  const cuda::HostCosts cost = CostOfStep(ModelOf(1), 1024);
   EXPECT_EQ(cost.kernels, 42);
   EXPECT_EQ(cost.uploads, 6);
   EXPECT_EQ(cost.allocations, 0);
@@ -211,4 +150,4 @@ TEST_F(StepCostTest, ADlrmsStep) {
 }
 
 }  // namespace
-}  // namespace divvy
+}  // namespace divvy::bench
