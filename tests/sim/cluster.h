@@ -92,9 +92,17 @@ struct Process {
   int replicas = 1;  // of a worker
   std::optional<int> exit_code;
   int steps_without_device = 0;  // of a worker whose GPU has failed: those that have met it, the one in which it failed among them
-  // Of a worker: what had finished when the newest steps of its session began.
+  // Of a worker: what had finished when the newest steps of its session began, and which training steps of the session had begun before and were not known to
+  // have finished.
+  struct Begun {
+    std::vector<std::vector<int64_t>> finished;
+    std::set<EntryId> own;
+  };
   std::pair<Epoch, SessionId> session;
-  std::deque<std::vector<std::vector<int64_t>>> floors;
+  std::deque<Begun> floors;
+  // What the first attempts of its training steps add, under one state of the servers: of those that have begun, and of those that the worker has reported.
+  ServersState own_in;
+  std::map<EntryId, std::vector<Delta>> own_begun, own_done;
   // And what a row that the session reads is at least: what it has read of it, and what its finished steps have added since. By variable and row.
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
@@ -190,7 +198,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
   Assignment AssignmentOf(int64_t tag) const;
   ServersState StateOf(const Process& process);
-  void ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void ReadAssigned(Process& process, const WorkerSnapshot& runner, const StepCall& call, bool check, std::vector<script::Move>& moves);
   void Assign(const StepCall& call, std::vector<script::Move>& moves) const;
   void CheckAssigned(const Tensor& values);
   // What the step does to a cell, and the gradient for which it needs slots; nothing, too.
@@ -205,7 +213,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<script::Move> Body(Process& process, const StepCall& call);
   using Floors = std::vector<std::vector<int64_t>>;
   void BeginInSession(Process& process, const WorkerSnapshot& runner);
-  static const Floors& FloorOf(const Process& process, int steps_back);
+  static const Process::Begun& BegunBefore(const Process& process, int steps_back);
+  Floors FloorWithOwn(const Process& process, int steps_back) const;
+  void ReadWhole(Process& process, int64_t tag, int variable, std::vector<script::Move>& moves);
   script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth);
   void ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
   void AssignBeforeReport(const Node& worker, EntryId step);
@@ -289,7 +299,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void CheckCells(const Tensor& values);
   void CheckBrought();
   void LoseWhatWasRead();
-  void Apply(const std::vector<Delta>& deltas);
+  void AddTo(Floors& values, const std::vector<Delta>& deltas) const;
   void ApplyAssignment(int64_t tag, EntryId step);
   void EndProgram();
   void JobLost(const absl::Status& error);
@@ -348,7 +358,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   Network network_;
   Random random_;
   SimResult result_;
-  std::set<std::tuple<const Process*, SessionId, EntryId>> pulled_ahead_;
+  std::set<std::tuple<const Process*, SessionId, EntryId>> pulled_ahead_, beside_commits_;
   uint64_t hash_ = 0;
 
   std::vector<std::unique_ptr<Process>> processes_;
@@ -452,9 +462,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
-  int64_t rewinds_before_ = 0;  // not_running_since_
-  bool told_the_end_ = false;  // by EndJob, while the coordinator lived
-  bool calls_ = false;         // the program waits for an answer
+  int64_t rewinds_before_ = 0, rewinds_by_liar_ = 0;  // when the job was last seen running, and of those since that a liar has made
+  bool told_the_end_ = false;                         // by EndJob, while the coordinator lived
+  bool calls_ = false;                                // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   std::set<int> killed_ps_;

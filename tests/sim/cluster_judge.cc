@@ -31,10 +31,13 @@ void Cluster::CheckAlways() {
       for (const EntryId step : worker.ahead) pulled_ahead_.emplace(process.get(), worker.session, step);
       const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
       result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
-      if (!worker.attached || !worker.live || worker.epoch != seen.epoch || worker.job != seen.job) continue;
+      if (!worker.attached || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       if (lost_store_ && !counts_on(*ps)) continue;  // a coordinator without its store may count the epochs of its predecessor once more, on other servers
-      if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) > 0)
-        admissible[{seen.job, seen.epoch, *worker.live}].insert(worker.session.value());
+      if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) == 0) continue;
+      for (const std::optional<EntryId> step : {worker.live, worker.committing}) {
+        if (step) admissible[{seen.job, seen.epoch, *step}].insert(worker.session.value());
+      }
+      if (worker.committing && worker.live != worker.committing) beside_commits_.emplace(process.get(), worker.session, *worker.live);
     }
   }
   for (const auto& [of, sessions] : admissible) {
@@ -66,14 +69,16 @@ void Cluster::CheckRecovery() {
   if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
   if (!not_running_since_) {
     not_running_since_ = now();
-    rewinds_before_ = result_.rewinds;
+    rewinds_before_ = rewinds_by_liar_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/security.md). By default --max_recoveries ends such a job; most programs here allow 1,000.
-  constexpr int64_t kRecoveriesByDefault = 20;
-  if (config_.liar && result_.rewinds - rewinds_before_ > kRecoveriesByDefault) {
+  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on a step of each replay up to the step's deadline. By default
+  // --max_recoveries ends such a job; most programs here allow 1,000.
+  if (config_.liar && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
+    ++result_.rewound_too_often;
     over_ = true;
     return;
   }
+  if (config_.liar && std::exchange(rewinds_by_liar_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));

@@ -13,15 +13,15 @@
 
 namespace divvy::sim {
 
-void Cluster::Apply(const std::vector<Delta>& deltas) {
+void Cluster::AddTo(Floors& values, const std::vector<Delta>& deltas) const {
   for (const Delta& delta : deltas) {
-    std::vector<int64_t>& values = model_.values[delta.variable];
+    std::vector<int64_t>& elements = values[delta.variable];
     const int64_t width = shapes_[delta.variable].row_elements();
     if (delta.ids.empty()) {
-      for (int64_t& value : values) value += delta.amount;
+      for (int64_t& element : elements) element += delta.amount;
     }
     for (const int64_t id : delta.ids) {
-      for (int64_t i = 0; i < width; ++i) values[id * width + i] += delta.amount;
+      for (int64_t i = 0; i < width; ++i) elements[id * width + i] += delta.amount;
     }
   }
 }
@@ -52,7 +52,7 @@ void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
   model_.reported.insert(step);
   if (!model_.ordinals.insert(ran.ordinal).second) Violation("X14", absl::StrCat("two steps that finished have the ordinal ", ran.ordinal));
   ++model_.adam_commits, ++model_.steps, ++model_.effects;
-  Apply(DeltasOf(ran.tag, attempt));
+  AddTo(model_.values, DeltasOf(ran.tag, attempt));
   ApplyAssignment(ran.tag, step);
   if (const auto change = CellChangeOf(ran.tag, step)) model_.cells.Finished({change->cell, change->op, BegunAt(ran.tag), Tick(), /*direct=*/false});
   if (const auto late = LateGradientOf(ran.tag)) {
@@ -422,7 +422,7 @@ std::vector<StagedWrite> Cluster::StagedWritesOf(const DirectWrite& write) const
 }
 
 void Cluster::CountWrite(const DirectWrite& write) {
-  Apply(write.deltas);
+  AddTo(model_.values, write.deltas);
   const int64_t ended = Tick();
   for (const int64_t cell : write.cells) model_.cells.Finished({cell, {0, write.serial * kWriteUnit}, write.begun, ended, /*direct=*/true});
   if (!write.brought.empty()) model_.brought[write.brought] = write.serial;

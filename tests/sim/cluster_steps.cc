@@ -63,16 +63,23 @@ bool Cluster::LosesDevice(Process& process, const StepCall& call, EntryId step) 
 void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
   if (process.session != std::pair(runner.epoch, runner.session)) process.floors.clear(), process.seen.clear(), process.written.clear();
   process.session = {runner.epoch, runner.session};
-  process.floors.push_back(model_.values);
+  if (process.own_in != StateOf(process)) process.own_begun.clear(), process.own_done.clear();
+  process.own_in = StateOf(process);
+  Process::Begun begun{model_.values, {}};
+  for (const auto& [step, deltas] : process.own_begun) {
+    if (model_.reported.count(step) == 0) begun.own.insert(step);
+  }
+  process.floors.push_back(std::move(begun));
   constexpr size_t kLongestAgo = 8;
   if (process.floors.size() > kLongestAgo) process.floors.pop_front();
 }
 
-// The session's next step begins behind this word: it is to see what this one has written.
+// The session's next step begins behind this word, but for those that --pipeline_depth lets overlap: it is to see what this one has written.
 void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   AssignBeforeReport(from, step);
   for (const auto& process : processes_) {
     if (process->node.get() != &from || process->session.second != session) continue;
+    if (const auto own = process->own_begun.find(step); own != process->own_begun.end()) process->own_done.insert(*own);
     auto replaced = process->to_be_replaced.extract(step);
     if (!replaced.empty() && process->assigned_in == StateOf(*process)) {
       result_.rows_replaced += static_cast<int64_t>(replaced.mapped().size());
@@ -96,14 +103,42 @@ void Cluster::AssignBeforeReport(const Node& worker, EntryId step) {
 }
 
 // What had finished when the step so many before the newest of its session began, or the first one.
-const Cluster::Floors& Cluster::FloorOf(const Process& process, int steps_back) {
+const Process::Begun& Cluster::BegunBefore(const Process& process, int steps_back) {
   const size_t newest = process.floors.size() - 1;
   return process.floors[newest - std::min(newest, static_cast<size_t>(steps_back))];
 }
 
+// And what the steps of its own session added that had begun before the oldest step that may be missed.
+Cluster::Floors Cluster::FloorWithOwn(const Process& process, int steps_back) const {
+  const Process::Begun& oldest = BegunBefore(process, steps_back);
+  Floors floor = oldest.finished;
+  for (const auto& [step, deltas] : process.own_done) {
+    if (oldest.own.count(step) > 0) AddTo(floor, deltas);
+  }
+  return floor;
+}
+
+void Cluster::ReadWhole(Process& process, int64_t tag, int variable, std::vector<script::Move>& moves) {
+  const int steps_back = config_.may_miss.value_or(config_.pipeline_depth - 1);
+  moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
+  moves.push_back(script::Compute{[this, &process, tag, variable, begun_in = process.own_in, floor = BegunBefore(process, steps_back).finished[variable],
+                                   with_own = FloorWithOwn(process, steps_back)[variable]](const script::Reads& reads) {
+    HitFailpoint(Failpoint::kStepPulled);
+    if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
+    const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
+    const std::vector<int64_t>& least = begun_in == StateOf(process) ? with_own : floor;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] < least[i]) {
+        Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", least[i], " had finished (v", variable, "[", i, "])"));
+      }
+    }
+    return std::vector<StagedWrite>();
+  }});
+}
+
 // Of the n-th read, of a variable's rows: each is at least what it was in the oldest state that may be read, and what this session has read or written before.
 script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth) {
-  const std::vector<int64_t> floor = FloorOf(process, config_.rows_may_miss.value_or(config_.row_cache_staleness))[variable];
+  const std::vector<int64_t> floor = BegunBefore(process, config_.rows_may_miss.value_or(config_.row_cache_staleness)).finished[variable];
   return {[this, &process, tag, variable, ids = std::move(ids), floor, nth, session = process.session](const script::Reads& reads) {
     if (reads.size() != nth || process.session != session) return std::vector<StagedWrite>();
     const int64_t width = shapes_[variable].row_elements();
@@ -165,7 +200,7 @@ ServersState Cluster::StateOf(const Process& process) {
 
 // Reads all rows, in one of two ways; `check`: and remembers what its assign will replace. That is sure of a first attempt only: another may have been applied
 // before it was read.
-void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves) {
+void Cluster::ReadAssigned(Process& process, const WorkerSnapshot& runner, const StepCall& call, bool check, std::vector<script::Move>& moves) {
   if (process.assigned_in != StateOf(process)) process.replaced.clear(), process.to_be_replaced.clear();
   process.assigned_in = StateOf(process);
   Assignment assignment = AssignmentOf(TagOf(call));
@@ -176,8 +211,11 @@ void Cluster::ReadAssigned(Process& process, const StepCall& call, bool check, s
       static_cast<size_t>(std::count_if(moves.begin(), moves.end(), [](const script::Move& move) { return std::holds_alternative<script::Read>(move); }));
   moves.push_back(script::Read{{std::move(read)}});
   if (!check) return;
+  Process::Replaced gone = process.replaced;
+  const auto committing = runner.committing ? process.to_be_replaced.find(*runner.committing) : process.to_be_replaced.end();
+  if (committing != process.to_be_replaced.end()) gone.insert(committing->second.begin(), committing->second.end());  // whose assigns are not missed either
   moves.push_back(script::Compute{
-      [this, &process, call, assignment, nth = before + 1, begun_in = process.assigned_in, replaced = process.replaced](const script::Reads& reads) {
+      [this, &process, call, assignment, nth = before + 1, begun_in = process.assigned_in, replaced = std::move(gone)](const script::Reads& reads) {
         if (reads.size() != nth || begun_in != StateOf(process)) return std::vector<StagedWrite>();
         const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
         Process::Replaced will_be;
@@ -228,25 +266,15 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   // The model is of this life's program, and what is run again after a rewind reads what there was then.
   const CoordinatorSnapshot chief = core_->Snapshot();
   const bool of_the_past = runner.epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
+  if (call.attempt > 1) process.own_begun.erase(call.step);  // a part of the first may have been applied
+  if (call.ordinal && call.attempt == 1 && !of_the_past) process.own_begun.emplace(call.step, DeltasOf(tag, call.attempt));
   const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);  // a job that began anew beside tasks of the old one may count the same epochs
   if (random.Chance(0.5) && JudgesReads() && !of_the_past && !two_worlds) {
-    const int variable = static_cast<int>(random.Below(config_.num_variables));
-    moves.push_back(script::Read{{{absl::StrCat("v", variable), std::nullopt}}});
-    moves.push_back(script::Compute{[this, tag, variable, floor = FloorOf(process, config_.may_miss.value_or(config_.pipeline_depth - 1))[variable]](
-                                        const script::Reads& reads) -> absl::StatusOr<std::vector<StagedWrite>> {
-      HitFailpoint(Failpoint::kStepPulled);
-      if (reads.empty()) return std::vector<StagedWrite>();  // cancelled while it read, and goes on all the same
-      const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < floor[i])
-          Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
-      }
-      return std::vector<StagedWrite>();
-    }});
+    ReadWhole(process, tag, static_cast<int>(random.Below(config_.num_variables)), moves);
   }
   const bool reads_rows = config_.row_cache_bytes > 0 && JudgesReads() && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
-  if (config_.assigning_steps) ReadAssigned(process, call, /*check=*/JudgesReads() && !of_the_past && !two_worlds && !lost_store_, moves);
+  if (config_.assigning_steps) ReadAssigned(process, runner, call, /*check=*/JudgesReads() && !of_the_past && !two_worlds && !lost_store_, moves);
   const bool long_for_assign = config_.assign_in_steps && CellChangeOf(tag, call.step) && random.Chance(0.5);
   if (long_for_assign) moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});

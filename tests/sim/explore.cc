@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   using namespace divvy;
   absl::ParseCommandLine(argc, argv);
   const absl::Duration began = Clock::Real().Elapsed(), length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
-  int64_t checkpoints = 0, restores = 0, power = 0, rewinds = 0;
+  int64_t checkpoints = 0, restores = 0, power = 0, rewinds = 0, too_often = 0;
   absl::Duration longest;
   int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0, violations = 0;
   uint64_t seed = absl::GetFlag(FLAGS_from);
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
     steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,
         events += result.events, checkpoints += result.checkpoints, restores += result.restores, power += result.power_losses, rewinds += result.rewinds,
-        longest = std::max(longest, result.longest_recovery);
+        longest = std::max(longest, result.longest_recovery), too_often += result.rewound_too_often;
     if (result.violation.ok()) continue;
     ++violations;
     std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu%s\n", static_cast<unsigned long long>(seed),
@@ -140,11 +140,12 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "%llu seeds, %s: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
-      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds, with all there again the longest %s; %s\n",
+      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds, with all there again the longest %s; %lld that a liar made rewind too often; "
+      "%s\n",
       static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), violations == 0 ? "no violation" : absl::StrCat(violations, " violations").c_str(),
       static_cast<long long>(events), static_cast<long long>(steps), static_cast<long long>(reruns), static_cast<long long>(failed),
       static_cast<long long>(faults), static_cast<long long>(lost), static_cast<long long>(checkpoints), static_cast<long long>(restores),
-      static_cast<long long>(power), static_cast<long long>(rewinds), absl::FormatDuration(longest).c_str(),
+      static_cast<long long>(power), static_cast<long long>(rewinds), absl::FormatDuration(longest).c_str(), static_cast<long long>(too_often),
       absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
   return violations == 0 ? 0 : 1;
 }

@@ -221,6 +221,16 @@ SimConfig WithLostDevices(uint64_t seed) {
   return config;
 }
 
+// Steps of a worker that overlap, some of which assign.
+SimConfig WithPipelines(uint64_t seed) {
+  SimConfig config = Rough(seed);
+  config.pipeline_depth = 2;
+  config.assigning_steps = true;
+  config.row_cache_bytes = config.row_cache_staleness = 0;
+  config.rounds = 8;
+  return config;
+}
+
 // The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
@@ -254,7 +264,7 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
-                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithLostDevices, WithLiar, WithRefusals}) {
+                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
@@ -315,6 +325,8 @@ TEST(MutationTest, AWorkerThatGoesOnWithoutItsDeviceIsFound) {
 TEST(MutationTest, AStepThatMayBreakTheDevicesOfAllWorkersIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kDeviceLossesAreCounted, WithLostDevices, "X16: step"), 0u);
 }
+TEST(MutationTest, AStepThatRunsBesideAnAssignOfItsOwnWorkerIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kAssignsAreNotMissed, WithPipelines, "X11: "), 0u); }
+TEST(MutationTest, AStepThatMissesMoreThanTheDepthAllowsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDepthCountsCommits, WithPipelines, "X9: "), 0u); }
 TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
 
 }  // namespace

@@ -319,6 +319,7 @@ SimResult Cluster::Run() {
   result_.loops = loops_.counts().loops, result_.loops_of_own_data = loops_.counts().own, result_.ends_handled = loops_.counts().handled_ends;
   result_.own_judged = loops_.counts().own_judged;
   result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
+  result_.beside_commits = static_cast<int64_t>(beside_commits_.size());
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
   if (liar_ != nullptr) liar_->executor->Kill(), liar_->core = liar_->stand_in = nullptr;

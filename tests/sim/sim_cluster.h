@@ -5,8 +5,8 @@
 //   X5   at most one attempt of an id can be applied                and every variable holds exactly the sum of what finished
 //   X7   what ps, streams and redo log remember is bounded     X8   a step that failed or was cancelled is in no ps once the next call has raised
 //   X9   a step reads no older state than had finished when it began (X11 too: own finished writes are seen), or with a pipeline_depth of d: when the
-//        (d - 1)-th step before it in its session began; rows that may be kept for s steps: when the s-th did. What its own worker wrote to a row it sees,
-//        and what a step of its session has replaced it never reads again
+//        (d - 1)-th step before it in its session began, and what the steps before that one had added; rows that may be kept for s steps: when the s-th did.
+//        What its own worker wrote to a row it sees, and what a step of its session has replaced it never reads again
 //   X10  leased positions tile each pass                       X12  Adam's t of a row = gradient commits applied to it
 //   X6   nothing of a fenced session is applied, and no frame of a replaced coordinator is taken for one of its successor
 //   X14  ids are never used twice, over restarts too           X16  once faults stop all ends well, within bounded virtual time
@@ -125,6 +125,8 @@ struct SimResult {
   int64_t commits_given_up = 0;      // a worker heard nothing of them for too long
   int64_t rows_reused = 0;           // that a step read and an earlier one had pulled
   int64_t rows_replaced = 0;         // by an assign of a step that had read what was there
+  int64_t rewound_too_often = 0;     // 1: a liar made the job rewind more often than --max_recoveries allows by default, and the rest was not judged
+  int64_t beside_commits = 0;        // steps that were seen running while the one before them at their worker committed, each counted once
   int64_t pulled_ahead = 0;          // steps whose first pull had left before they began, each counted once, as far as seen
   int64_t checkpoints = 0, restores = 0, power_losses = 0;
   int64_t resizes = 0;

@@ -5,9 +5,9 @@
 // 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
 // 4. BeginCommit: the commit is planned, without the core's lock where that takes long; a layout that has changed meanwhile wants another plan. Then the step
-// is
-//    at the gate; while held it waits there, with its plan. Then all commits at once. Each is sent again until its ps answers, or the session ends.
-// 5. EndCommitIfAnswered: the report, and the next step.
+//    is at the gate; while held it waits there, with its plan. Then all commits at once. Each is sent again until its ps answers, or the session ends.
+//    From here the step is not live but committing, and the next one may begin beside it (MayBegin), up to the end of its function.
+// 5. EndCommitIfAnswered: the report, then what became of a step beside it, and the next step.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -50,12 +50,26 @@ std::set<std::string> Assigned(absl::Span<const StagedWrite> writes) {
 
 void WorkerCore::StartNext() {
   if (session_ == nullptr || Silent() || shutdown_code_) return;
-  if (!session_->live && !session_->queue.empty()) {
+  if (!session_->live && !session_->queue.empty() && MayBegin(session_->queue.front().dispatch)) {
     QueuedStep next = std::move(session_->queue.front());
     session_->queue.pop_front();
     StartStep(std::move(next));
   }
   PullAhead();
+}
+
+// Beside a step that commits another may begin that can do without what the first one writes: it misses adds for one step, as it misses those of other
+// workers. What was assigned it may not miss, nor may it assign a variable of which it has missed an add. What a function assigns is known from its last runs
+// (and CheckAssigned sees the rest), so the first step of a function begins alone. A row that is read too early must not be kept for the steps that follow.
+bool WorkerCore::MayBegin(const Dispatch& next) const {
+  if (!session_->committing) return true;
+  if (options_.pulls.pipeline_depth == 1 || !next.ordinal || session_->rows != nullptr) return false;
+  if (!RuleHolds(Rule::kAssignsAreNotMissed)) return true;
+  const std::vector<StagedWrite>& writes = session_->committing->record.writes;
+  if (!Assigned(writes).empty()) return false;
+  std::set<std::string> written;
+  for (const StagedWrite& write : writes) written.insert(write.variable);
+  return read_sets_.AssignsNoneOf(next.function, session_->layout->version(), written);
 }
 
 // The same on every attempt, another for every step, also for those that have no ordinal.
@@ -91,13 +105,17 @@ void WorkerCore::StartStep(QueuedStep next) {
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
   session_->live->reads_ahead = next.reads_ahead;
+  if (!session_->committing) return;
+  for (const StagedWrite& write : session_->committing->record.writes) session_->live->missed.insert(write.variable);
 }
 
 // Read-only steps are left out: what an evaluation reads is as new as can be.
 void WorkerCore::PullAhead() {
-  if (!session_->live) return;
-  const size_t steps = std::min(session_->queue.size(), static_cast<size_t>(options_.pulls.pipeline_depth - 1));
-  for (size_t i = 0; i < steps; ++i) {
+  const bool both = session_->live && session_->committing && RuleHolds(Rule::kDepthCountsCommits);
+  const int begun = both ? 2 : session_->live || session_->committing ? 1 : 0;
+  if (begun == 0) return;
+  const int steps = std::min(static_cast<int>(session_->queue.size()), options_.pulls.pipeline_depth - begun);
+  for (int i = 0; i < steps; ++i) {
     QueuedStep& step = session_->queue[i];
     if (!step.dispatch.ordinal) continue;
     if (!step.reads_ahead) ReadAhead(step);
@@ -176,11 +194,16 @@ WorkerCore::LiveStep* WorkerCore::Live(const std::weak_ptr<Session>& session, En
   return &*session_->live;
 }
 
-// A function that runs is asked to stop, and reported when it has; one that waits for slots, for its plan or at the gate is over already; a commit takes its
-// course.
+WorkerCore::LiveStep* WorkerCore::Committing(const std::weak_ptr<Session>& session, EntryId step) {
+  if (session_ == nullptr || session.lock() != session_ || !session_->committing || session_->committing->dispatch.step != step) return nullptr;
+  return &*session_->committing;
+}
+
+// A function that runs is asked to stop, and reported when it has; one that waits for the step before it, for slots, for its plan or at the gate is over
+// already. A commit takes its course.
 void WorkerCore::CancelLive() {
   LiveStep& live = *session_->live;
-  if (live.state == WorkerSnapshot::Step::kCommitting || live.cancelled) return;
+  if (live.cancelled) return;
   live.cancelled = true;
   if (live.state != WorkerSnapshot::Step::kRunning) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
   outbox_.Add([transaction = live.transaction] { transaction->Cancel(); });
@@ -193,14 +216,19 @@ void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId s
   HitFailpoint(Failpoint::kStepComputed);
   live->record = std::move(record);
   live->ended = std::move(end.ended);
-  if (live->cancelled || shutdown_code_) {
-    ReportLive(StepOutcome::kCancelled, absl::OkStatus());
-  } else if (!end.result.ok()) {
-    FunctionFailed(end.result.status());
+  live->result = std::move(end.result);
+  if (session_->committing) {
+    live->state = WorkerSnapshot::Step::kBehind;
   } else {
-    FunctionSucceeded(*std::move(end.result));
+    FunctionEnded();
   }
   EndIfDrained();
+}
+
+void WorkerCore::FunctionEnded() {
+  const LiveStep& live = *session_->live;
+  if (live.cancelled || shutdown_code_) return ReportLive(StepOutcome::kCancelled, absl::OkStatus());
+  live.result.ok() ? FunctionSucceeded() : FunctionFailed(live.result.status());
 }
 
 void WorkerCore::FunctionFailed(absl::Status status) {
@@ -226,13 +254,12 @@ void WorkerCore::LoseDevice(absl::Status why) {
   ReportLive(StepOutcome::kSystem, std::move(why));
 }
 
-void WorkerCore::FunctionSucceeded(Nest value) {
-  if (absl::Status refused = CheckValue(value, options_.max_value_bytes); !refused.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(refused));
+void WorkerCore::FunctionSucceeded() {
   LiveStep& live = *session_->live;
+  if (absl::Status refused = CheckValue(*live.result, options_.max_value_bytes); !refused.ok()) return ReportLive(StepOutcome::kFailed, MarkUser(refused));
   const std::set<std::string> assigned = Assigned(live.record.writes);
   read_sets_.Learn(live.dispatch.function, live.transaction->layout()->version(), std::move(live.record.read_whole), assigned);
   if (absl::Status too_old = CheckAssigned(assigned); !too_old.ok()) return ReportLive(StepOutcome::kSystem, std::move(too_old));
-  live.value = std::move(value);
   CommitIfSlotsExist();
 }
 
@@ -295,8 +322,10 @@ void WorkerCore::BeginCommit() {
   if (!live.plan || !live.plan->IsFor(*session_->layout)) return PlanLiveCommit();
   if (!live.plan->parts.ok()) return ReportLive(StepOutcome::kFailed, live.plan->parts.status());
   if (live.plan->parts->empty()) return ReportLive(StepOutcome::kOk, absl::OkStatus());
-  live.state = session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot) ? WorkerSnapshot::Step::kHeld : WorkerSnapshot::Step::kCommitting;
-  if (live.state == WorkerSnapshot::Step::kHeld) return HitFailpoint(Failpoint::kStepHeld);
+  if (session_->hold && RuleHolds(Rule::kHoldBeforeSnapshot)) {
+    live.state = WorkerSnapshot::Step::kHeld;
+    return HitFailpoint(Failpoint::kStepHeld);
+  }
   KeepNoRowsOfAssigned(live.record.writes);
   std::map<int, std::vector<CommitPart>> parts = *std::move(live.plan->parts);
   for (auto& [ps, part] : parts) {
@@ -305,13 +334,16 @@ void WorkerCore::BeginCommit() {
     const uint64_t seed = MixSeeds(options_.seed, MixSeeds(live.dispatch.step.value(), ps));
     live.commits.emplace(ps, Commit{std::move(request), Backoff(seed), clock_.Elapsed(), std::nullopt});
   }
-  for (const auto& [ps, commit] : live.commits) SendCommit(ps);
+  live.state = WorkerSnapshot::Step::kCommitting;
+  session_->committing = std::exchange(session_->live, std::nullopt);
+  for (const auto& [ps, commit] : session_->committing->commits) SendCommit(ps);
+  StartNext();
 }
 
 void WorkerCore::SendCommit(int ps) {
-  const LiveStep& live = *session_->live;
-  outbox_.Add([weak = weak_from_this(), session = std::weak_ptr<Session>(session_), step = live.dispatch.step, ps, client = session_->links->ps.at(ps).client,
-               request = live.commits.at(ps).request]() mutable {
+  const LiveStep& committing = *session_->committing;
+  outbox_.Add([weak = weak_from_this(), session = std::weak_ptr<Session>(session_), step = committing.dispatch.step, ps,
+               client = session_->links->ps.at(ps).client, request = committing.commits.at(ps).request]() mutable {
     client->Commit(std::move(request), [weak, session, step, ps](absl::StatusOr<CommitReply> reply) {
       if (const auto core = weak.lock()) core->OnCommitReply(session, step, ps, std::move(reply));
     });
@@ -320,15 +352,15 @@ void WorkerCore::SendCommit(int ps) {
 
 void WorkerCore::SendCommitAgain(const std::weak_ptr<Session>& session, EntryId step, int ps) {
   CoreLock lock(mu_, outbox_);
-  const LiveStep* const live = Live(session, step);
-  if (live != nullptr && live->commits.count(ps) > 0 && !live->commits.at(ps).answer) SendCommit(ps);
+  const LiveStep* const committing = Committing(session, step);
+  if (committing != nullptr && !committing->commits.at(ps).answer) SendCommit(ps);
 }
 
 void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps, absl::StatusOr<CommitReply> reply) {
   CoreLock lock(mu_, outbox_);
-  LiveStep* const live = Live(session, step);
-  if (live == nullptr || live->commits.count(ps) == 0 || live->commits.at(ps).answer) return;
-  Commit& commit = live->commits.at(ps);
+  LiveStep* const committing = Committing(session, step);
+  if (committing == nullptr || committing->commits.at(ps).answer) return;
+  Commit& commit = committing->commits.at(ps);
   switch (JudgePsAnswer(reply.status())) {
     case PsAnswer::kDone: MeasureStaleness(commit, *reply); [[fallthrough]];
     case PsAnswer::kRefused:
@@ -350,49 +382,48 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
 
 // How many commits landed between this step's read and its write: those of others, and of this worker's steps that a pull ahead of them has missed.
 void WorkerCore::MeasureStaleness(const Commit& commit, const CommitReply& reply) {
-  LiveStep& live = *session_->live;
+  LiveStep& step = *session_->committing;
   for (size_t i = 0; i < reply.versions.size() && i < commit.request.parts.size(); ++i) {
-    const auto pulled = live.record.pulled.find(commit.request.parts[i].shard);
-    if (pulled == live.record.pulled.end() || reply.versions[i] <= pulled->second) continue;
-    live.staleness = std::max(live.staleness, reply.versions[i] - 1 - pulled->second);
+    const auto pulled = step.record.pulled.find(commit.request.parts[i].shard);
+    if (pulled == step.record.pulled.end() || reply.versions[i] <= pulled->second) continue;
+    step.staleness = std::max(step.staleness, reply.versions[i] - 1 - pulled->second);
   }
 }
 
 // ---- 5 -----------------------------------------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::EndCommitIfAnswered() {
-  const LiveStep& live = *session_->live;
   absl::Status refusal;
-  for (const auto& [ps, commit] : live.commits) {
+  for (const auto& [ps, commit] : session_->committing->commits) {
     if (!commit.answer) return;
     refusal.Update(*commit.answer);
   }
   HitFailpoint(Failpoint::kStepCommittedBeforeReport);
   const StepOutcome outcome = refusal.ok() ? StepOutcome::kOk : StepOutcome::kFailed;
-  ReportLive(outcome, std::move(refusal));
+  ReportStep(session_->committing, outcome, std::move(refusal));
 }
 
-void WorkerCore::ReportLive(StepOutcome outcome, absl::Status error) {
-  LiveStep& live = *session_->live;
-  Report report{live.dispatch.step, live.dispatch.attempt, outcome, Nest(), std::move(error), {}, live.staleness, std::move(live.ended)};
-  if (outcome == StepOutcome::kOk) report.value = std::move(live.value);
-  for (const auto& [ps, commit] : live.commits) {
+// `ended` is the session's live step or its committing one.
+void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome, absl::Status error) {
+  LiveStep step = *std::exchange(ended, std::nullopt);
+  Report report{step.dispatch.step, step.dispatch.attempt, outcome, Nest(), std::move(error), {}, step.staleness, std::move(step.ended)};
+  if (outcome == StepOutcome::kOk) report.value = *std::move(step.result);
+  for (const auto& [ps, commit] : step.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
-  if (!live.commits.empty()) AgeAhead(live);
-  if (live.reads_ahead) ForgetData(live.dispatch);
-  outbox_.Add([ended = std::make_shared<const LiveStep>(std::move(live))] {});  // its values are released without the core's lock
-  session_->live.reset();
+  if (!step.commits.empty()) AgeAhead(step);
+  if (step.reads_ahead) ForgetData(step.dispatch);
+  outbox_.Add([released = std::make_shared<const LiveStep>(std::move(step))] {});  // its values go without the core's lock
   ++reported_;
   Send(std::move(report));
   AnswerHold();  // behind the report: whoever has it knows of every step that committed before
+  if (session_->live && session_->live->state == WorkerSnapshot::Step::kBehind) return FunctionEnded();
   StartNext();
 }
 
 void WorkerCore::AnswerHold() {
   if (!session_->hold || session_->hold_answered) return;
-  const bool committing = session_->live && session_->live->state == WorkerSnapshot::Step::kCommitting;
-  if (committing && RuleHolds(Rule::kHeldWhenNothingCommits)) return;
+  if (session_->committing && RuleHolds(Rule::kHeldWhenNothingCommits)) return;
   session_->hold_answered = true;
   Send(Held{*session_->hold});
 }

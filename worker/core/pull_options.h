@@ -21,6 +21,9 @@ struct PullOptions {
   // for the first time, what its function only read before, and that was pulled too early for it, is run again. A coordinator leaves two steps waiting at a
   // worker, so 3 is the most there is.
   //
+  // The commit of a step is one of the d: the next training step runs meanwhile, and commits when that one is reported. It waits instead beside a step that
+  // assigns, where its function is known to assign what is being committed, in the first run of its function, and where rows are kept (below).
+  //
   // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read and copied there meanwhile, too: each step gets the
   // elements that it would get anyway.
   int pipeline_depth = 1;

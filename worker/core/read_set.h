@@ -2,6 +2,7 @@
 #ifndef DIVVY_WORKER_CORE_READ_SET_H_
 #define DIVVY_WORKER_CORE_READ_SET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -31,6 +32,14 @@ class ReadSets {
       if (!IsAssigned(variable, layout_version)) variables.push_back(std::move(variable));
     }
     return variables;
+  }
+
+  // Whether the function has ended well under this layout, and has assigned none of the variables.
+  bool AssignsNoneOf(absl::string_view function, uint64_t layout_version, const std::set<std::string>& variables) const {
+    const auto found = by_function_.find(function);
+    if (found == by_function_.end() || found->second.layout_version != layout_version) return false;
+    const std::set<std::string>& assigned = found->second.assigned;
+    return std::none_of(variables.begin(), variables.end(), [&](const std::string& variable) { return assigned.count(variable) > 0; });
   }
 
   // Of a run that ended well. What was not read this time is dropped. What was assigned once is not: a function may assign now and then.

@@ -143,10 +143,10 @@ void WorkerCore::BeginDrain(int exit_code, std::string why) {
 // A drained worker has nothing left to do and has been heard, or the coordinator is away: the session will be fenced without it.
 void WorkerCore::EndIfDrained() {
   if (over_) return;
-  const bool committing = session_ != nullptr && session_->live && session_->live->state == WorkerSnapshot::Step::kCommitting;
+  const bool committing = session_ != nullptr && session_->committing;
   if (shutdown_code_ && !committing) return End(*shutdown_code_, "");
   if (!draining_) return;
-  const bool idle = session_ == nullptr || (!session_->live && session_->queue.empty() && session_->stream.unacknowledged() == 0);
+  const bool idle = session_ == nullptr || (!session_->live && !committing && session_->queue.empty() && session_->stream.unacknowledged() == 0);
   // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
   const bool patient = committing && clock_.Elapsed() - draining_->since < options_.drain_timeout;
   // A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
@@ -417,21 +417,23 @@ void WorkerCore::Handle(Ping) {
   EndIfDrained();  // the frame has just acknowledged all that was sent; a Pong would again be something to wait for
   if (over_) return;
   Pong pong;
-  if (session_->live) {
-    const LiveStep& live = *session_->live;
-    const bool committing = live.state == WorkerSnapshot::Step::kCommitting;
-    pong.running = committing ? 0 : 1;
-    pong.committing = committing ? 1 : 0;
-    std::optional<PsWait> longest = live.transaction->waiting();
-    for (const auto& [ps, commit] : live.commits) {
-      if (!commit.answer && (!longest || commit.since < longest->since)) longest = PsWait{ps, commit.since};
-    }
-    if (longest) {
-      pong.blocked_on_ps = longest->ps;
-      pong.blocked_for = clock_.Elapsed() - longest->since;
-    }
+  pong.running = session_->live ? 1 : 0;
+  pong.committing = session_->committing ? 1 : 0;
+  if (const std::optional<PsWait> longest = LongestWait()) {
+    pong.blocked_on_ps = longest->ps;
+    pong.blocked_for = clock_.Elapsed() - longest->since;
   }
   Send(pong);
+}
+
+std::optional<PsWait> WorkerCore::LongestWait() const {
+  std::optional<PsWait> longest;
+  if (session_->live) longest = session_->live->transaction->waiting();
+  if (!session_->committing) return longest;
+  for (const auto& [ps, commit] : session_->committing->commits) {
+    if (!commit.answer && (!longest || commit.since < longest->since)) longest = PsWait{ps, commit.since};
+  }
+  return longest;
 }
 
 void WorkerCore::Handle(Hold message) {
@@ -479,14 +481,18 @@ WorkerSnapshot WorkerCore::InspectLocked() const {
     snapshot.queued.push_back(step.dispatch.step);
     if (step.ahead != nullptr) snapshot.ahead.push_back(step.dispatch.step);
   }
-  if (!session_->live) return snapshot;
-  snapshot.step = session_->live->state;
-  snapshot.live = session_->live->dispatch.step;
-  snapshot.live_function = session_->live->dispatch.function;
-  snapshot.live_ordinal = session_->live->dispatch.ordinal;
-  for (const auto& [ps, commit] : session_->live->commits) {
-    if (!commit.answer) snapshot.unanswered.push_back(ps);
+  if (session_->committing) {
+    snapshot.committing = session_->committing->dispatch.step;
+    for (const auto& [ps, commit] : session_->committing->commits) {
+      if (!commit.answer) snapshot.unanswered.push_back(ps);
+    }
   }
+  const std::optional<LiveStep>& newest = session_->live ? session_->live : session_->committing;
+  if (!newest) return snapshot;
+  snapshot.step = newest->state;
+  snapshot.live = newest->dispatch.step;
+  snapshot.live_function = newest->dispatch.function;
+  snapshot.live_ordinal = newest->dispatch.ordinal;
   return snapshot;
 }
 
@@ -497,6 +503,7 @@ uint64_t WorkerCore::StateHash() const {
   mix(snapshot.layout_version);
   mix(static_cast<uint64_t>(snapshot.step));
   mix(snapshot.live ? snapshot.live->value() : 0);
+  mix(snapshot.committing ? snapshot.committing->value() : 0);
   mix(snapshot.queued.size());
   for (const EntryId step : snapshot.queued) mix(step.value());
   for (const int ps : snapshot.unanswered) mix(ps);

@@ -6,13 +6,15 @@
 //
 //   state of the session                    state of the step
 //     DETACHED   registers every 2 s          RUNNING      the function runs, reads and stages
-//     IDLE, or a step is live                 NEEDS SLOTS  it is over; an optimizer's slots are being made
-//     SILENT     nothing heard for 5 s:       PLANNING     its commit is being cut, sorted and summed, without the core's lock
-//                starts nothing, registers    COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
+//     IDLE, or a step is live                 BEHIND       it is over; the step before it still commits
+//     SILENT     nothing heard for 5 s:       NEEDS SLOTS  it is over; an optimizer's slots are being made
+//                starts nothing, registers    PLANNING     its commit is being cut, sorted and summed, without the core's lock
+//                                             COMMITTING   one commit to each ps touched, sent again until it is answered: from here it
 //                                                          cannot fail, be cancelled or be given up
 //
-// Steps of a session run one after another: a step sees the finished writes of those before it, unless PullOptions say otherwise. Its report is never sent
-// while a commit is unanswered.
+// Steps of a session run one after another: a step sees the finished writes of those before it, unless PullOptions say otherwise. With a pipeline_depth of
+// more than 1 a step may run while the one before it commits; it commits when that one has been reported. A report is never sent while a commit of its step is
+// unanswered.
 #ifndef DIVVY_WORKER_CORE_WORKER_CORE_H_
 #define DIVVY_WORKER_CORE_WORKER_CORE_H_
 
@@ -80,6 +82,7 @@ struct WorkerSnapshot {
   enum class Step : uint8_t {
     kNone,
     kRunning,     // its function runs, or has not yet noticed that it is cancelled
+    kBehind,      // it is over, and the step before it commits
     kNeedsSlots,  // it is over, and waits for an optimizer's slots
     kPlanning,    // it is over, and its commit is being planned
     kHeld,        // it is over, and a checkpoint is being cut: it may not commit before the Release
@@ -93,13 +96,14 @@ struct WorkerSnapshot {
   SessionId session;  // the live one, if attached
   uint64_t layout_version = 0;
   Step step = Step::kNone;
-  std::optional<EntryId> live;          // the step that is running or committing
+  std::optional<EntryId> live;          // the newest step that has begun and is not reported
   std::string live_function;            // of it
   std::optional<int64_t> live_ordinal;  // of it, if it is a training step
   std::vector<EntryId> queued;          // in order
   std::vector<EntryId> ahead;           // those of them whose first pull has left
   bool held = false;                    // no commit begins
-  std::vector<int> unanswered;          // ps that have not answered the live step's commit
+  std::optional<EntryId> committing;    // the step whose commits are under way: the live one, or the one before it
+  std::vector<int> unanswered;          // ps that have not answered the commit of that step
   std::set<ResourceId> resources;
   RowCacheStats rows;         // of this session, where rows are kept
   size_t unacknowledged = 0;  // messages of the Steps stream
@@ -144,7 +148,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   uint64_t StateHash() const;
 
  private:
-  // One commit of the live step, to one ps.
+  // One commit of the committing step, to one ps.
   struct Commit {
     CommitRequest request;
     Backoff backoff;
@@ -156,11 +160,11 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
         : dispatch(std::move(dispatch)), transaction(std::move(transaction)), missed(std::move(missed)) {}
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
-    std::set<std::string> missed;  // variables that were pulled ahead, and written to by steps of this session after that
+    std::set<std::string> missed;  // variables that steps of this session write to, which what this one reads of them may lack
     bool reads_ahead = false;      // its data was asked for before it began
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
     bool cancelled = false;
-    Nest value;
+    absl::StatusOr<Nest> result = Nest();  // of its function
     StepRecord record;
     std::vector<EndedInput> ended;
     std::shared_ptr<const CommitWork> planning;  // of the plan that is being made
@@ -186,8 +190,9 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     uint64_t unanswered_messages = 0;    // received since something was sent
     absl::Duration last_heard;
     std::deque<QueuedStep> queue;
-    std::optional<LiveStep> live;
-    std::shared_ptr<RowCache> rows;  // null: none are kept
+    std::optional<LiveStep> live;        // until it commits
+    std::optional<LiveStep> committing;  // while there is one, the live step runs or is kBehind: one step commits at a time
+    std::shared_ptr<RowCache> rows;      // null: none are kept
     std::set<ResourceId> resources;
     std::optional<uint64_t> hold;  // no commit begins before its Release
     bool hold_answered = false;
@@ -230,12 +235,14 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void Handle(MakeResource message) DIVVY_REQUIRES(mu_);
   void Handle(DropResource message) DIVVY_REQUIRES(mu_);
   void Handle(Ping message) DIVVY_REQUIRES(mu_);
+  std::optional<PsWait> LongestWait() const DIVVY_REQUIRES(mu_);
   void Handle(Hold message) DIVVY_REQUIRES(mu_);
   void Handle(Release message) DIVVY_REQUIRES(mu_);
   void OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<OpenedInput> opened);
 
   // live_step.cc: from dispatch to report
   void StartNext() DIVVY_REQUIRES(mu_);
+  bool MayBegin(const Dispatch& next) const DIVVY_REQUIRES(mu_);
   void StartStep(QueuedStep next) DIVVY_REQUIRES(mu_);
   uint64_t SeedOf(const Dispatch& dispatch) const DIVVY_REQUIRES(mu_);
   std::shared_ptr<WorkerTransaction> OpenTransaction(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
@@ -250,9 +257,10 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void AgeAhead(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record, StepEnd end);
+  void FunctionEnded() DIVVY_REQUIRES(mu_);
   void FunctionFailed(absl::Status status) DIVVY_REQUIRES(mu_);
   void LoseDevice(absl::Status why) DIVVY_REQUIRES(mu_);
-  void FunctionSucceeded(Nest value) DIVVY_REQUIRES(mu_);
+  void FunctionSucceeded() DIVVY_REQUIRES(mu_);
   absl::Status CheckAssigned(const std::set<std::string>& assigned) const DIVVY_REQUIRES(mu_);
   void CommitIfSlotsExist() DIVVY_REQUIRES(mu_);
   void PlanLiveCommit() DIVVY_REQUIRES(mu_);
@@ -264,10 +272,12 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void OnCommitReply(const std::weak_ptr<Session>& session, EntryId step, int ps, absl::StatusOr<CommitReply> reply);
   void MeasureStaleness(const Commit& commit, const CommitReply& reply) DIVVY_REQUIRES(mu_);
   void EndCommitIfAnswered() DIVVY_REQUIRES(mu_);
-  void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_);
+  void ReportLive(StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_) { ReportStep(session_->live, outcome, std::move(error)); }
+  void ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome, absl::Status error) DIVVY_REQUIRES(mu_);
   WorkerSnapshot InspectLocked() const DIVVY_REQUIRES(mu_);
-  // The live step if it is this one of this session, else null: what comes late for another is dropped.
+  // The live step, or the committing one, if it is this one of this session, else null: what comes late for another is dropped.
   LiveStep* Live(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
+  LiveStep* Committing(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
 
   const WorkerOptions options_;
   Executor& executor_;

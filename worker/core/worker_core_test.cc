@@ -853,6 +853,211 @@ TEST_F(PipelineTest, AShutdownThatWaitsForACommitSendsNoEarlyPullAgain) {
   EXPECT_EQ(pulls(), before);
 }
 
+// ---- a step beside the commit of the one before it ---------------------------------------------------------------------------------------------------
+
+// Steps take 10 seconds, read w and write to b, which is on ps 1; that one answers commits when it is told to.
+class BesideCommitTest : public PipelineTest {
+ protected:
+  static StagedWrite AddToB() { return {"b", WriteOp::kAdd, Matrix(1, 1, {1}), std::nullopt, std::nullopt}; }
+  // Step 2 commits, and the next are there.
+  void CommitStep2(int depth, int next = 1) {
+    next_write_ = AddToB();
+    StartWithDepth(depth);
+    BeginCommitOf2(next);
+  }
+  void BeginCommitOf2(int next = 1) {
+    ps_[1].HoldCommits();
+    Dispatch(2, "train");
+    for (int i = 0; i < next; ++i) Dispatch(3 + i, "train");
+    RunAwake(11);
+    ASSERT_EQ(core_->Inspect().committing, EntryId(2));
+  }
+  void LetCommit() {
+    ps_[1].Release();
+    Run(absl::Milliseconds(10));
+  }
+  std::optional<EntryId> live() const { return core_->Inspect().live; }
+  std::vector<EntryId> Reported() {
+    std::vector<EntryId> steps;
+    for (const Report& report : Reports()) steps.push_back(report.step);
+    return steps;
+  }
+};
+
+TEST_F(BesideCommitTest, WithDepthOneTheNextStepBeginsWhenTheCommitIsAnswered) {
+  CommitStep2(1);
+  EXPECT_EQ(live(), EntryId(2));
+  LetCommit();
+  EXPECT_EQ(live(), EntryId(3));
+}
+
+TEST_F(BesideCommitTest, WithDepthTwoTheNextStepRunsMeanwhileAndCommitsBehindIt) {
+  CommitStep2(2);
+  EXPECT_EQ(live(), EntryId(3));
+  EXPECT_EQ(core_->Inspect().step, StepState::kRunning);
+  RunAwake(20);
+  EXPECT_EQ(core_->Inspect().step, StepState::kBehind);
+  EXPECT_EQ(Reported(), Ids({1})) << "a step is reported behind those before it";
+  EXPECT_EQ(ps_[1].commits().size(), 2u) << "of steps 1 and 2";
+  LetCommit();
+  EXPECT_EQ(Reported(), Ids({1, 2, 3}));
+  EXPECT_EQ(ps_[1].applied(), std::set<EntryId>({EntryId(1), EntryId(2), EntryId(3)}));
+}
+
+TEST_F(BesideCommitTest, WhatItMissesIsMeasured) {
+  next_write_ = AddToW();
+  StartWithDepth(2);
+  BeginCommitOf2();
+  RunAwake(20);
+  LetCommit();
+  ASSERT_EQ(Reports().size(), 3u);
+  EXPECT_EQ(Reports()[2].staleness, 1u);
+}
+
+TEST_F(BesideCommitTest, NoMoreStepsOverlapThanTheDepthSays) {
+  CommitStep2(2, /*next=*/2);
+  const size_t before = pulls();
+  RunAwake(5);
+  EXPECT_EQ(live(), EntryId(3));
+  EXPECT_EQ(ahead(), Ids({})) << "step 4 would miss both";
+  EXPECT_EQ(pulls(), before);
+  LetCommit();
+  EXPECT_EQ(ahead(), Ids({4}));
+}
+
+TEST_F(BesideCommitTest, WithDepthThreeTheStepBehindBothIsPulled) {
+  CommitStep2(3, /*next=*/3);
+  EXPECT_EQ(live(), EntryId(3));
+  EXPECT_EQ(ahead(), Ids({4}));
+}
+
+TEST_F(BesideCommitTest, BesideAnAssignNoStepRuns) {
+  next_write_ = Assign("b", {1});
+  StartWithDepth(2);
+  BeginCommitOf2();
+  EXPECT_EQ(live(), EntryId(2));
+}
+
+TEST_F(BesideCommitTest, AReadOnlyStepWaits) {
+  CommitStep2(2, /*next=*/0);
+  divvy::Dispatch look = Step(3, "look");
+  look.ordinal.reset();
+  end_->Tell(look);
+  RunAwake(1);
+  EXPECT_EQ(live(), EntryId(2));
+}
+
+TEST_F(BesideCommitTest, TheFirstStepOfAFunctionWaits) {
+  CommitStep2(2, /*next=*/0);
+  Dispatch(3, "assign");
+  RunAwake(1);
+  EXPECT_EQ(live(), EntryId(2));
+}
+
+TEST_F(BesideCommitTest, AStepThatIsKnownToAssignWhatIsBeingCommittedWaits) {
+  next_write_ = Assign("b", {1});
+  StartWithDepth(2);
+  next_write_ = AddToB();
+  BeginCommitOf2();
+  EXPECT_EQ(live(), EntryId(2));
+}
+
+TEST_F(BesideCommitTest, AFirstAssignOfWhatWasBeingCommittedIsRunAgain) {
+  runner_.Define("turn", [](const StepCall& call) { return std::vector<Move>{Stage{call.ordinal == 3 ? Assign("b", {5}) : AddToB()}}; });
+  next_write_ = AddToB();
+  StartWithDepth(2);
+  Dispatch(2, "turn");  // known now
+  Run();
+  ps_[1].HoldCommits();
+  Dispatch(3, "train");
+  Dispatch(4, "turn");
+  RunAwake(12);
+  LetCommit();
+  ASSERT_EQ(Reported(), Ids({1, 2, 3, 4}));
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kSystem) << "it may have assigned what it made of the value before the add";
+  EXPECT_EQ(ps_[1].applied().count(EntryId(4)), 0u);
+}
+
+TEST_F(BesideCommitTest, AStepThatFailsMeanwhileIsReportedBehindTheOneBeforeIt) {
+  runner_.Define("fail",
+                 [](const StepCall& call) { return call.ordinal == 1 ? std::vector<Move>() : std::vector<Move>{Fail{absl::InvalidArgumentError("no")}}; });
+  next_write_ = AddToB();
+  StartWithDepth(2);
+  Dispatch(2, "fail");  // known now
+  Run();
+  ps_[1].HoldCommits();
+  Dispatch(3, "train");
+  Dispatch(4, "fail");
+  RunAwake(12);
+  EXPECT_EQ(core_->Inspect().step, StepState::kBehind);
+  EXPECT_EQ(Reported(), Ids({1, 2}));
+  LetCommit();
+  EXPECT_EQ(Reported(), Ids({1, 2, 3, 4}));
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kFailed);
+}
+
+TEST_F(BesideCommitTest, ACancelEndsTheStepBehindAtOnceAndNotTheCommit) {
+  CommitStep2(2, /*next=*/2);
+  RunAwake(11);
+  ASSERT_EQ(core_->Inspect().step, StepState::kBehind);
+  end_->Tell(CancelSteps{{EntryId(2), EntryId(3)}});
+  Run(absl::Milliseconds(10));
+  EXPECT_EQ(Reported(), Ids({1, 3}));
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(live(), EntryId(4));
+  LetCommit();
+  EXPECT_EQ(Reported(), Ids({1, 3, 2}));
+  EXPECT_EQ(Reports()[2].outcome, StepOutcome::kOk);
+}
+
+TEST_F(BesideCommitTest, AHoldIsAnsweredWhenTheCommitIsAndTheStepBehindStaysAtTheGate) {
+  CommitStep2(2);
+  end_->Tell(Hold{7});
+  RunAwake(11);
+  EXPECT_TRUE(end_->Got<Held>().empty());
+  LetCommit();
+  EXPECT_EQ(end_->Got<Held>().size(), 1u);
+  EXPECT_EQ(core_->Inspect().step, StepState::kHeld);
+  EXPECT_EQ(ps_[1].commits().size(), 2u);
+  end_->Tell(Release{7});
+  Run(absl::Milliseconds(10));
+  EXPECT_EQ(Reported(), Ids({1, 2, 3}));
+}
+
+TEST_F(BesideCommitTest, AShutdownWaitsForTheCommitAndDropsTheStepBesideIt) {
+  CommitStep2(2);
+  EXPECT_TRUE(Shutdown(0).ok());
+  RunAwake(1);
+  EXPECT_TRUE(exits_.empty());
+  LetCommit();
+  EXPECT_EQ(exits_, std::vector<int>({0}));
+  EXPECT_EQ(ps_[1].applied().count(EntryId(3)), 0u);
+}
+
+TEST_F(BesideCommitTest, APongTellsOfBoth) {
+  CommitStep2(2);
+  RunAwake(3);
+  const Pong pong = end_->Got<Pong>().back();
+  EXPECT_EQ(pong.running, 1);
+  EXPECT_EQ(pong.committing, 1);
+  EXPECT_EQ(pong.blocked_on_ps, 1);
+}
+
+TEST_F(BesideCommitTest, AnEndOfTheSessionDropsBoth) {
+  CommitStep2(2);
+  Attach(2);
+  EXPECT_EQ(live(), std::nullopt);
+  EXPECT_EQ(core_->Inspect().committing, std::nullopt);
+  LetCommit();
+  EXPECT_TRUE(Reports().empty());
+}
+
+TEST_F(BesideCommitTest, WithKeptRowsNoStepRunsMeanwhile) {
+  options_.pulls.row_cache_bytes = 1000;
+  CommitStep2(2);
+  EXPECT_EQ(live(), EntryId(2));
+}
+
 // ---- rows that are kept ------------------------------------------------------------------------------------------------------------------------------
 
 // Every step reads these rows of w, and writes what it is told to.

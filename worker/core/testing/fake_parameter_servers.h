@@ -35,16 +35,20 @@ class FakePs : public ParameterClient {
     MutexLock lock(mu_);
     commit_answers_.insert(commit_answers_.end(), answers.begin(), answers.end());
   }
-  // From now on requests wait; Release obeys them.
+  // From now on requests, or commits alone, wait; Release obeys them.
   void Hold() {
     MutexLock lock(mu_);
-    holding_ = true;
+    holding_ = holding_commits_ = true;
+  }
+  void HoldCommits() {
+    MutexLock lock(mu_);
+    holding_commits_ = true;
   }
   void Release() {
     std::vector<Task> held;
     {
       MutexLock lock(mu_);
-      holding_ = false;
+      holding_ = holding_commits_ = false;
       held.swap(held_);
     }
     for (Task& task : held) executor_.Post(std::move(task));
@@ -73,14 +77,14 @@ class FakePs : public ParameterClient {
       MutexLock lock(mu_);
       pulls_.push_back(request);
     }
-    Answer([this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
+    Answer(/*commit=*/false, [this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
   }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     {
       MutexLock lock(mu_);
       commits_.push_back(request);
     }
-    Answer([this, request = std::move(request), done = std::move(done)] { DoCommit(request, done); });
+    Answer(/*commit=*/true, [this, request = std::move(request), done = std::move(done)] { DoCommit(request, done); });
   }
   void Attach(PsAttachRequest, ResultCallback<PsAttachReply>) override {}
   void Load(LoadRequest, ResultCallback<LoadReply>) override {}
@@ -91,9 +95,9 @@ class FakePs : public ParameterClient {
   void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply>) override {}
 
  private:
-  void Answer(Task task) {
+  void Answer(bool commit, Task task) {
     MutexLock lock(mu_);
-    if (holding_) return held_.push_back(std::move(task));
+    if (commit ? holding_commits_ : holding_) return held_.push_back(std::move(task));
     executor_.Post(std::move(task));
   }
 
@@ -150,7 +154,7 @@ class FakePs : public ParameterClient {
 
   Executor& executor_;
   mutable Mutex mu_;
-  bool holding_ DIVVY_GUARDED_BY(mu_) = false;
+  bool holding_ DIVVY_GUARDED_BY(mu_) = false, holding_commits_ DIVVY_GUARDED_BY(mu_) = false;
   std::vector<Task> held_ DIVVY_GUARDED_BY(mu_);
   std::deque<absl::Status> pull_answers_ DIVVY_GUARDED_BY(mu_), commit_answers_ DIVVY_GUARDED_BY(mu_);
   std::map<ShardKey, Tensor> shards_ DIVVY_GUARDED_BY(mu_);
