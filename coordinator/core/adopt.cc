@@ -74,7 +74,7 @@ void CoordinatorCore::FinishAdopting() {
   if (options_.checkpoints != nullptr)
     adoption_.unsaved = true;
   else
-    log_.GiveUp();
+    recovery_.log().GiveUp();
 }
 
 // ---- what the store is told ----

@@ -34,7 +34,7 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
     refused = absl::FailedPreconditionError("there is no directory for checkpoints: start every task with the same --checkpoint_dir");
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
-  if (asker == Asker::kOperator && BeforeRunning() && !recovery_) {
+  if (asker == Asker::kOperator && BeforeRunning() && !recovery_.rewind()) {
     return when_running_.push_back([self = shared_from_this(), done = std::move(done)](const absl::Status& running) {
       running.ok() ? self->SaveCheckpoint(done, Asker::kOperator) : done(running);
     });
@@ -97,10 +97,10 @@ bool CoordinatorCore::WantsLastCheckpoint() const {
 
 bool CoordinatorCore::NeedsCheckpoint() const {
   if (WantsLastCheckpoint() || ResizeIsQuiet()) return true;
-  return phase_.Is(Phase::kRunning) && (adoption_.unsaved || log_.half_full());
+  return phase_.Is(Phase::kRunning) && (adoption_.unsaved || recovery_.log().half_full());
 }
 
-bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || adoption_.unsaved || log_.full() || ResizeIsQuiet(); }
+bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || adoption_.unsaved || recovery_.log().full() || ResizeIsQuiet(); }
 
 bool CoordinatorCore::MayCut() const {
   if (!phase_.Is(Phase::kRunning) && !phase_.Is(Phase::kEnding)) return false;
@@ -209,7 +209,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   absl::Status refused = phase_.error();
-  const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_;
+  const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_.rewind() != nullptr;
   if ((begun || chosen_) && Restorable() != nullptr && restored_ != Restorable()->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
@@ -267,7 +267,7 @@ void CoordinatorCore::TakeUp(const JobState& state) {
 // What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
 void CoordinatorCore::MakeDeclared() {
   LayoutChanges::Shards shards = layout_plan_.to_make();
-  AppendShards(log_.Shards(), shards);
+  AppendShards(recovery_.log().Shards(), shards);
   if (shards.empty()) return FinishLoading();
   layout_changes_.MakeAll(std::move(shards), [weak = weak_from_this()](const absl::Status& made) {
     const auto self = weak.lock();
@@ -279,7 +279,7 @@ void CoordinatorCore::MakeDeclared() {
 // A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so
 // falsely.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
-  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_ || options_.checkpoints == nullptr) return false;
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_.rewind() != nullptr || options_.checkpoints == nullptr) return false;
   outbox_.Add([self = shared_from_this(), bad = *restored_, error] {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {

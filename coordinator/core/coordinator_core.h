@@ -22,6 +22,7 @@
 //   LayoutChanges    calls LayoutPlan, WorkerSet, its Host
 //   StepQueue        calls Passes, WorkerSet, RedoLog, its Host
 //   WriteQueue       calls StepQueue, WorkerSet, its Host
+//   Recovery         calls StepQueue, WriteQueue, Passes, WorkerSet, EntryIds, its Host
 //   CheckpointMaker  calls WorkerSet, its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
@@ -58,7 +59,7 @@
 #include "coordinator/core/layout_plan.h"
 #include "coordinator/core/limited_log.h"
 #include "coordinator/core/passes.h"
-#include "coordinator/core/redo_log.h"
+#include "coordinator/core/recovery.h"
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
@@ -79,7 +80,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                         private CheckpointMaker::Host,
                         private LayoutChanges::Host,
                         private StepQueue::Host,
-                        private WriteQueue::Host {
+                        private WriteQueue::Host,
+                        private Recovery::Host {
  public:
   // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended; ExitCodeOf
   // the status is what it ended with. kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of CheckpointCatalog::Newest. May
@@ -220,7 +222,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using RunState = coordinator_records::RunState;
   using FenceWait = coordinator_records::FenceWait;
   using DirectWrite = coordinator_records::DirectWrite;
-  using Recovery = coordinator_records::Recovery;
   using Resizing = coordinator_records::Resizing;
   using DirectRead = coordinator_records::DirectRead;
   using WorkerStream = coordinator_records::WorkerStream;
@@ -342,7 +343,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // StepQueue::Host
   bool MayBeginStep() override DIVVY_REQUIRES(mu_);
   EntryId GiveId() override DIVVY_REQUIRES(mu_);  // for WriteQueue, too
-  void OnLogGrown() override DIVVY_REQUIRES(mu_) { GiveUpFullLog(); }
+  void OnLogGrown() override DIVVY_REQUIRES(mu_) { recovery_.GiveUpFullLog(); }
   void OnFinished(const Step& step, const Report& report) override DIVVY_REQUIRES(mu_);
   bool CanRewind(const std::string& why) override DIVVY_REQUIRES(mu_);
   void DispatchLater(absl::Duration wait) override DIVVY_REQUIRES(mu_);
@@ -381,7 +382,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override DIVVY_REQUIRES(mu_);
   void SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
-  void FinishWrite(const DirectWrite& write) DIVVY_REQUIRES(mu_);
   void EndWriteHold() DIVVY_REQUIRES(mu_);
 
   // ---- direct_reads.cc ----
@@ -436,30 +436,23 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool StateIsStored() const DIVVY_REQUIRES(mu_) { return !adoption_.putting && MarkNow() == adoption_.told; }
 
   // ---- replay.cc ----
-  bool Replays() const DIVVY_REQUIRES(mu_) { return log_.kept() && !adoption_.unsaved; }
+  bool Replays() const DIVVY_REQUIRES(mu_) { return recovery_.log().kept() && !adoption_.unsaved; }
   bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kRunning) || phase_.Is(Phase::kReplaying); }
   void Rewind(std::string why) override DIVVY_REQUIRES(mu_);
   void GoBack(std::string why) DIVVY_REQUIRES(mu_);
-  absl::Status MayRewind(absl::string_view why) DIVVY_REQUIRES(mu_);  // counts it, too
   void DropSessions() DIVVY_REQUIRES(mu_);
-  void PrepareReplay() DIVVY_REQUIRES(mu_);
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);
   void PumpReplay() DIVVY_REQUIRES(mu_);
-  bool ReplayOne() DIVVY_REQUIRES(mu_);
-  std::shared_ptr<Step> StepAgain(const RedoLog::Entry& entry) const DIVVY_REQUIRES(mu_);
-  void AdvanceReplay(EntryId begun) DIVVY_REQUIRES(mu_);
-  bool ReplayStep(const std::shared_ptr<Step>& step) DIVVY_REQUIRES(mu_);  // false: no worker has room for it
-  void ReplayWrite(const RedoLog::Entry& entry) DIVVY_REQUIRES(mu_);
-  Worker* PickReplayer(const Step& step) DIVVY_REQUIRES(mu_);
-  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override DIVVY_REQUIRES(mu_);
-  void FailReplay(const Step& step, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override DIVVY_REQUIRES(mu_) {
+    recovery_.Settle(step, verdict, error);
+  }
+  // Recovery::Host
+  void OnReplayAdvanced() override DIVVY_REQUIRES(mu_);
+  void OnReplayFailed(const Step& step, const absl::Status& error) override DIVVY_REQUIRES(mu_);
   void FinishReplay() DIVVY_REQUIRES(mu_);
-  void GiveUpFullLog() DIVVY_REQUIRES(mu_);
-  void CheckLog(absl::Duration now) DIVVY_REQUIRES(mu_);
   void MoveBase(const JobState& committed) override DIVVY_REQUIRES(mu_);
-  EntryId NextToBegin() const DIVVY_REQUIRES(mu_) { return recovery_ ? recovery_->next : ids_.next(); }
 
   // ---- resize.cc ----
   absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
@@ -500,7 +493,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
   LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);      // calls layout_plan_ and workers_, and this as its Host
-  StepQueue steps_ DIVVY_GUARDED_BY(mu_);                   // calls passes_, workers_ and log_, and this as its Host
+  Recovery recovery_ DIVVY_GUARDED_BY(mu_);                 // calls all from here to writes_, and this as its Host
+  StepQueue steps_ DIVVY_GUARDED_BY(mu_);                   // calls passes_, workers_ and the redo log, and this as its Host
   WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                 // calls steps_ and workers_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);  // calls workers_, and this as its Host
   uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
@@ -520,12 +514,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
   Adoption adoption_ DIVVY_GUARDED_BY(mu_);
   int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
-  RedoLog log_ DIVVY_GUARDED_BY(mu_);              // of what came after the newest checkpoint
-  std::optional<absl::Duration> log_full_since_ DIVVY_GUARDED_BY(mu_);
-  std::optional<Recovery> recovery_ DIVVY_GUARDED_BY(mu_);
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
-  std::deque<absl::Duration> rewinds_ DIVVY_GUARDED_BY(mu_);  // in the last 10 minutes
-  int64_t recoveries_ DIVVY_GUARDED_BY(mu_) = 0;
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

@@ -21,8 +21,6 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
-#include "coordinator/core/job_phase.h"
-#include "coordinator/core/replay_order.h"
 #include "coordinator/core/step_rules.h"
 
 namespace divvy {
@@ -166,20 +164,6 @@ struct DirectWrite {
   std::map<int, CommitRequest> commits;  // by ps; those not yet answered
   std::vector<int> participants;
   StatusCallback done;
-};
-
-// Back to the base and forward again, until all that had finished has been run again.
-struct Recovery {
-  std::string why;
-  absl::Duration since;
-  EntryId next;  // entries from here on are not begun
-  ReplayOrder order;
-  std::deque<std::shared_ptr<Step>> again;                              // replayed steps whose worker was lost
-  std::deque<std::shared_ptr<Step>> deferred;                           // that come after entries with higher ids
-  EntryId write;                                                        // that is being replayed; 0: none
-  int64_t steps_left = 0;                                               // finished ones from `next` on
-  std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators;  // that the log names, and nobody else any more
-  std::optional<JobPhase::Ending> ending;                               // the job was
 };
 
 // On the way to another number of servers.

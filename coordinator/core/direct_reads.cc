@@ -22,7 +22,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   PlanRead(*read);
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
-  if (BeforeRunning() || (recovery_ && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
+  if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(ps_[ps], read);
 }
 

@@ -75,11 +75,11 @@ bool CoordinatorCore::MayBeginWrite() const { return MayGiveId(expected_values_ 
 bool CoordinatorCore::MayHold() const { return !checkpoint_maker_.before_release() && workers_.fences().empty(); }
 
 void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
-  if (!log_.kept()) return;
+  if (!recovery_.log().kept()) return;
   RedoLog::Write logged;
   for (const auto& [ps, commit] : write.commits) logged.parts[ps] = commit.parts;
-  log_.AddWrite(write.id, std::move(logged));
-  GiveUpFullLog();
+  recovery_.log().AddWrite(write.id, std::move(logged));
+  recovery_.GiveUpFullLog();
 }
 
 void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) { SendWrite(ps_[ps], write); }
@@ -97,19 +97,11 @@ void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answe
   OnPsAnswer(ps);
   if (!writes_.OnCommitted(ps.index, *write)) return;
   if (keep_history_) history_.finished[write->id] = write->participants;
-  FinishWrite(*write);
+  recovery_.OnWritten(write->id);
   writes_.Answer(*write);
   checkpoint_maker_.MaybeCut();
   Pump();
   EndWriteHold();
-}
-
-// Every ps has it. A step that is still open has not begun to commit: it comes after the write.
-void CoordinatorCore::FinishWrite(const DirectWrite& write) {
-  const uint64_t number = log_.FinishWrite(write.id);
-  if (!recovery_) return steps_.OnWritten();
-  if (recovery_->write == write.id) recovery_->write = EntryId();
-  recovery_->order.Finish(number);
 }
 
 void CoordinatorCore::EndWriteHold() {

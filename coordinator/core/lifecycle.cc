@@ -105,13 +105,13 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       passes_(options_, workers_, clock_, outbox_),
       layout_plan_(options_),
       layout_changes_(options_, outbox_, layout_plan_, workers_, *this),
-      steps_(options_, clock, outbox_, workers_, passes_, log_, *this),
+      recovery_(options_, clock, outbox_, workers_, passes_, ids_, steps_, writes_, *this),
+      steps_(options_, clock, outbox_, workers_, passes_, recovery_.log(), *this),
       writes_(clock, outbox_, workers_, steps_, *this),
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       ids_(row.id_block_end, options_.id_block),
-      found_(std::move(found)),
-      log_(options_.redo_log_bytes) {
-  if (options_.durability == Durability::kCheckpoint) log_.GiveUp();
+      found_(std::move(found)) {
+  if (options_.durability == Durability::kCheckpoint) recovery_.log().GiveUp();
   for (const VariableRow& variable : stored.variables) adoption_.rows.insert(variable.layout.id);
   adoption_.stored = std::move(stored);
   row_.id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
@@ -233,7 +233,7 @@ void CoordinatorCore::BeginLoading() {
   chosen_ = true;
   if (!checkpoint_maker_.newest() && !adoption_.adopting) {
     layout_plan_.MakeAllDeclared();
-    if (!recovery_ && adoption_.stored.state && Restorable() == nullptr) {
+    if (recovery_.rewind() == nullptr && adoption_.stored.state && Restorable() == nullptr) {
       outbox_.Add(
           [text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(),
                                ". There is no checkpoint: the job begins anew (--checkpoint_dir, --checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
@@ -245,7 +245,7 @@ void CoordinatorCore::BeginLoading() {
 
 void CoordinatorCore::FinishLoading() {
   if (!phase_.Is(Phase::kLoading)) return;
-  if (recovery_) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
+  if (recovery_.rewind() != nullptr) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
   if (!adoption_.adopting) row_.lineage = row_.epoch;
   PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.NoteStored(mark);
@@ -256,7 +256,7 @@ void CoordinatorCore::FinishLoading() {
 void CoordinatorCore::StartRunning() {
   if (!phase_.Is(Phase::kLoading) || layout_changes_.is_changing()) return;
   if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
-  if (recovery_) return BeginReplay();
+  if (recovery_.rewind() != nullptr) return BeginReplay();
   phase_.Enter(JobPhase::Running());
   history_.lineage = row_.lineage;
   if (adoption_.adopting) FinishAdopting();
@@ -281,7 +281,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (const absl::Status failed = phase_.error(); !failed.ok()) {
     outbox_.Add([done, failed] { done(failed); });
-  } else if (recovery_ || (BeforeRunning() && !phase_.Is(Phase::kChoosing))) {
+  } else if (recovery_.rewind() != nullptr || (BeforeRunning() && !phase_.Is(Phase::kChoosing))) {
     when_running_.push_back(std::move(done));
   } else {
     outbox_.Add([done] { done(absl::OkStatus()); });
@@ -357,7 +357,8 @@ void CoordinatorCore::Tick() {
   for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
   checkpoint_maker_.CheckTime(now);
   writes_.CheckHold(now);
-  CheckLog(now);
+  const bool is_stuck = phase_.Is(Phase::kRunning) && !checkpoint_maker_.after_release();
+  if (const absl::Status full = recovery_.CheckLog(now, is_stuck); !full.ok()) FailJob(full);
   CheckResize(now);
   WatchProgress(now);
   Pump();
@@ -405,7 +406,7 @@ void CoordinatorCore::FailJob(absl::Status error) {
   for (Task& call : TakeWaiters(error)) outbox_.Add(std::move(call));
   phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code()});
   workers_.DropFences();
-  recovery_.reset();
+  recovery_.FailAll();
   passes_.FailAll();
   TellDrained();
 }
@@ -421,7 +422,7 @@ void CoordinatorCore::Drain(std::function<void()> done) {
   CancelResize(Drained());
   when_drained_->push_back(std::move(done));
   if (phase_.IsFinal()) return TellDrained();
-  if (recovery_) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
+  if (recovery_.rewind() != nullptr) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
   DrainIfQuiet();
 }
 
@@ -449,7 +450,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
     phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
     return StoreEnd();
   }
-  if (BeforeRunning() || recovery_) {
+  if (BeforeRunning() || recovery_.rewind() != nullptr) {
     return when_running_.push_back([self = shared_from_this(), exit_code, done = std::move(done)](const absl::Status& running) {
       if (!running.ok()) return done(running);
       self->EndJob(exit_code, done);
@@ -544,7 +545,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   take(restores_, tell);
   writes_.FailAll(error, calls);
   auto* ending = phase_.Get<JobPhase::Ending>();
-  if (recovery_ && recovery_->ending) ending = &*recovery_->ending;
+  if (auto* const rewind = recovery_.rewind(); rewind != nullptr && rewind->ending) ending = &*rewind->ending;
   if (ending != nullptr && ending->done) calls.push_back([done = std::exchange(ending->done, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
@@ -580,7 +581,9 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   if (const auto hold = writes_.WaitsFor()) {
     waits.push_back({absl::StrCat("a write of the program waits for the commit of worker ", hold->worker), now - hold->since});
   }
-  if (recovery_) waits.push_back({absl::StrCat(recovery_->steps_left, " steps are to be run again, for ", recovery_->why), now - recovery_->since});
+  if (const auto* const rewind = recovery_.rewind()) {
+    waits.push_back({absl::StrCat(rewind->steps_left, " steps are to be run again, for ", rewind->why), now - rewind->since});
+  }
   std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });
   return waits;
 }
@@ -635,9 +638,9 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   if (found_) snapshot.newest_found = found_->checkpoint;
   snapshot.adopted_steps = adoption_.adopted_steps;
   snapshot.longest_hold = checkpoint_maker_.longest_hold();
-  snapshot.recoveries = recoveries_;
-  snapshot.redo_log_entries = log_.size();
-  snapshot.redo_log_bytes = log_.bytes();
+  snapshot.recoveries = recovery_.num_rewinds();
+  snapshot.redo_log_entries = recovery_.log().size();
+  snapshot.redo_log_bytes = recovery_.log().bytes();
   return snapshot;
 }
 
@@ -646,7 +649,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   Inspection inspection = history_;
   for (const auto& [id, step] : steps_.open()) inspection.open.push_back(id);
   for (const auto& [id, write] : writes_.open()) inspection.open.push_back(id);
-  inspection.recovering = recovery_.has_value();
+  inspection.recovering = recovery_.rewind() != nullptr;
   inspection.idle = Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
   for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {

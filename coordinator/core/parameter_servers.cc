@@ -45,7 +45,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
     if (!IsPlausible(said, row_.epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
-    return recovery_ ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
+    return recovery_.rewind() != nullptr ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
@@ -92,7 +92,7 @@ void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
   }
   if (!reply.ok()) {
     const Reason reason = ReasonOf(reply.status());
-    if (recovery_ && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
+    if (recovery_.rewind() != nullptr && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
     if (FallBack(reply.status())) return;
     return RetryPs(ps, reply.status(), &CoordinatorCore::LoadPs);
   }
@@ -152,8 +152,9 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
   // A server that ends whenever it loads, since its memory is too small, must not be restarted without end.
-  if ((recovery_ || phase_.Is(Phase::kLoading)) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
-    if (const absl::Status may = MayRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok()) return FailJob(may);
+  if ((recovery_.rewind() != nullptr || phase_.Is(Phase::kLoading)) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
+    if (const absl::Status may = recovery_.CountRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok())
+      return FailJob(may);
   }
   if (phase_.Is(Phase::kLoading)) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
   const bool was_loading = phase_.Is(Phase::kLoading);
@@ -216,7 +217,7 @@ std::string CoordinatorCore::RemedyOfLoss() const {
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
   if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
   const std::string silence = absl::StrCat("did not answer for ", absl::ToInt64Seconds(now - *ps.silent_since), " s (", ps.last_error, ")");
-  if (!BeforeRunning() || recovery_) return FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, RemedyOfLoss())));
+  if (!BeforeRunning() || recovery_.rewind() != nullptr) return FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, RemedyOfLoss())));
   FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, ". Start it, or give it longer with --ps_timeout")));
 }
 
@@ -272,10 +273,8 @@ bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
 
 Horizon CoordinatorCore::MakeHorizon() const {
   Horizon horizon;
-  horizon.next = NextToBegin();
-  const auto is_replayed = [](const auto& open) { return open.second->replayed; };  // counted among the finished, and open now
-  const int64_t not_there_yet = recovery_ ? recovery_->steps_left + std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed) : 0;
-  horizon.finished_steps = static_cast<uint64_t>(steps_.totals().finished_steps - not_there_yet);
+  horizon.next = recovery_.next();
+  horizon.finished_steps = static_cast<uint64_t>(steps_.totals().finished_steps - recovery_.NumMissing());
   for (const auto& [id, step] : steps_.open()) {
     if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
   }

@@ -19,10 +19,9 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
       {"early parameter servers", size(early_ps_)},
       {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
       {"open reads", size(open_reads_)},
-      {"redo log", size(log_)},
-      {"rewinds", size(rewinds_)},
       {"unacknowledged messages", unacknowledged},
   };
+  sizes.merge(recovery_.Sizes());
   sizes.merge(workers_.Sizes());
   sizes.merge(writes_.Sizes());
   sizes.merge(steps_.Sizes());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/testing/sim_executor.h"
 #include "cluster/error.h"
+#include "coordinator/core/testing/fake_step_host.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -17,26 +18,6 @@ namespace {
 
 using coordinator_records::Step;
 using coordinator_records::Worker;
-
-// A coordinator that can rewind, unless the test says otherwise.
-class FakeHost : public StepQueue::Host {
- public:
-  void StoreState() override {}
-  bool MayBeginStep() override { return may_begin; }
-  EntryId GiveId() override { return EntryId(++given); }
-  void OnLogGrown() override {}
-  void OnFinished(const Step& step, const Report&) override { finished.push_back(step.id); }
-  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status&) override { replayed.emplace_back(step->id, verdict); }
-  bool CanRewind(const std::string&) override { return can_rewind; }
-  void Rewind(std::string why) override { rewinds.push_back(std::move(why)); }
-  void DispatchLater(absl::Duration) override {}
-
-  bool may_begin = true, can_rewind = true;
-  uint64_t given = 0;
-  std::vector<EntryId> finished;
-  std::vector<std::pair<EntryId, StepVerdict>> replayed;
-  std::vector<std::string> rewinds;
-};
 
 class StepQueueTest : public testing::Test {
  protected:
@@ -116,7 +97,7 @@ class StepQueueTest : public testing::Test {
   WorkerSet workers_;
   Passes passes_;
   RedoLog log_;
-  FakeHost host_;
+  FakeStepHost host_;
   StepQueue queue_;
 };
 

@@ -98,7 +98,7 @@ void CoordinatorCore::SetLearningRateScale(double scale) {
   Pump();
 }
 
-bool CoordinatorCore::Idle() const { return steps_.is_idle() && !recovery_; }
+bool CoordinatorCore::Idle() const { return steps_.is_idle() && recovery_.rewind() == nullptr; }
 
 // ---- iterators ----
 
@@ -142,7 +142,7 @@ void CoordinatorCore::Pump() {
 
 // While values are being brought to a variable that is made, no checkpoint can be cut that makes room in the log: the writes that bring them are let in.
 bool CoordinatorCore::MayGiveId(IdFor what) const {
-  const bool has_room = !log_.full() || what == IdFor::kFirstValues;
+  const bool has_room = !recovery_.log().full() || what == IdFor::kFirstValues;
   return ids_.MayGive() && has_room && StateIsStored();
 }
 

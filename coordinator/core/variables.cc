@@ -62,8 +62,8 @@ void CoordinatorCore::OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer
 }
 
 void CoordinatorCore::OnShardsMade(uint64_t version, const LayoutChanges::Shards& shards) {
-  log_.AddShards(version, shards);
-  GiveUpFullLog();
+  recovery_.log().AddShards(version, shards);
+  recovery_.GiveUpFullLog();
 }
 
 void CoordinatorCore::OnLayoutChangeOver() { Pump(); }

@@ -190,8 +190,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   checkpoint_maker_.WorkersChanged();
   workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});  // it may have moved on since the Attach was sent
   passes_.IntroduceTo(worker);
-  if (recovery_) {
-    for (const auto& [id, make] : recovery_->iterators) workers_.Send(worker, *make);
+  if (const auto* const rewind = recovery_.rewind()) {
+    for (const auto& [id, make] : rewind->iterators) workers_.Send(worker, *make);
   }
   writes_.HoldIfOthersAre(worker);
   OpenSteps(worker);

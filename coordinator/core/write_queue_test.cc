@@ -8,35 +8,25 @@
 #include <vector>
 
 #include "base/testing/sim_executor.h"
+#include "coordinator/core/testing/fake_step_host.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
 
 using coordinator_records::DirectWrite;
-using coordinator_records::Step;
 using coordinator_records::Worker;
 
-// A coordinator that lets the test answer for the parameter servers. Its steps need nothing.
-class FakeHost : public WriteQueue::Host, public StepQueue::Host {
+// A coordinator that lets the test answer for the parameter servers.
+class FakeHost : public WriteQueue::Host, public FakeStepHost {
  public:
   bool MayBeginWrite() const override { return may_begin; }
-  EntryId GiveId() override { return EntryId(++given); }
+  EntryId GiveId() override { return FakeStepHost::GiveId(); }
   bool MayHold() const override { return may_hold; }
   void OnWriteBegun(const DirectWrite& write) override { begun.push_back(write.id); }
   void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override { sent.emplace_back(ps, write); }
 
-  void StoreState() override {}
-  bool MayBeginStep() override { return true; }
-  void OnLogGrown() override {}
-  void OnFinished(const Step&, const Report&) override {}
-  void SettleReplayed(const std::shared_ptr<Step>&, StepVerdict, const absl::Status&) override {}
-  bool CanRewind(const std::string&) override { return true; }
-  void Rewind(std::string) override {}
-  void DispatchLater(absl::Duration) override {}
-
-  bool may_begin = true, may_hold = true;
-  uint64_t given = 0;
+  bool may_hold = true;
   std::vector<EntryId> begun;
   std::vector<std::pair<int, std::shared_ptr<DirectWrite>>> sent;
 };
