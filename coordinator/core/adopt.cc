@@ -23,7 +23,7 @@ namespace divvy {
 
 void CoordinatorCore::LookAtServers() {
   std::vector<PsAttachReply> replies;
-  for (const Ps& ps : ps_) replies.push_back(ps.attach_reply);
+  for (const Ps& ps : servers_) replies.push_back(ps.attach_reply);
   adoption_.held = WhatServersHold(replies, adoption_.stored);
 }
 
@@ -45,7 +45,7 @@ void CoordinatorCore::TellStoreThenKeep() {
   change.state->held = StateRow::Held::kAll;  // of that layout; what the program declares beside it is in no server yet
   PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     if (!core.phase_.Is(Phase::kLoading) || !core.adoption_.adopting || core.row_.epoch != epoch) return;
-    for (Ps& ps : core.ps_) core.LoadPs(ps);
+    for (Ps& ps : core.servers_) core.LoadPs(ps);
   });
 }
 
@@ -66,8 +66,8 @@ void CoordinatorCore::TakeBackAdoption() {
 void CoordinatorCore::FinishAdopting() {
   adoption_.adopting = false;
   adoption_.adopted_steps = steps_.totals().finished_steps;
-  for (Ps& ps : ps_) ps.attach_reply.remembered.clear();
-  outbox_.Add([text = absl::StrCat("adopted what ", ps_.size(), " parameter servers hold: ", steps_.totals().finished_steps, " steps finished")] {
+  for (Ps& ps : servers_) ps.attach_reply.remembered.clear();
+  outbox_.Add([text = absl::StrCat("adopted what ", servers_.size(), " parameter servers hold: ", steps_.totals().finished_steps, " steps finished")] {
     DIVVY_LOG(INFO) << text;
   });
   if (!RuleHolds(Rule::kCheckpointAfterAdopting)) return;
@@ -103,7 +103,7 @@ StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
   row.state.passes = passes_.begun();
   row.state.data = passes_.PassesNow(steps_.OpenLeases());
   row.state.program_state = program_state_;
-  for (const Ps& ps : ps_) row.state.servers.push_back(ps.incarnation);
+  for (const Ps& ps : servers_) row.state.servers.push_back(ps.incarnation);
   return row;
 }
 

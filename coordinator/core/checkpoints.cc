@@ -105,8 +105,7 @@ bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || adoption
 bool CoordinatorCore::MayCut() const {
   if (!phase_.Is(Phase::kRunning) && !phase_.Is(Phase::kEnding)) return false;
   if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
-  const bool all_answer = std::none_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.silent_since.has_value(); });
-  return all_answer && !steps_.IsHalfApplied();
+  return !servers_.AnySilent() && !steps_.IsHalfApplied();
 }
 
 CheckpointId CoordinatorCore::Name() {
@@ -134,7 +133,7 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.passes = passes_.begun();
   state.data = passes_.PassesNow(steps_.OpenLeases());
   state.program_state = program_state_;
-  cut.num_ps = static_cast<int>(ps_.size());
+  cut.num_ps = servers_.size();
   cut.is_final = phase_.Is(Phase::kEnding);
   cut.is_last = IsDraining() && steps_.in_flight() == 0;
   cut.is_for_resize = ResizeIsQuiet();
@@ -143,10 +142,10 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
 }
 
 void CoordinatorCore::SendSnapshots(CheckpointId id) {
-  for (Ps& ps : ps_) SendSnapshot(ps, id);
+  for (Ps& ps : servers_) SendSnapshot(ps, id);
 }
 
-void CoordinatorCore::LookAgain(int ps, CheckpointId id) { LaterAt(ps_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id); }
+void CoordinatorCore::LookAgain(int ps, CheckpointId id) { LaterAt(servers_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id); }
 
 void CoordinatorCore::SendSnapshot(Ps& ps, CheckpointId id) {
   std::optional<SnapshotRequest> request = checkpoint_maker_.RequestFor(ps.index, id);
@@ -161,7 +160,7 @@ void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& re
   const Reason reason = ReasonOf(reply.status());
   const bool has_failed = reason == Reason::kDisk || reason == Reason::kInvalid;
   if (!reply.ok() && !has_failed) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   checkpoint_maker_.OnSnapshot(ps.index, reply);
 }
 
@@ -289,7 +288,7 @@ bool CoordinatorCore::FallBack(const absl::Status& error) {
         if (!older.ok()) return core.FailJob(older.status());
         if (!*older) return core.FailJob(error);
         core.found_ = **older;
-        core.phase_.Enter(JobPhase::Attaching{/*looking=*/false, /*reload=*/true});
+        core.phase_.Enter(JobPhase::Attaching{/*reload=*/true});
         core.RestartEpoch(core.row_.epoch);  // servers that have loaded the other one are READY in this epoch
       })();
     });

@@ -16,6 +16,7 @@
 // (another number of servers).
 //
 // Machines with a state of their own, which the core calls. A machine calls the core only by its small Host:
+//   ServerSet        calls nobody
 //   WorkerSet        calls nobody
 //   LayoutPlan       calls nobody
 //   Passes           calls WorkerSet
@@ -60,6 +61,7 @@
 #include "coordinator/core/limited_log.h"
 #include "coordinator/core/passes.h"
 #include "coordinator/core/recovery.h"
+#include "coordinator/core/server_set.h"
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
@@ -263,7 +265,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
 
   // ---- parameter_servers.cc ----
-  void Dial(Ps& ps, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachPs(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
   absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
@@ -275,11 +276,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash) DIVVY_REQUIRES(mu_);
   // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
-  void OnPsAnswer(Ps& ps) DIVVY_REQUIRES(mu_) { ps.silent_since.reset(), ps.backoff.Reset(); }
-  void NotePsSilent(Ps& ps, absl::string_view why) DIVVY_REQUIRES(mu_);
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
-  // Whether a ps is still what it was when a call was made of it, in the same epoch. An answer to a call of before says nothing.
-  bool Same(int ps, uint64_t tries) const DIVVY_REQUIRES(mu_) { return ps < static_cast<int>(ps_.size()) && ps_[ps].tries == tries; }
   // Calls `ps` once the lock is gone, and `on_reply` with the answer and `args`, under the lock.
   // `on_reply` is not called if by then the core is gone or abandoned, or `ps` is not the Same.
   template <typename Request, typename Reply, typename... Params, typename... Args>
@@ -290,7 +287,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
         const auto self = weak.lock();
         if (self == nullptr) return;
         CoreLock lock(self->mu_, self->outbox_);
-        if (!self->abandoned_ && self->Same(index, tries)) ((*self).*on_reply)(self->ps_[index], reply, args...);
+        if (!self->abandoned_ && self->servers_.Same(index, tries)) ((*self).*on_reply)(self->servers_[index], reply, args...);
       });
     });
   }
@@ -298,7 +295,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   template <typename... Params, typename... Args>
   void LaterAt(const Ps& ps, absl::Duration wait, void (CoordinatorCore::*then)(Ps&, Params...), Args... args) DIVVY_REQUIRES(mu_) {
     Later(wait, [index = ps.index, tries = ps.tries, then, args...](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-      if (core.Same(index, tries)) (core.*then)(core.ps_[index], args...);
+      if (core.servers_.Same(index, tries)) (core.*then)(core.servers_[index], args...);
     });
   }
   // A call to `ps` has failed. Makes it again by `again`, after a pause, unless the error ends the job
@@ -312,7 +309,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   uint64_t WantSync() DIVVY_REQUIRES(mu_);  // sends the new state to every ps; returns the number that acknowledges it
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
-  bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_);
+  bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_) { return servers_.Acked() >= seq; }
   Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
 
   // ---- workers.cc ----
@@ -464,7 +461,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
   void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
-  void ReplaceServers() DIVVY_REQUIRES(mu_);
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
@@ -482,12 +478,11 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   mutable Outbox outbox_;
   bool abandoned_ DIVVY_GUARDED_BY(mu_) = false;
   JobRow row_ DIVVY_GUARDED_BY(mu_);
-  bool epoch_durable_ DIVVY_GUARDED_BY(mu_) = false;  // nothing is sent in an epoch before
   const absl::Duration began_;
   JobPhase phase_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
 
-  std::vector<Ps> ps_ DIVVY_GUARDED_BY(mu_);
+  ServerSet servers_ DIVVY_GUARDED_BY(mu_);
   WorkerSet workers_ DIVVY_GUARDED_BY(mu_);
   LimitedLog said_of_peers_ DIVVY_GUARDED_BY(mu_);
   Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
@@ -497,12 +492,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   StepQueue steps_ DIVVY_GUARDED_BY(mu_);                   // calls passes_, workers_ and the redo log, and this as its Host
   WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                 // calls steps_ and workers_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);  // calls workers_, and this as its Host
-  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;
 
   EntryIds ids_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
-
-  std::map<int, absl::Duration> early_ps_ DIVVY_GUARDED_BY(mu_);  // when a ps above those that there are came first
 
   std::optional<std::vector<std::function<void()>>> when_drained_ DIVVY_GUARDED_BY(mu_);  // not null: the process was asked to end
 

@@ -23,7 +23,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
   if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
-  for (const auto& [ps, parts] : read->plan.parts()) SendRead(ps_[ps], read);
+  for (const auto& [ps, parts] : read->plan.parts()) SendRead(servers_[ps], read);
 }
 
 void CoordinatorCore::PlanRead(DirectRead& read) {
@@ -45,7 +45,7 @@ void CoordinatorCore::SendReads() {
       continue;
     }
     PlanRead(*read);
-    for (const auto& [ps, parts] : read->plan.parts()) SendRead(ps_[ps], read);
+    for (const auto& [ps, parts] : read->plan.parts()) SendRead(servers_[ps], read);
   }
 }
 
@@ -59,7 +59,7 @@ void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
 void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply, std::shared_ptr<DirectRead> read) {
   if (open_reads_.count(read) == 0 || read->requests.count(ps.index) == 0) return;  // answered, or the job has failed
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendRead, read);
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   read->requests.erase(ps.index);
   read->replies[ps.index] = *reply;
   if (!read->requests.empty()) return;

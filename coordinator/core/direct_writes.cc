@@ -45,7 +45,7 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
   absl::Status refused;
   for (const auto& [ps, parts] : plan) {
     refused.Update(CheckOptimizers(*layout_plan_.layout(), parts));
-    refused.Update(CheckCommitSize(parts, ps, ps_[ps].max_commit_bytes));
+    refused.Update(CheckCommitSize(parts, ps, servers_[ps].max_commit_bytes));
   }
   if (!refused.ok() || plan.empty()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   writes_.Add(std::move(plan), std::move(done));
@@ -82,7 +82,7 @@ void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
   recovery_.GiveUpFullLog();
 }
 
-void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) { SendWrite(ps_[ps], write); }
+void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) { SendWrite(servers_[ps], write); }
 
 void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
   std::optional<CommitRequest> request = writes_.RequestFor(ps.index, *write);
@@ -94,7 +94,7 @@ void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
 void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) {
   if (!writes_.IsOpen(write->id)) return;
   if (!answer.ok()) return RetryPs(ps, answer.status(), &CoordinatorCore::SendWrite, write);
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   if (!writes_.OnCommitted(ps.index, *write)) return;
   if (keep_history_) history_.finished[write->id] = write->participants;
   recovery_.OnWritten(write->id);

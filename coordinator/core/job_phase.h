@@ -18,8 +18,9 @@ namespace divvy {
 namespace job_phase {
 
 struct Attaching {
-  bool looking = false;  // for checkpoints
-  bool reload = false;   // the servers load another checkpoint than in the epoch before
+  bool reload = false;        // the servers load another checkpoint than in the epoch before
+  bool looking = false;       // for checkpoints
+  bool epoch_durable = true;  // nothing is sent in an epoch before it is
 };
 struct Choosing {};
 struct Loading {};

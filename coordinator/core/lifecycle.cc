@@ -100,6 +100,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       store_(store),
       row_(row),
       began_(clock.Elapsed()),
+      servers_(options_, clock, dialer),
       workers_(options_, clock, outbox_),
       said_of_peers_(clock, outbox_),
       passes_(options_, workers_, clock_, outbox_),
@@ -116,28 +117,19 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
   adoption_.stored = std::move(stored);
   row_.id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
   passes_.BeginEpoch(row_.epoch);
-  for (size_t i = 0; i < options_.ps_addresses.size(); ++i) {
-    Ps ps;
-    ps.index = static_cast<int>(i);
-    if (!options_.ps_addresses[i].empty())
-      Dial(ps, options_.ps_addresses[i]);
-    else
-      NotePsSilent(ps, "it has not registered yet");
-    ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), i));
-    ps_.push_back(std::move(ps));
-  }
-  layout_plan_.SetNumPs(static_cast<int>(ps_.size()));
+  servers_.Add(options_.ps_addresses);
+  layout_plan_.SetNumPs(servers_.size());
 }
 
 void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
-  epoch_durable_ = false;
+  phase_.Get<JobPhase::Attaching>()->epoch_durable = false;
   HitFailpoint(Failpoint::kEpochBeforeStored);
   PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     HitFailpoint(Failpoint::kEpochStored);
     if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
-    core.epoch_durable_ = true;
-    for (Ps& ps : core.ps_) core.AttachPs(ps);
+    if (auto* const attaching = core.phase_.Get<JobPhase::Attaching>()) attaching->epoch_durable = true;
+    for (Ps& ps : core.servers_) core.AttachPs(ps);
     for (const auto& [index, address] : core.options_.worker_addresses) {
       if (core.workers_.all().count(index) == 0) core.KnownWorker(index, address);
     }
@@ -148,12 +140,7 @@ void CoordinatorCore::BeginEpoch() {
 void CoordinatorCore::RestartEpoch(Epoch above) {
   row_.epoch = std::max(row_.epoch, above).next();
   passes_.BeginEpoch(row_.epoch);
-  for (Ps& ps : ps_) {
-    ps.attached = ps.ready = ps.sync_outstanding = ps.sync_wanted = false;
-    ps.acked_seq = 0;
-    ps.claim.reset();
-    ++ps.tries;  // an answer of the former epoch is void
-  }
+  servers_.ForgetEpoch();
   BeginEpoch();
 }
 
@@ -185,7 +172,7 @@ Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { r
 void CoordinatorCore::MaybeLoad() {
   if (!phase_.Is(Phase::kAttaching)) return;
   if (static_cast<int>(workers_.all().size()) < options_.min_workers) return;
-  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;
+  if (!servers_.AllAttached()) return;
   if (!chosen_) LookAtServers();
   if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
   if (!chosen_ && Restorable() != nullptr) return BeginChoosing();
@@ -209,7 +196,7 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   auto* const attaching = phase_.Get<JobPhase::Attaching>();
   if (attaching == nullptr) return;
   attaching->looking = false;
-  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.attached; })) return;  // one restarted: MaybeLoad comes again
+  if (!servers_.AllAttached()) return;  // one restarted: MaybeLoad comes again
   if (!newest.ok()) return FailJob(newest.status());
   if (const absl::Status ours = *newest ? CheckJobOf(**newest, row_.job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
   found_ = *newest;
@@ -240,7 +227,7 @@ void CoordinatorCore::BeginLoading() {
     }
   }
   if (adoption_.adopting) return TellStoreThenKeep();
-  for (Ps& ps : ps_) LoadPs(ps);
+  for (Ps& ps : servers_) LoadPs(ps);
 }
 
 void CoordinatorCore::FinishLoading() {
@@ -255,7 +242,7 @@ void CoordinatorCore::FinishLoading() {
 
 void CoordinatorCore::StartRunning() {
   if (!phase_.Is(Phase::kLoading) || layout_changes_.is_changing()) return;
-  if (!std::all_of(ps_.begin(), ps_.end(), [](const Ps& ps) { return ps.ready; })) return;  // one restarted while the lineage was stored: it is loaded first
+  if (!servers_.AllReady()) return;  // one restarted while the lineage was stored: it is loaded first
   if (recovery_.rewind() != nullptr) return BeginReplay();
   phase_.Enter(JobPhase::Running());
   history_.lineage = row_.lineage;
@@ -306,20 +293,19 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
 
 absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
   if (abandoned_ || IsDraining() || phase_.Is(Phase::kFailed)) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
-  if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, static_cast<int>(ps_.size()));
+  if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, servers_.size());
   RETURN_IF_ERROR(CheckRegister(request));
   return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
 }
 
 // A ps above those that there are may have been started a little before the operator asked for it: where the job can be resized, it is let wait.
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
-  const int count = static_cast<int>(ps_.size());
+  const int count = servers_.size();
   const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
   if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_) return false;
-  const absl::Duration now = clock_.Elapsed();
-  const auto [came, is_new] = early_ps_.emplace(request.index, now);
-  if (is_new) outbox_.Add([text = ComesBeforeResize(request, count)] { DIVVY_LOG(WARNING) << text.message(); });
-  return now - came->second < kEarly;
+  const ServerSet::Early early = servers_.NoteEarly(request.index, kEarly);
+  if (early.is_new) outbox_.Add([text = ComesBeforeResize(request, count)] { DIVVY_LOG(WARNING) << text.message(); });
+  return early.may_wait;
 }
 
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
@@ -332,9 +318,9 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
     return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
   const bool is_joining = resizing_ && request.job == JobName::kPs && resizing_->joining.count(request.index) > 0;
-  if (request.job == JobName::kPs && request.index >= static_cast<int>(ps_.size()) && !is_joining) {
+  if (request.job == JobName::kPs && request.index >= servers_.size() && !is_joining) {
     return MakeError(Reason::kClusterMismatch,
-                     absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", ps_.size(),
+                     absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", servers_.size(),
                                   " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
   }
   if (request.job == JobName::kWorker) {
@@ -352,7 +338,7 @@ void CoordinatorCore::Tick() {
   CoreLock lock(mu_, outbox_);
   if (abandoned_ || phase_.IsFinal()) return;
   const absl::Duration now = clock_.Elapsed();
-  for (const Ps& ps : ps_) CheckPs(ps, now);
+  for (const Ps& ps : servers_) CheckPs(ps, now);
   if (MayAttachWorkers() || phase_.Is(Phase::kEnding)) WantSync();
   for (auto& [index, worker] : workers_.all()) CheckWorker(worker, now);
   checkpoint_maker_.CheckTime(now);
@@ -504,7 +490,7 @@ void CoordinatorCore::ShutDownTasks(JobPhase::Ending& ending) {
     if (ending.shutdowns_waiting > 0) return;
   }
   ending.ps_told = true;
-  for (const Ps& ps : ps_) shut_down(ps.client, FenceFor(ps.incarnation));
+  for (const Ps& ps : servers_) shut_down(ps.client, FenceFor(ps.incarnation));
 }
 
 void CoordinatorCore::OnShutDown() {
@@ -562,7 +548,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
 std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   std::vector<CoordinatorSnapshot::Wait> waits;
   const absl::Duration now = clock_.Elapsed();
-  for (const Ps& ps : ps_) {
+  for (const Ps& ps : servers_) {
     if (ps.silent_since) waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
   }
   if (phase_.Is(Phase::kAttaching) && static_cast<int>(workers_.all().size()) < options_.min_workers) {
@@ -609,9 +595,9 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.queued = steps_.num_queued();
   snapshot.in_flight = steps_.in_flight();
   snapshot.lost_workers = workers_.num_lost();
-  snapshot.num_ps = static_cast<int>(ps_.size());
+  snapshot.num_ps = servers_.size();
   snapshot.num_workers = static_cast<int>(workers_.all().size());
-  for (const Ps& ps : ps_) snapshot.ps_up += ps.attached && !ps.silent_since;
+  snapshot.ps_up = servers_.NumUp();
   for (const auto& [index, worker] : workers_.all()) snapshot.workers_up += worker.state == Worker::State::kReady;
   if (const RunState* const first = steps_.first_run(); first != nullptr) {
     const RunState& run = *first;
@@ -651,7 +637,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   for (const auto& [id, write] : writes_.open()) inspection.open.push_back(id);
   inspection.recovering = recovery_.rewind() != nullptr;
   inspection.idle = Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
-  for (const Ps& ps : ps_) inspection.ps.push_back(ps.incarnation);
+  for (const Ps& ps : servers_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
   }

@@ -24,15 +24,9 @@ absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
 
 // ---- attach and load ----
 
-void CoordinatorCore::Dial(Ps& ps, const std::string& address) {
-  ps.address = address;
-  ps.client = dialer_.ParameterServerAt(address, ps.index);
-  ps.incarnation = Incarnation();
-  ps.backoff.Reset();
-}
-
 void CoordinatorCore::AttachPs(Ps& ps) {
-  if (ps.attached || ps.client == nullptr || !epoch_durable_ || !phase_.Is(Phase::kAttaching)) return;
+  const auto* const attaching = phase_.Get<JobPhase::Attaching>();
+  if (ps.attached || ps.client == nullptr || attaching == nullptr || !attaching->epoch_durable) return;
   ++ps.tries;
   CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
 }
@@ -51,7 +45,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
   if (reply->without_checkpoints && options_.checkpoints != nullptr) {
     // Left alone: it hears nothing more, so it registers, and is told.
-    NotePsSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
+    servers_.NoteSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
     return LaterAt(ps, kLeftAlone, &CoordinatorCore::AttachPs);
   }
   ps.attached = true;
@@ -59,7 +53,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
   ps.max_commit_bytes = reply->max_commit_bytes;
   ps.attach_reply = *reply;
   ps.claim.reset();
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   MaybeLoad();
 }
 
@@ -96,21 +90,21 @@ void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
     if (FallBack(reply.status())) return;
     return RetryPs(ps, reply.status(), &CoordinatorCore::LoadPs);
   }
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   if (reply->loading) return LoadPs(ps);
   HitFailpoint(Failpoint::kLoadBetweenServers);
   ps.ready = true;
-  if (std::all_of(ps_.begin(), ps_.end(), [](const Ps& each) { return each.ready; })) MakeDeclared();
+  if (servers_.AllReady()) MakeDeclared();
 }
 
 // ---- who registers ----
 
 absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   if (const auto joining = AdmitJoiningPs(request)) return *joining;
-  Ps& ps = ps_[request.index];
+  Ps& ps = servers_[request.index];
   if (!ps.attached) {
     // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
-    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) Dial(ps, request.address);
+    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) servers_.Dial(ps, request.address);
     AttachPs(ps);
     return absl::OkStatus();
   }
@@ -161,7 +155,7 @@ void CoordinatorCore::PsGone(Ps& ps) {
   phase_.Reattach();
   ps.attached = ps.ready = false;
   ps.incarnation = Incarnation();
-  if (ps.claim) Dial(ps, ps.claim->address);
+  if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
   if (adoption_.adopting) return TakeBackAdoption();
   // The one that is gone may have been told to load. If it lives on, its state must not be taken for that of its successor: the two differ in their epoch.
@@ -186,13 +180,8 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
     FailJob(WithRemedy(error));
     return std::nullopt;
   }
-  NotePsSilent(ps, error.message());
+  servers_.NoteSilent(ps, error.message());
   return ps.backoff.Next();
-}
-
-void CoordinatorCore::NotePsSilent(Ps& ps, absl::string_view why) {
-  if (!ps.silent_since) ps.silent_since = clock_.Elapsed();
-  ps.last_error = std::string(why);
 }
 
 void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
@@ -200,7 +189,7 @@ void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
   if (ending != nullptr && ending->seq == 0) return;  // all there was has been confirmed, and the end is being stored
   const std::string lost = absl::StrCat(ps.Text(), " ", how, ": the variables it held are gone");
   if (!Replays()) return FailJob(MakeError(Reason::kPsLost, lost + RemedyOfLoss()));
-  if (ps.claim) Dial(ps, ps.claim->address);
+  if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
   ps.incarnation = Incarnation();
   Rewind(lost);
@@ -222,8 +211,8 @@ void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
 }
 
 uint64_t CoordinatorCore::WantSync() {
-  const uint64_t wanted = sync_seq_ + 1;
-  for (Ps& ps : ps_) SendSync(ps);
+  const uint64_t wanted = servers_.next_sync();
+  for (Ps& ps : servers_) SendSync(ps);
   return wanted;
 }
 
@@ -236,7 +225,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   ps.sync_outstanding = true;
   SyncRequest request;
   request.fence = FenceFor(ps.incarnation);
-  request.seq = ++sync_seq_;
+  request.seq = servers_.TakeSync();
   request.horizon = MakeHorizon();
   ids_.Synced(request.seq, request.horizon.next);
   for (const auto& [session, worker] : workers_.Sessions()) {
@@ -252,12 +241,11 @@ void CoordinatorCore::SendSync(Ps& ps) {
 void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   ps.sync_outstanding = false;
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSync);
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
-  for (const FenceWait& fence : workers_.NoteFences(ps.index, ps_.size(), *reply)) FinishFence(fence);
-  const uint64_t acked = std::min_element(ps_.begin(), ps_.end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
-  ids_.Acked(acked);
+  for (const FenceWait& fence : workers_.NoteFences(ps.index, servers_.size(), *reply)) FinishFence(fence);
+  ids_.Acked(servers_.Acked());
   AdmitJoined();
   if (ps.sync_wanted) {
     ps.sync_wanted = false;
@@ -265,10 +253,6 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   }
   if (phase_.Is(Phase::kEnding)) FinishEnding();
   Pump();
-}
-
-bool CoordinatorCore::AllAcknowledged(uint64_t seq) const {
-  return std::all_of(ps_.begin(), ps_.end(), [seq](const Ps& ps) { return ps.acked_seq >= seq; });
 }
 
 Horizon CoordinatorCore::MakeHorizon() const {

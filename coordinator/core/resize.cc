@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
@@ -31,12 +30,12 @@ void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
   CoreLock lock(mu_, outbox_);
   if (abandoned_) return;
   if (const absl::Status may = MayResize(num_ps); !may.ok()) return outbox_.Add([done = std::move(done), may] { done(may); });
-  if (num_ps == static_cast<int>(ps_.size())) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  if (num_ps == servers_.size()) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   resizing_.emplace();
   resizing_->num_ps = num_ps;
   resizing_->since = clock_.Elapsed();
   resizing_->done = std::move(done);
-  for (int index = static_cast<int>(ps_.size()); index < num_ps; ++index) resizing_->joining[index] = "";
+  for (int index = servers_.size(); index < num_ps; ++index) resizing_->joining[index] = "";
   Pump();
 }
 
@@ -95,7 +94,7 @@ void CoordinatorCore::FailResize(const absl::Status& why) {
     const std::string who = first == last ? absl::StrCat(first, " again (it ends") : absl::StrCat(first, " to ", last, " again (they end");
     remedy = absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ", first == last ? "it" : "them", " now), and ask again");
   }
-  CancelResize(WithMessage(why, absl::StrCat("the number of parameter servers stays ", ps_.size(), ": ", why.message(), ". ", remedy)));
+  CancelResize(WithMessage(why, absl::StrCat("the number of parameter servers stays ", servers_.size(), ": ", why.message(), ". ", remedy)));
 }
 
 // Who does not come is not waited for without end.
@@ -111,39 +110,27 @@ void CoordinatorCore::CheckResize(absl::Duration now) {
 
 // The checkpoint that holds everything has been committed. One of its variables may not be cut for that number: then all stays as it is.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
-  const std::vector<Ps> before(ps_.begin(), ps_.end());
-  ReplaceServers();
+  const std::vector<Ps> before = servers_.all();
+  servers_.Resize(resizing_->num_ps, resizing_->joining, row_.epoch.value() << 20);
+  layout_plan_.SetNumPs(resizing_->num_ps);
   if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds()); !placed.ok()) {
-    ps_ = before;
-    layout_plan_.SetNumPs(static_cast<int>(ps_.size()));
+    servers_.Restore(before);
+    layout_plan_.SetNumPs(servers_.size());
     FailResize(placed);
     layout_changes_.StartNext();  // that waited for it
     return Pump();
   }
-  for (size_t index = ps_.size(); index < before.size(); ++index) {
+  for (size_t index = static_cast<size_t>(servers_.size()); index < before.size(); ++index) {
     outbox_.Add([client = before[index].client, request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {
       client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});  // one that does not hear it is refused when it registers
     });
   }
   Resizing resizing = *std::exchange(resizing_, std::nullopt);
-  const std::string text = absl::StrCat("the job goes on with ", ps_.size(), " parameter servers instead of ", before.size());
+  const std::string text = absl::StrCat("the job goes on with ", servers_.size(), " parameter servers instead of ", before.size());
   outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
   when_running_.push_back(std::move(resizing.done));
   for (auto& again : resizing.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
   GoBack(text);
-}
-
-// Those that there are to be, the ones that join with their addresses.
-void CoordinatorCore::ReplaceServers() {
-  ps_.resize(static_cast<size_t>(resizing_->num_ps));
-  layout_plan_.SetNumPs(resizing_->num_ps);
-  for (const auto& [index, address] : resizing_->joining) {
-    Ps& ps = ps_[index];
-    ps.index = index;
-    ps.tries = row_.epoch.value() << 20;  // no answer to one that had the number before is taken for its own
-    ps.backoff = Backoff(MixSeeds(options_.incarnation.value(), index));
-    Dial(ps, address);
-  }
 }
 
 }  // namespace divvy

@@ -16,12 +16,12 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
   const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
   std::map<std::string, int64_t> sizes = {
       {"dispatched steps", dispatched},
-      {"early parameter servers", size(early_ps_)},
       {"ids of syncs", static_cast<int64_t>(ids_.num_syncs())},
       {"open reads", size(open_reads_)},
       {"unacknowledged messages", unacknowledged},
   };
   sizes.merge(recovery_.Sizes());
+  sizes.merge(servers_.Sizes());
   sizes.merge(workers_.Sizes());
   sizes.merge(writes_.Sizes());
   sizes.merge(steps_.Sizes());

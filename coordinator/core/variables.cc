@@ -28,7 +28,7 @@ bool CoordinatorCore::MayChangeLayout() const {
   return MayAttachWorkers() && !checkpoint_maker_.holding();
 }
 
-void CoordinatorCore::CreateShardsAt(int ps) { SendShards(ps_[ps]); }
+void CoordinatorCore::CreateShardsAt(int ps) { SendShards(servers_[ps]); }
 
 void CoordinatorCore::SendShards(Ps& ps) {
   std::optional<CreateShardsRequest> request = layout_changes_.CreateRequestFor(ps.index);
@@ -42,11 +42,11 @@ void CoordinatorCore::OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer
   const Reason reason = ReasonOf(answer.status());
   const bool is_refused = reason == Reason::kMemoryLimit || reason == Reason::kInvalid;
   if (!answer.ok() && !is_refused) return RetryPs(ps, answer.status(), &CoordinatorCore::SendShards);
-  OnPsAnswer(ps);
+  servers_.NoteAnswer(ps);
   layout_changes_.OnCreated(ps.index, answer.status());
 }
 
-void CoordinatorCore::DeleteShardsAt(int ps) { SendUndo(ps_[ps]); }
+void CoordinatorCore::DeleteShardsAt(int ps) { SendUndo(servers_[ps]); }
 
 void CoordinatorCore::SendUndo(Ps& ps) {
   std::optional<DeleteShardsRequest> request = layout_changes_.DeleteRequestFor(ps.index);

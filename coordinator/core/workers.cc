@@ -109,7 +109,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   const SessionId session = workers_.NextSession(row_.epoch);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
-  for (const Ps& ps : ps_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
+  for (const Ps& ps : servers_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
   request.layout = layout_plan_.layout();
   request.job_seed = options_.job_seed;
   request.program_flags = options_.program_flags;
@@ -304,7 +304,7 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
 
 void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
-  workers_.Fence(worker, why, sync_seq_ + 1);
+  workers_.Fence(worker, why, servers_.next_sync());
   passes_.WorkerGone(worker.index);
   WantSync();  // with the fence, so that its steps are asked about
   if (!RuleHolds(Rule::kWaitForFence)) {
