@@ -94,7 +94,9 @@ class Chaos {
 
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
-    return cluster_->Start(task, {TlsFlags(absl::StrCat(task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index)), {}, ""});
+    std::vector<std::string> flags = TlsFlags(absl::StrCat(task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index));
+    if (task.type == TaskType::kWorker) flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));  // 1, the default, among them
+    return cluster_->Start(task, {std::move(flags), {}, ""});
   }
 
   // ---- a worker that lies
