@@ -24,16 +24,7 @@ namespace divvy {
 void CoordinatorCore::LookAtServers() {
   std::vector<PsAttachReply> replies;
   for (const Ps& ps : servers_) replies.push_back(ps.attach_reply);
-  adoption_.held = WhatServersHold(replies, adoption_.stored);
-}
-
-const JobState* CoordinatorCore::Restorable() const {
-  if (adoption_.held.ok()) return &*adoption_.held;
-  return found_ ? &*found_ : nullptr;
-}
-
-std::string CoordinatorCore::RestorableText() const {
-  return adoption_.held.ok() ? "what the parameter servers hold" : found_ ? found_->checkpoint.name() : "nothing";
+  origin_.NoteHeld(replies);
 }
 
 // ---- 2 ----
@@ -41,115 +32,53 @@ std::string CoordinatorCore::RestorableText() const {
 // The ordinals from here on are durable before a server forgets, with its new horizon, which were given before it.
 void CoordinatorCore::TellStoreThenKeep() {
   StoreChange change;
-  change.state = StateRowNow(*adoption_.held->layout);
+  change.state = stored_.RowNow(*origin_.held()->layout);
   change.state->held = StateRow::Held::kAll;  // of that layout; what the program declares beside it is in no server yet
-  PutThen(std::move(change), [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (!core.phase_.Is(Phase::kLoading) || !core.adoption_.adopting || core.row_.epoch != epoch) return;
+  PutThen(std::move(change), [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+    if (!core.phase_.Is(Phase::kLoading) || !core.origin_.is_adopting() || core.stored_.row().epoch != epoch) return;
     for (Ps& ps : core.servers_) core.LoadPs(ps);
   });
 }
 
 // A server has restarted after others may have begun to serve what they hold: a new epoch, in which all of them say again what they have.
 void CoordinatorCore::TakeBackAdoption() {
-  adoption_.adopting = adoption_.is_told = chosen_ = false;
-  restored_.reset();
+  origin_.TakeBack();
+  stored_.Forget();
   TakeUp(JobState());
   JobState nothing;
   nothing.layout = Layout::Empty();
   if (const absl::Status declared = layout_plan_.Relayout(nothing, NewIds()); !declared.ok()) return FailJob(declared);
   phase_.Enter(JobPhase::Attaching());
-  RestartEpoch(row_.epoch);
+  RestartEpoch(stored_.row().epoch);
 }
 
 // ---- 3 ----
 
 void CoordinatorCore::FinishAdopting() {
-  adoption_.adopting = false;
-  adoption_.adopted_steps = steps_.totals().finished_steps;
+  const bool is_unsaved = RuleHolds(Rule::kCheckpointAfterAdopting);
+  origin_.NoteAdopted(steps_.totals().finished_steps, is_unsaved && options_.checkpoints != nullptr);
   for (Ps& ps : servers_) ps.attach_reply.remembered.clear();
   outbox_.Add([text = absl::StrCat("adopted what ", servers_.size(), " parameter servers hold: ", steps_.totals().finished_steps, " steps finished")] {
     DIVVY_LOG(INFO) << text;
   });
-  if (!RuleHolds(Rule::kCheckpointAfterAdopting)) return;
-  if (options_.checkpoints != nullptr)
-    adoption_.unsaved = true;
-  else
-    recovery_.log().GiveUp();
+  if (is_unsaved && options_.checkpoints == nullptr) recovery_.log().GiveUp();
 }
 
 // ---- what the store is told ----
 
-StoredMark CoordinatorCore::MarkNow() const {
-  StoredMark mark;
-  if (expected_values_ > 0) mark.held = StateRow::Held::kFirstValues;
-  mark.epochs = steps_.totals().epochs;
-  mark.program_states = program_states_;
-  mark.lost_ordinals = steps_.lost_ordinals();
-  for (const auto& [source, begun] : passes_.begun()) mark.passes += begun;
-  mark.pass_changes = passes_.changes();
-  return mark;
-}
-
-StateRow CoordinatorCore::StateRowNow(const Layout& layout) const {
-  StateRow row;
-  row.held = MarkNow().held;
-  row.state.job = row_.job;
-  row.state.lineage = row_.lineage;
-  row.state.layout = Layout::Received(layout.version(), {});
-  row.state.finished_steps = steps_.totals().finished_steps;
-  row.state.finished_reads = steps_.totals().finished_reads;
-  row.state.next_ordinal = steps_.NumClosedOrdinals();
-  row.state.epochs = steps_.totals().epochs;
-  row.state.passes = passes_.begun();
-  row.state.data = passes_.PassesNow(steps_.OpenLeases());
-  row.state.program_state = program_state_;
-  for (const Ps& ps : servers_) row.state.servers.push_back(ps.incarnation);
-  return row;
-}
-
-// The job's row and all else, when the servers' state is a new one, or has become this life's.
-StoreChange CoordinatorCore::WholeState() {
-  StoreChange change;
-  change.job = row_;
-  change.state = StateRowNow(*layout_plan_.layout());
-  std::set<VariableId> gone = std::exchange(adoption_.rows, {});
-  for (const auto& [id, variable] : layout_plan_.layout()->variables()) {
-    change.put_variables.push_back({variable, Zeros(), VariableRow::State::kLive});
-    adoption_.rows.insert(id);
-    gone.erase(id);
-  }
-  change.deleted_variables = {gone.begin(), gone.end()};
-  adoption_.told = MarkNow();
-  adoption_.is_told = true;
-  return change;
-}
-
-// One variable of `layout`, and that this is the layout now.
-StoreChange CoordinatorCore::StoredWith(const VariableLayout& variable, const Layout& layout) {
-  StoreChange change;
-  change.state = StateRowNow(layout);
-  change.put_variables = {{variable, Zeros(), VariableRow::State::kLive}};
-  adoption_.rows.insert(variable.id);
-  return change;
-}
-
 // After every ps has carried the change out, before anybody may use it.
 void CoordinatorCore::StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) {
-  if (next == layout_plan_.layout() || !adoption_.is_told) return layout_changes_.OnStored(next);
-  StoreChange change = StoredWith(variable, *next);
+  if (next == layout_plan_.layout() || !stored_.is_told()) return layout_changes_.OnStored(next);
+  StoreChange change = stored_.With(variable, *next);
   PutThen(std::move(change), [next](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.layout_changes_.OnStored(next); });
 }
 
 void CoordinatorCore::StoreState() {
-  if (!adoption_.is_told || adoption_.putting || phase_.Is(Phase::kFailed)) return;
-  const StoredMark mark = MarkNow();
-  if (mark == adoption_.told) return;
-  adoption_.told = mark;
-  adoption_.putting = true;
-  StoreChange change;
-  change.state = StateRowNow(*layout_plan_.layout());
-  PutThen(std::move(change), [mark](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    core.adoption_.putting = false;
+  if (phase_.Is(Phase::kFailed)) return;
+  std::optional<StoreChange> change = stored_.TakeChange(*layout_plan_.layout());
+  if (!change) return;
+  PutThen(*std::move(change), [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+    core.stored_.NotePut();
     core.NoteStored(mark);
     core.StoreState();  // what has changed meanwhile, however the job goes on
     core.Pump();

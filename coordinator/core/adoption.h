@@ -48,19 +48,6 @@ struct StoredMark {
   }
 };
 
-// Where a coordinator stands with it.
-struct Adoption {
-  StoredJob stored;                                                                    // as this life of the coordinator found it
-  absl::StatusOr<JobState> held = absl::FailedPreconditionError("nobody has looked");  // by all servers: what may be adopted, or why not
-  bool adopting = false;                                                               // it is chosen, and the servers are told to keep it
-  std::optional<int64_t> adopted_steps;                                                // it has been adopted: steps that were in it
-  bool unsaved = false;                                                                // and no checkpoint has been committed since
-  std::set<VariableId> rows;                                                           // of variables that the store may have
-  bool is_told = false;                                                                // the store speaks of what the servers hold now
-  StoredMark told;                                                                     // by the last StateRow
-  bool putting = false;                                                                // it is on its way
-};
-
 }  // namespace divvy
 
 #endif  // DIVVY_COORDINATOR_CORE_ADOPTION_H_

@@ -46,14 +46,13 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
 
 void CoordinatorCore::SetProgramState(std::string bytes) {
   CoreLock lock(mu_, outbox_);
-  program_state_ = std::move(bytes);
-  ++program_states_;
+  stored_.SetProgramState(std::move(bytes));
   if (!abandoned_) StoreState();
 }
 
 std::string CoordinatorCore::program_state() const {
   MutexLock lock(mu_);
-  return program_state_;
+  return stored_.program_state();
 }
 
 bool CoordinatorCore::Choosing() const {
@@ -63,23 +62,23 @@ bool CoordinatorCore::Choosing() const {
 
 bool CoordinatorCore::HasBegunAnew() const {
   MutexLock lock(mu_);
-  return chosen_ && !restored_;
+  return origin_.is_chosen() && !origin_.restored();
 }
 
 CoordinatorCore::Restored CoordinatorCore::restored() const {
   MutexLock lock(mu_);
-  return restored_ ? Restored{Restorable()->epochs, Restorable()->finished_steps} : Restored();
+  return origin_.restored() ? Restored{origin_.Restorable()->epochs, origin_.Restorable()->finished_steps} : Restored();
 }
 
 bool CoordinatorCore::WasRestored(const std::string& variable) const {
   MutexLock lock(mu_);
-  return restored_ && Restorable()->layout->Find(variable) != nullptr;
+  return origin_.restored() && origin_.Restorable()->layout->Find(variable) != nullptr;
 }
 
 void CoordinatorCore::ExpectValues(int change) {
   CoreLock lock(mu_, outbox_);
-  expected_values_ += change;
-  if (expected_values_ == 0) Pump();
+  stored_.ExpectValues(change);
+  if (!stored_.awaits_values()) Pump();
 }
 
 int64_t CoordinatorCore::durable_steps() const {
@@ -92,26 +91,26 @@ int64_t CoordinatorCore::durable_steps() const {
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
   if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) || checkpoint_maker_.last_is_saved()) return false;
-  return expected_values_ == 0 && !steps_.IsHalfApplied();  // else nobody will complete it any more
+  return !stored_.awaits_values() && !steps_.IsHalfApplied();  // else nobody will complete it any more
 }
 
 bool CoordinatorCore::NeedsCheckpoint() const {
   if (WantsLastCheckpoint() || ResizeIsQuiet()) return true;
-  return phase_.Is(Phase::kRunning) && (adoption_.unsaved || recovery_.log().half_full());
+  return phase_.Is(Phase::kRunning) && (origin_.is_unsaved() || recovery_.log().half_full());
 }
 
-bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || adoption_.unsaved || recovery_.log().full() || ResizeIsQuiet(); }
+bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || origin_.is_unsaved() || recovery_.log().full() || ResizeIsQuiet(); }
 
 bool CoordinatorCore::MayCut() const {
   if (!phase_.Is(Phase::kRunning) && !phase_.Is(Phase::kEnding)) return false;
-  if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || expected_values_ > 0) return false;
+  if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || stored_.awaits_values()) return false;
   return !servers_.AnySilent() && !steps_.IsHalfApplied();
 }
 
 CheckpointId CoordinatorCore::Name() {
-  const CheckpointId id{row_.epoch, row_.next_serial++};
+  const CheckpointId id{stored_.row().epoch, stored_.row().next_serial++};
   StoreChange change;
-  change.job = row_;
+  change.job = stored_.row();
   change.put_checkpoints = {{id, CheckpointRow::State::kWriting, 0, 0}};
   PutThen(std::move(change), [id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnNamed(id); });
   return id;
@@ -120,9 +119,9 @@ CheckpointId CoordinatorCore::Name() {
 CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   CheckpointMaker::Cut cut;
   JobState& state = cut.state;
-  state.job = row_.job;
+  state.job = stored_.row().job;
   state.checkpoint = id;
-  state.lineage = row_.lineage;
+  state.lineage = stored_.row().lineage;
   state.layout = layout_plan_.layout();
   state.cut = MakeHorizon();
   state.cut.passes.clear();  // `data` has them
@@ -132,7 +131,7 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.epochs = steps_.totals().epochs;
   state.passes = passes_.begun();
   state.data = passes_.PassesNow(steps_.OpenLeases());
-  state.program_state = program_state_;
+  state.program_state = stored_.program_state();
   cut.num_ps = servers_.size();
   cut.is_final = phase_.Is(Phase::kEnding);
   cut.is_last = IsDraining() && steps_.in_flight() == 0;
@@ -209,56 +208,57 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   if (abandoned_) return;
   absl::Status refused = phase_.error();
   const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_.rewind() != nullptr;
-  if ((begun || chosen_) && Restorable() != nullptr && restored_ != Restorable()->checkpoint) {
+  if ((begun || origin_.is_chosen()) && origin_.Restorable() != nullptr && origin_.restored() != origin_.Restorable()->checkpoint) {
     refused.Update(
         absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
                                       "has begun without its checkpoint"));
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   if (begun) return outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
-  restores_.push_back(std::move(done));
+  origin_.Await(std::move(done));
   if (phase_.Is(Phase::kChoosing)) ChooseCheckpoint();
 }
 
 void CoordinatorCore::ChooseEmpty() {
   if (!phase_.Is(Phase::kChoosing)) return;
-  outbox_.Add([text = absl::StrCat("the program begins anew, beside ", RestorableText(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add([text = absl::StrCat("the program begins anew, beside ", origin_.Text(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
   BeginLoading();
 }
 
 void CoordinatorCore::ChooseCheckpoint() {
-  adoption_.adopting = adoption_.held.ok();
-  const ModelMatch match = MatchModel(layout_plan_.DeclaredNames(), NamesOf(*Restorable()->layout));
-  absl::Status fits = CheckSameModel(match, RestorableText());
-  layout_plan_.SetOrigin(RestorableText(), adoption_.adopting ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
-                                                              : "train in an empty --checkpoint_dir");
-  if (fits.ok()) fits = adoption_.adopting ? layout_plan_.Adopt(adoption_.held->layout) : layout_plan_.Relayout(*found_, NewIds());
+  origin_.SetAdopting(origin_.held().ok());
+  const ModelMatch match = MatchModel(layout_plan_.DeclaredNames(), NamesOf(*origin_.Restorable()->layout));
+  absl::Status fits = CheckSameModel(match, origin_.Text());
+  layout_plan_.SetOrigin(origin_.Text(), origin_.is_adopting() ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
+                                                               : "train in an empty --checkpoint_dir");
+  if (fits.ok()) fits = origin_.is_adopting() ? layout_plan_.Adopt(origin_.held()->layout) : layout_plan_.Relayout(*origin_.found(), NewIds());
   if (!fits.ok()) {
-    adoption_.adopting = false;
-    if (chosen_) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
-    for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), fits] { done(fits); });
+    origin_.SetAdopting(false);
+    if (origin_.is_chosen()) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
+    for (auto& done : origin_.TakeWaiters()) outbox_.Add([done = std::move(done), fits] { done(fits); });
     return;
   }
-  if (!adoption_.adopting && adoption_.stored.state) {
-    outbox_.Add([text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(), ". The job goes on from ",
-                                     found_->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
+  if (!origin_.is_adopting() && origin_.is_stored()) {
+    outbox_.Add([text = absl::StrCat("what the parameter servers hold is not adopted: ", origin_.held().status().message(), ". The job goes on from ",
+                                     origin_.found()->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
   }
-  if (std::string text = DescribeMatch(match, RestorableText()); !text.empty()) {
+  if (std::string text = DescribeMatch(match, origin_.Text()); !text.empty()) {
     const Severity severity = match.not_found.empty() ? Severity::kInfo : Severity::kWarning;
     outbox_.Add([severity, text = std::move(text)] { Log({severity, __FILE__, __LINE__, text}); });
   }
-  restored_ = Restorable()->checkpoint;
-  TakeUp(*Restorable());
+  origin_.Restore();
+  TakeUp(*origin_.Restorable());
   BeginLoading();
 }
 
 // All that is the program's, or the coordinator's alone.
 void CoordinatorCore::TakeUp(const JobState& state) {
-  const bool is_restored = found_ && restored_;
-  checkpoint_maker_.SetNewest(is_restored ? std::optional<CheckpointId>(found_->checkpoint) : std::nullopt, is_restored ? found_->finished_steps : 0);
+  const std::optional<JobState>& found = origin_.found();
+  const bool is_restored = found && origin_.restored();
+  checkpoint_maker_.SetNewest(is_restored ? std::optional<CheckpointId>(found->checkpoint) : std::nullopt, is_restored ? found->finished_steps : 0);
   steps_.TakeUp({state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
   passes_.TakeUp(state.passes, state.data);
-  program_state_ = state.program_state;
+  stored_.TakeUp(state.program_state);
 }
 
 // ---- loading a checkpoint ----
@@ -278,18 +278,18 @@ void CoordinatorCore::MakeDeclared() {
 // A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so
 // falsely.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
-  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !restored_ || recovery_.rewind() != nullptr || options_.checkpoints == nullptr) return false;
-  outbox_.Add([self = shared_from_this(), bad = *restored_, error] {
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !origin_.restored() || recovery_.rewind() != nullptr || options_.checkpoints == nullptr) return false;
+  outbox_.Add([self = shared_from_this(), bad = *origin_.restored(), error] {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {
       const auto older = self->options_.checkpoints->Newest(bad);
       self->Guarded([bad, error, older](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-        if (!core.phase_.Is(Phase::kLoading) || core.restored_ != bad) return;
+        if (!core.phase_.Is(Phase::kLoading) || core.origin_.restored() != bad) return;
         if (!older.ok()) return core.FailJob(older.status());
         if (!*older) return core.FailJob(error);
-        core.found_ = **older;
+        core.origin_.SetFound(*older);
         core.phase_.Enter(JobPhase::Attaching{/*reload=*/true});
-        core.RestartEpoch(core.row_.epoch);  // servers that have loaded the other one are READY in this epoch
+        core.RestartEpoch(core.stored_.row().epoch);  // servers that have loaded the other one are READY in this epoch
       })();
     });
   });

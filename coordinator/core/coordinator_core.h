@@ -17,6 +17,7 @@
 //
 // Machines with a state of their own, which the core calls. A machine calls the core only by its small Host:
 //   ServerSet        calls nobody
+//   StateOrigin      calls nobody
 //   WorkerSet        calls nobody
 //   LayoutPlan       calls nobody
 //   Passes           calls WorkerSet
@@ -24,6 +25,7 @@
 //   StepQueue        calls Passes, WorkerSet, RedoLog, its Host
 //   WriteQueue       calls StepQueue, WorkerSet, its Host
 //   Recovery         calls StepQueue, WriteQueue, Passes, WorkerSet, EntryIds, its Host
+//   StoredState      calls StepQueue, Passes, ServerSet
 //   CheckpointMaker  calls WorkerSet, its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
@@ -49,7 +51,6 @@
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
 #include "cluster/transfer_plan.h"
-#include "coordinator/core/adoption.h"
 #include "coordinator/core/checkpoint_maker.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
@@ -62,8 +63,10 @@
 #include "coordinator/core/passes.h"
 #include "coordinator/core/recovery.h"
 #include "coordinator/core/server_set.h"
+#include "coordinator/core/state_origin.h"
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/store.h"
+#include "coordinator/core/stored_state.h"
 #include "coordinator/core/worker_set.h"
 #include "coordinator/core/write_queue.h"
 #include "partitioners/placement.h"
@@ -232,7 +235,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                   StoredJob stored);
 
   // ---- lifecycle.cc ----
-  void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes row_ durable, then dials
+  void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes stored_.row() durable, then dials
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
@@ -350,7 +353,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
-  VariableId NewVariableId() DIVVY_REQUIRES(mu_) { return VariableId(row_.next_variable_id++); }
+  VariableId NewVariableId() DIVVY_REQUIRES(mu_) { return VariableId(stored_.row().next_variable_id++); }
   LayoutPlan::NewId NewIds() DIVVY_REQUIRES(mu_) {
     return [this]() DIVVY_REQUIRES(mu_) { return NewVariableId(); };
   }
@@ -419,21 +422,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // ---- adopt.cc ----
   void LookAtServers() DIVVY_REQUIRES(mu_);
-  const JobState* Restorable() const DIVVY_REQUIRES(mu_);  // what RestoreLatest goes on with; null: nothing is there
-  std::string RestorableText() const DIVVY_REQUIRES(mu_);
   void TellStoreThenKeep() DIVVY_REQUIRES(mu_);
   void TakeBackAdoption() DIVVY_REQUIRES(mu_);
   void FinishAdopting() DIVVY_REQUIRES(mu_);
-  StoredMark MarkNow() const DIVVY_REQUIRES(mu_);
-  StateRow StateRowNow(const Layout& layout) const DIVVY_REQUIRES(mu_);
-  StoreChange WholeState() DIVVY_REQUIRES(mu_);
-  StoreChange StoredWith(const VariableLayout& variable, const Layout& layout) DIVVY_REQUIRES(mu_);
   void StoreState() override DIVVY_REQUIRES(mu_);  // tells the store what has changed
-  // Whether the store knows all that an entry that is given an id now stands on.
-  bool StateIsStored() const DIVVY_REQUIRES(mu_) { return !adoption_.putting && MarkNow() == adoption_.told; }
 
   // ---- replay.cc ----
-  bool Replays() const DIVVY_REQUIRES(mu_) { return recovery_.log().kept() && !adoption_.unsaved; }
+  bool Replays() const DIVVY_REQUIRES(mu_) { return recovery_.log().kept() && !origin_.is_unsaved(); }
   bool MayAttachWorkers() const DIVVY_REQUIRES(mu_) { return phase_.Is(Phase::kRunning) || phase_.Is(Phase::kReplaying); }
   void Rewind(std::string why) override DIVVY_REQUIRES(mu_);
   void GoBack(std::string why) DIVVY_REQUIRES(mu_);
@@ -477,7 +472,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   mutable Mutex mu_;
   mutable Outbox outbox_;
   bool abandoned_ DIVVY_GUARDED_BY(mu_) = false;
-  JobRow row_ DIVVY_GUARDED_BY(mu_);
   const absl::Duration began_;
   JobPhase phase_ DIVVY_GUARDED_BY(mu_);
   std::vector<StatusCallback> when_running_ DIVVY_GUARDED_BY(mu_);
@@ -498,14 +492,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   std::optional<std::vector<std::function<void()>>> when_drained_ DIVVY_GUARDED_BY(mu_);  // not null: the process was asked to end
 
-  std::optional<JobState> found_ DIVVY_GUARDED_BY(mu_);  // the newest checkpoint when this life began, or an older one if that was damaged
-  std::optional<CheckpointId> restored_ DIVVY_GUARDED_BY(mu_);
-  bool chosen_ DIVVY_GUARDED_BY(mu_) = false;  // what the state of the job is made from
-  std::vector<ResultCallback<int64_t>> restores_ DIVVY_GUARDED_BY(mu_);
-  std::string program_state_ DIVVY_GUARDED_BY(mu_);
-  uint64_t program_states_ DIVVY_GUARDED_BY(mu_) = 0;  // that were given
-  Adoption adoption_ DIVVY_GUARDED_BY(mu_);
-  int expected_values_ DIVVY_GUARDED_BY(mu_) = 0;  // ExpectValues
+  StoredState stored_ DIVVY_GUARDED_BY(mu_);  // calls steps_, passes_ and servers_
+  StateOrigin origin_ DIVVY_GUARDED_BY(mu_);
   std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
 
   bool keep_history_ = false;

@@ -70,7 +70,7 @@ void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback
 
 // ---- what the queue asks and tells ----
 
-bool CoordinatorCore::MayBeginWrite() const { return MayGiveId(expected_values_ > 0 ? IdFor::kFirstValues : IdFor::kAny) && !checkpoint_maker_.holding(); }
+bool CoordinatorCore::MayBeginWrite() const { return MayGiveId(stored_.awaits_values() ? IdFor::kFirstValues : IdFor::kAny) && !checkpoint_maker_.holding(); }
 
 bool CoordinatorCore::MayHold() const { return !checkpoint_maker_.before_release() && workers_.fences().empty(); }
 

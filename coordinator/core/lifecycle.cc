@@ -98,7 +98,6 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       clock_(clock),
       dialer_(dialer),
       store_(store),
-      row_(row),
       began_(clock.Elapsed()),
       servers_(options_, clock, dialer),
       workers_(options_, clock, outbox_),
@@ -111,12 +110,11 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       writes_(clock, outbox_, workers_, steps_, *this),
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       ids_(row.id_block_end, options_.id_block),
-      found_(std::move(found)) {
+      stored_(stored, row, steps_, passes_, servers_),
+      origin_(std::move(stored), std::move(found)) {
   if (options_.durability == Durability::kCheckpoint) recovery_.log().GiveUp();
-  for (const VariableRow& variable : stored.variables) adoption_.rows.insert(variable.layout.id);
-  adoption_.stored = std::move(stored);
-  row_.id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
-  passes_.BeginEpoch(row_.epoch);
+  stored_.row().id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
+  passes_.BeginEpoch(stored_.row().epoch);
   servers_.Add(options_.ps_addresses);
   layout_plan_.SetNumPs(servers_.size());
 }
@@ -125,9 +123,9 @@ void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   phase_.Get<JobPhase::Attaching>()->epoch_durable = false;
   HitFailpoint(Failpoint::kEpochBeforeStored);
-  PutThen({row_}, [epoch = row_.epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+  PutThen({stored_.row()}, [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     HitFailpoint(Failpoint::kEpochStored);
-    if (epoch != core.row_.epoch) return;  // another has been begun meanwhile
+    if (epoch != core.stored_.row().epoch) return;  // another has been begun meanwhile
     if (auto* const attaching = core.phase_.Get<JobPhase::Attaching>()) attaching->epoch_durable = true;
     for (Ps& ps : core.servers_) core.AttachPs(ps);
     for (const auto& [index, address] : core.options_.worker_addresses) {
@@ -138,8 +136,8 @@ void CoordinatorCore::BeginEpoch() {
 
 // Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours yet; or ours is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
-  row_.epoch = std::max(row_.epoch, above).next();
-  passes_.BeginEpoch(row_.epoch);
+  stored_.row().epoch = std::max(stored_.row().epoch, above).next();
+  passes_.BeginEpoch(stored_.row().epoch);
   servers_.ForgetEpoch();
   BeginEpoch();
 }
@@ -165,7 +163,9 @@ void CoordinatorCore::Later(absl::Duration delay, std::function<void(Coordinator
   outbox_.Add([this, self = shared_from_this(), delay, task = Guarded(std::move(body))] { executor_.PostAfter(delay, task); });
 }
 
-Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const { return Fence{row_.job, row_.epoch, options_.incarnation, session, target}; }
+Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
+  return Fence{stored_.row().job, stored_.row().epoch, options_.incarnation, session, target};
+}
 
 // ---- what an epoch begins with ----
 
@@ -173,9 +173,9 @@ void CoordinatorCore::MaybeLoad() {
   if (!phase_.Is(Phase::kAttaching)) return;
   if (static_cast<int>(workers_.all().size()) < options_.min_workers) return;
   if (!servers_.AllAttached()) return;
-  if (!chosen_) LookAtServers();
-  if (!chosen_ && options_.checkpoints != nullptr) return LookForCheckpoints();
-  if (!chosen_ && Restorable() != nullptr) return BeginChoosing();
+  if (!origin_.is_chosen()) LookAtServers();
+  if (!origin_.is_chosen() && options_.checkpoints != nullptr) return LookForCheckpoints();
+  if (!origin_.is_chosen() && origin_.Restorable() != nullptr) return BeginChoosing();
   if (std::exchange(phase_.Get<JobPhase::Attaching>()->reload, false)) return ChooseCheckpoint();
   BeginLoading();
 }
@@ -198,11 +198,12 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   attaching->looking = false;
   if (!servers_.AllAttached()) return;  // one restarted: MaybeLoad comes again
   if (!newest.ok()) return FailJob(newest.status());
-  if (const absl::Status ours = *newest ? CheckJobOf(**newest, row_.job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
-  found_ = *newest;
-  if (Restorable() == nullptr) return BeginLoading();
-  if (found_ && found_->checkpoint.epoch >= row_.epoch) return RestartEpoch(found_->checkpoint.epoch);  // of a life whose store is lost
-  if (found_) NumbersBeyond(*found_, row_);
+  if (const absl::Status ours = *newest ? CheckJobOf(**newest, stored_.row().job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
+  origin_.SetFound(*newest);
+  if (origin_.Restorable() == nullptr) return BeginLoading();
+  const std::optional<JobState>& found = origin_.found();
+  if (found && found->checkpoint.epoch >= stored_.row().epoch) return RestartEpoch(found->checkpoint.epoch);  // of a life whose store is lost
+  if (found) NumbersBeyond(*found, stored_.row());
   BeginChoosing();
 }
 
@@ -211,30 +212,30 @@ void CoordinatorCore::BeginChoosing() {
   phase_.Enter(JobPhase::Choosing());
   for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   layout_changes_.DeclareAll();
-  if (!restores_.empty()) return ChooseCheckpoint();
+  if (origin_.is_awaited()) return ChooseCheckpoint();
   if (layout_changes_.has_jobs() || !open_reads_.empty() || writes_.has_waiting() || steps_.is_wanted() || checkpoint_maker_.is_asked_for()) ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
   phase_.Enter(JobPhase::Loading());
-  chosen_ = true;
-  if (!checkpoint_maker_.newest() && !adoption_.adopting) {
+  origin_.SetChosen();
+  if (!checkpoint_maker_.newest() && !origin_.is_adopting()) {
     layout_plan_.MakeAllDeclared();
-    if (recovery_.rewind() == nullptr && adoption_.stored.state && Restorable() == nullptr) {
+    if (recovery_.rewind() == nullptr && origin_.is_stored() && origin_.Restorable() == nullptr) {
       outbox_.Add(
-          [text = absl::StrCat("what the parameter servers hold is not adopted: ", adoption_.held.status().message(),
+          [text = absl::StrCat("what the parameter servers hold is not adopted: ", origin_.held().status().message(),
                                ". There is no checkpoint: the job begins anew (--checkpoint_dir, --checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
     }
   }
-  if (adoption_.adopting) return TellStoreThenKeep();
+  if (origin_.is_adopting()) return TellStoreThenKeep();
   for (Ps& ps : servers_) LoadPs(ps);
 }
 
 void CoordinatorCore::FinishLoading() {
   if (!phase_.Is(Phase::kLoading)) return;
   if (recovery_.rewind() != nullptr) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
-  if (!adoption_.adopting) row_.lineage = row_.epoch;
-  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+  if (!origin_.is_adopting()) stored_.row().lineage = stored_.row().epoch;
+  PutThen(stored_.Whole(*layout_plan_.layout()), [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
     core.NoteStored(mark);
     core.StartRunning();
   });
@@ -245,15 +246,15 @@ void CoordinatorCore::StartRunning() {
   if (!servers_.AllReady()) return;  // one restarted while the lineage was stored: it is loaded first
   if (recovery_.rewind() != nullptr) return BeginReplay();
   phase_.Enter(JobPhase::Running());
-  history_.lineage = row_.lineage;
-  if (adoption_.adopting) FinishAdopting();
+  history_.lineage = stored_.row().lineage;
+  if (origin_.is_adopting()) FinishAdopting();
   checkpoint_maker_.StartSchedule();
   WantSync();
   for (auto& [index, worker] : workers_.all()) {
     worker.known_since = clock_.Elapsed();  // none could attach before
     AttachWorker(worker);
   }
-  for (auto& done : std::exchange(restores_, {})) outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
+  for (auto& done : origin_.TakeWaiters()) outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   LetWaitersGo();
   Pump();
 }
@@ -279,7 +280,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::StatusOr<RegisterReply> reply = RegisterReply{row_.job, row_.epoch, phase_.exit_code()};
+  absl::StatusOr<RegisterReply> reply = RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
   if (!reply->over) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
       // The task ends. Without this line, the coordinator's log would not say why it has not come.
@@ -311,7 +312,7 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   PreludeState own;
   own.role = JobName::kChief;
-  own.epoch = row_.epoch;
+  own.epoch = stored_.row().epoch;
   RETURN_IF_ERROR(CheckProtocol(request.protocol, own));
   const bool known_job = request.job == JobName::kPs || request.job == JobName::kWorker;
   if (!known_job || request.index < 0 || request.address.empty() || request.incarnation == Incarnation()) {
@@ -419,7 +420,7 @@ absl::Status CoordinatorCore::Drained() {
 void CoordinatorCore::DrainIfQuiet() {
   if (!IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver) || steps_.in_flight() > 0 || !writes_.open().empty()) return;
   StoreState();
-  if (phase_.Is(Phase::kRunning) && adoption_.is_told && !StateIsStored()) return;  // the next life may prefer what the servers hold
+  if (phase_.Is(Phase::kRunning) && stored_.is_told() && !stored_.IsStored()) return;  // the next life may prefer what the servers hold
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
 }
@@ -461,9 +462,9 @@ void CoordinatorCore::FinishEnding() {
 // REQUIRES: the job is ending.
 void CoordinatorCore::StoreEnd() {
   const int exit_code = phase_.Get<JobPhase::Ending>()->exit_code;
-  row_.state = exit_code == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
-  row_.exit_code = exit_code;
-  PutThen({row_}, [exit_code](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnEndStored(exit_code); });
+  stored_.row().state = exit_code == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
+  stored_.row().exit_code = exit_code;
+  PutThen({stored_.row()}, [exit_code](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnEndStored(exit_code); });
 }
 
 void CoordinatorCore::OnEndStored(int exit_code) {
@@ -528,7 +529,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   take(when_running_, tell);
   steps_.FailAll(error, calls);
   for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
-  take(restores_, tell);
+  for (auto& done : origin_.TakeWaiters()) calls.push_back([done = std::move(done), error] { done(error); });
   writes_.FailAll(error, calls);
   auto* ending = phase_.Get<JobPhase::Ending>();
   if (auto* const rewind = recovery_.rewind(); rewind != nullptr && rewind->ending) ending = &*rewind->ending;
@@ -576,7 +577,7 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
 
 JobId CoordinatorCore::job() const {
   MutexLock lock(mu_);
-  return row_.job;
+  return stored_.row().job;
 }
 
 uint64_t CoordinatorCore::TakeMaxStaleness() {
@@ -588,8 +589,8 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   MutexLock lock(mu_);
   CoordinatorSnapshot snapshot;
   snapshot.phase = phase_.name();
-  snapshot.job = row_.job;
-  snapshot.epoch_id = row_.epoch;
+  snapshot.job = stored_.row().job;
+  snapshot.epoch_id = stored_.row().epoch;
   snapshot.finished_steps = steps_.totals().finished_steps;
   snapshot.finished_reads = steps_.totals().finished_reads;
   snapshot.queued = steps_.num_queued();
@@ -621,8 +622,8 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.durable_steps = checkpoint_maker_.durable_steps();
   snapshot.last_checkpoint = checkpoint_maker_.newest();
   snapshot.checkpoint = checkpoint_maker_.current();
-  if (found_) snapshot.newest_found = found_->checkpoint;
-  snapshot.adopted_steps = adoption_.adopted_steps;
+  if (origin_.found()) snapshot.newest_found = origin_.found()->checkpoint;
+  snapshot.adopted_steps = origin_.adopted_steps();
   snapshot.longest_hold = checkpoint_maker_.longest_hold();
   snapshot.recoveries = recovery_.num_rewinds();
   snapshot.redo_log_entries = recovery_.log().size();

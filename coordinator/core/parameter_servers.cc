@@ -38,7 +38,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
   // epoch there is no doubt: the other has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
-    if (!IsPlausible(said, row_.epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
+    if (!IsPlausible(said, stored_.row().epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
     return recovery_.rewind() != nullptr ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
@@ -64,9 +64,9 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   request.layout_version = layout_plan_.layout()->version();
   request.layout_hash = layout_plan_.layout()->hash();
   request.horizon = MakeHorizon();
-  if (adoption_.adopting) {
+  if (origin_.is_adopting()) {
     request.from = LoadRequest::From::kKeep;
-    request.expected_lineage = row_.lineage;
+    request.expected_lineage = stored_.row().lineage;
     request.layout_version = ps.attach_reply.layout_version;  // as it has it: not every change touched every ps
     request.layout_hash = ps.attach_reply.layout_hash;
   } else if (checkpoint_maker_.newest()) {
@@ -157,9 +157,9 @@ void CoordinatorCore::PsGone(Ps& ps) {
   ps.incarnation = Incarnation();
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
-  if (adoption_.adopting) return TakeBackAdoption();
+  if (origin_.is_adopting()) return TakeBackAdoption();
   // The one that is gone may have been told to load. If it lives on, its state must not be taken for that of its successor: the two differ in their epoch.
-  was_loading ? RestartEpoch(row_.epoch) : AttachPs(ps);
+  was_loading ? RestartEpoch(stored_.row().epoch) : AttachPs(ps);
 }
 
 // ---- the watch on parameter servers ----

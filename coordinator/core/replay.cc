@@ -31,12 +31,12 @@ void CoordinatorCore::GoBack(std::string why) {
   checkpoint_maker_.Drop();
   layout_changes_.Rewind();
   writes_.DropHold();
-  adoption_.is_told = false;
+  stored_.Forget();
   DropSessions();
   steps_.Rewind();
   recovery_.Prepare();
   ForgetCoveredHistory();
-  RestartEpoch(row_.epoch);
+  RestartEpoch(stored_.row().epoch);
 }
 
 // Each worker is given another session in the new epoch; what it was doing in this one can no longer be applied.
@@ -101,8 +101,8 @@ void CoordinatorCore::OnReplayFailed(const Step& step, const absl::Status& error
 void CoordinatorCore::FinishReplay() {
   Recovery::Rewind rewind = recovery_.End();
   phase_.Enter(JobPhase::Running());
-  row_.lineage = history_.lineage = row_.epoch;
-  PutThen(WholeState(), [mark = MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
+  stored_.row().lineage = history_.lineage = stored_.row().epoch;
+  PutThen(stored_.Whole(*layout_plan_.layout()), [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - rewind.since), " later")] {
     DIVVY_LOG(INFO) << text;
   });
@@ -124,7 +124,7 @@ void CoordinatorCore::FinishReplay() {
 
 // A checkpoint has been committed: it is the base, and the log what came after its cut.
 void CoordinatorCore::MoveBase(const JobState& committed) {
-  adoption_.unsaved = false;
+  origin_.NoteSaved();
   layout_plan_.LoadAll(*committed.layout);
   outbox_.Add([covered = recovery_.log().MoveBase(committed.cut, committed.layout->version())] {});  // freed without the lock
 }

@@ -60,7 +60,7 @@ std::optional<absl::Status> CoordinatorCore::AdmitJoiningPs(const RegisterReques
 
 // Whether what changes the servers' state has to wait. First values that a program brings are let through: a cut waits for them.
 bool CoordinatorCore::ResizeWaits() const {
-  if (!resizing_ || expected_values_ > 0 || !phase_.Is(Phase::kRunning)) return false;
+  if (!resizing_ || stored_.awaits_values() || !phase_.Is(Phase::kRunning)) return false;
   for (const auto& [index, address] : resizing_->joining) {
     if (address.empty()) return false;
   }
@@ -111,7 +111,7 @@ void CoordinatorCore::CheckResize(absl::Duration now) {
 // The checkpoint that holds everything has been committed. One of its variables may not be cut for that number: then all stays as it is.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before = servers_.all();
-  servers_.Resize(resizing_->num_ps, resizing_->joining, row_.epoch.value() << 20);
+  servers_.Resize(resizing_->num_ps, resizing_->joining, stored_.row().epoch.value() << 20);
   layout_plan_.SetNumPs(resizing_->num_ps);
   if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds()); !placed.ok()) {
     servers_.Restore(before);

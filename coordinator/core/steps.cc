@@ -143,14 +143,14 @@ void CoordinatorCore::Pump() {
 // While values are being brought to a variable that is made, no checkpoint can be cut that makes room in the log: the writes that bring them are let in.
 bool CoordinatorCore::MayGiveId(IdFor what) const {
   const bool has_room = !recovery_.log().full() || what == IdFor::kFirstValues;
-  return ids_.MayGive() && has_room && StateIsStored();
+  return ids_.MayGive() && has_room && stored_.IsStored();
 }
 
 EntryId CoordinatorCore::GiveId() {
   if (ids_.NeedsSync(ids_.next())) WantSync();
   if (ids_.WantsBlock()) {
-    row_.id_block_end += options_.id_block;
-    PutThen({row_}, [end = row_.id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+    stored_.row().id_block_end += options_.id_block;
+    PutThen({stored_.row()}, [end = stored_.row().id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       HitFailpoint(Failpoint::kIdBlockStored);
       core.ids_.BlockStored(end);
       core.Pump();

@@ -18,8 +18,8 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id = NewVariableId();
   layout_changes_.AwaitNumber(id, std::move(done));
-  PutThen({row_}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core)
-                      DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
+  PutThen({stored_.row()}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core)
+                               DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
 }
 
 // A resize waits for the steps in flight, so the changes that these need are let through.

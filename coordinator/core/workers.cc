@@ -106,7 +106,7 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   worker.attaching = true;
   worker.leaving = false;
   const uint64_t attempt = ++worker.tries;
-  const SessionId session = workers_.NextSession(row_.epoch);
+  const SessionId session = workers_.NextSession(stored_.row().epoch);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
   for (const Ps& ps : servers_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
@@ -131,7 +131,7 @@ bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
   if (reason == Reason::kWrongJob) return true;
   return (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) &&
-         (IsPlausible(DetailOf(refusal).epoch, row_.epoch) || !RuleHolds(Rule::kEpochsArePlausible));
+         (IsPlausible(DetailOf(refusal).epoch, stored_.row().epoch) || !RuleHolds(Rule::kEpochsArePlausible));
 }
 
 // The words of one worker are its own: it is waited for, and they stand on the live line. They concern the job where no worker serves it, and either all that
@@ -149,7 +149,7 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
 void CoordinatorCore::GiveWay(const absl::Status& refusal) {
   if (ReasonOf(refusal) == Reason::kWrongJob) return FailJob(WithRemedy(refusal));
   // They have obeyed a coordinator that came after ours, or one whose store is lost, and which may have counted the same epochs: the next start goes beyond it.
-  JobRow row = row_;
+  JobRow row = stored_.row();
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
     if (const auto self = weak.lock()) {
