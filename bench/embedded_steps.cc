@@ -36,7 +36,7 @@ class Countdown {
   }
   void Wait() {
     MutexLock lock(mu_);
-    zero_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return left_ <= 0; });
+    zero_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return left_ <= 0; });
   }
 
  private:

@@ -79,7 +79,7 @@ absl::Status ServeParameters() {
 
 void Window::Enter() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ > 0; });
+  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return free_ > 0; });
   --free_;
 }
 
@@ -92,7 +92,7 @@ void Window::Leave(const absl::Status& status) {
 
 absl::Status Window::Wait() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return free_ == size_; });
+  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return free_ == size_; });
   return status_;
 }
 

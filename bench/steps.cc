@@ -76,7 +76,7 @@ class EmptyCalls {
     failed_ = false;
     for (int i = 0; i < std::min(count, 32); ++i) Next();
     MutexLock lock(mu_);
-    all_ended_.Wait(mu_, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return ended_ == count; });
+    all_ended_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return ended_ == count; });
     return failed_ ? absl::UnavailableError("a call failed") : absl::OkStatus();
   }
 

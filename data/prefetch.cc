@@ -110,7 +110,7 @@ class PrefetchIterator : public PositionedIterator {
   void StopFilling() {
     MutexLock lock(shared_->mu);
     shared_->stop = true;
-    shared_->changed.Wait(shared_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !shared_->filling; });
+    shared_->changed.Wait(shared_->mu, [this]() DIVVY_REQUIRES(shared_->mu) { return !shared_->filling; });
     shared_->stop = false;
   }
 
@@ -129,7 +129,7 @@ class PrefetchIterator : public PositionedIterator {
   Element Take(int64_t position) {
     {
       MutexLock lock(shared_->mu);
-      shared_->changed.Wait(shared_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !shared_->buffer.empty() || !shared_->filling; });
+      shared_->changed.Wait(shared_->mu, [this]() DIVVY_REQUIRES(shared_->mu) { return !shared_->buffer.empty() || !shared_->filling; });
       if (!shared_->buffer.empty()) {
         Element element = shared_->buffer.front();
         if (IsElement(element)) {

@@ -28,7 +28,7 @@ class Completion {
   // Nullopt: not within `timeout`. The value stays.
   std::optional<T> Wait(absl::Duration timeout = absl::InfiniteDuration()) {
     MutexLock lock(mu_);
-    arrived_.WaitFor(mu_, timeout, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return value_.has_value(); });
+    arrived_.WaitFor(mu_, timeout, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
     return value_;
   }
   std::optional<T> Peek() { return Wait(absl::ZeroDuration()); }
@@ -205,7 +205,7 @@ absl::Status DirectVariableStore::BringInitialValues() {
     std::shared_ptr<InitialValue> value;
     {
       MutexLock lock(mu_);
-      brought_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !bringing_; });
+      brought_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return !bringing_; });
       if (waiting_.empty()) return absl::OkStatus();
       value = waiting_.front();
       bringing_ = true;
@@ -322,7 +322,7 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() 
 // Nullopt: not within `timeout`, and the join has been given up.
 std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join, absl::Duration timeout) {
   MutexLock lock(join.mu);
-  join.arrived.WaitFor(join.mu, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return join.status.has_value(); });
+  join.arrived.WaitFor(join.mu, timeout, [&]() DIVVY_REQUIRES(join.mu) { return join.status.has_value(); });
   join.given_up = !join.status.has_value();
   return join.status;
 }

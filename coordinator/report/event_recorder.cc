@@ -21,7 +21,7 @@ void EventRecorder::Text(std::string run, int64_t step, std::string tag, std::st
 void EventRecorder::Finish() {
   Add([](SummaryWriter& summaries) { return summaries.Sync(); });
   MutexLock lock(mu_);
-  idle_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !writing_; });
+  idle_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return !writing_; });
 }
 
 void EventRecorder::Add(Job job) {

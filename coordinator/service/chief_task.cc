@@ -216,7 +216,7 @@ void ChiefTask::Event::Set() {
 
 void ChiefTask::Event::Wait() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return set_; });
+  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return set_; });
 }
 
 }  // namespace divvy

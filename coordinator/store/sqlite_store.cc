@@ -327,7 +327,7 @@ void SqliteStore::Close() {
   {
     MutexLock lock(state_->mu);
     state_->closed = true;
-    state_->idle.Wait(state_->mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !state_->writing; });
+    state_->idle.Wait(state_->mu, [this]() DIVVY_REQUIRES(state_->mu) { return !state_->writing; });
   }
   MutexLock lock(state_->database_mu);
   state_->open = false;

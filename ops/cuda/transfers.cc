@@ -107,7 +107,7 @@ void Transfers::AwaitLooks(int device) const {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.looks_mu);
   const int64_t last = lane.last_look;
-  lane.looked.Wait(lane.looks_mu, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return lane.looks.empty() || *lane.looks.begin() > last; });
+  lane.looked.Wait(lane.looks_mu, [&]() DIVVY_REQUIRES(lane.looks_mu) { return lane.looks.empty() || *lane.looks.begin() > last; });
 }
 
 // ---- what may be let go ------------------------------------------------------------------------------------------------------------------------------

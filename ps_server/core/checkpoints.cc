@@ -34,7 +34,7 @@ void ParameterServerCore::Snapshot(SnapshotRequest request, ResultCallback<Snaps
   if (snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint) BeginSnapshot(request);
   snapshot_->waiting.push_back(std::move(done));
   if (!request.wait || snapshot_->over) return AnswerSnapshot(*snapshot_);
-  AnswerLater([run = std::weak_ptr<SnapshotRun>(snapshot_)](ParameterServerCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  AnswerLater([run = std::weak_ptr<SnapshotRun>(snapshot_)](ParameterServerCore& core) DIVVY_REQUIRES(core.mu_) {
     if (const auto waiting = run.lock()) core.AnswerSnapshot(*waiting);
   });
 }
@@ -139,7 +139,7 @@ void ParameterServerCore::LoadCheckpoint(LoadRequest request, ResultCallback<Loa
     return Answer(done, Refusal(Reason::kInvalid, absl::StrCat("it is loading ", loading_->request.checkpoint.name(), " in this epoch")));
   }
   loading_->waiting.push_back(std::move(done));
-  AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core) DIVVY_NO_THREAD_SAFETY_ANALYSIS {
+  AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core) DIVVY_REQUIRES(core.mu_) {
     if (const auto waiting = run.lock()) core.AnswerLoading(*waiting, absl::OkStatus());
   });
 }

@@ -45,7 +45,7 @@ class Survey {
   const std::vector<std::unique_ptr<Answer>>& Run() {
     for (size_t i = 0; i < answers_.size(); ++i) Ask(*stubs_[i], *answers_[i]);
     MutexLock lock(mu_);
-    changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return answered_ == answers_.size(); });
+    changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return answered_ == answers_.size(); });
     return answers_;
   }
 
