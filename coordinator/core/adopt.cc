@@ -81,7 +81,6 @@ void CoordinatorCore::StoreState() {
     core.stored_.NotePut();
     core.NoteStored(mark);
     core.StoreState();  // what has changed meanwhile, however the job goes on
-    core.Pump();
   });
 }
 

@@ -27,7 +27,7 @@ std::vector<std::string> NamesOf(const Layout& layout) {
 // ---- the program's calls ----
 
 void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   absl::Status refused = phase_.error();
   if (refused.ok() && options_.checkpoints == nullptr) {
@@ -41,11 +41,10 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
   }
   checkpoint_maker_.Want(std::move(done));
   ChooseEmpty();
-  Pump();
 }
 
 void CoordinatorCore::SetProgramState(std::string bytes) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   stored_.SetProgramState(std::move(bytes));
   if (!abandoned_) StoreState();
 }
@@ -76,9 +75,8 @@ bool CoordinatorCore::WasRestored(const std::string& variable) const {
 }
 
 void CoordinatorCore::ExpectValues(int change) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   stored_.ExpectValues(change);
-  if (!stored_.awaits_values()) Pump();
 }
 
 int64_t CoordinatorCore::durable_steps() const {
@@ -185,15 +183,11 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
   });
 }
 
-void CoordinatorCore::WorkGoesOn() {
-  layout_changes_.StartNext();
-  Pump();
-}
+void CoordinatorCore::WorkGoesOn() { layout_changes_.StartNext(); }
 
 void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
   if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);  // else another checkpoint is due
   if (phase_.Is(Phase::kEnding)) FinishEnding();
-  Pump();
 }
 
 // While a resize waits for its checkpoint nothing is trained.
@@ -204,7 +198,7 @@ void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
 // ---- the state that an epoch begins with ----
 
 void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   absl::Status refused = phase_.error();
   const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_.rewind() != nullptr;

@@ -231,6 +231,23 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using DirectRead = coordinator_records::DirectRead;
   using WorkerStream = coordinator_records::WorkerStream;
 
+  // Each event, a call or an answer, is handled while one of these lives. Holds the lock. At its end what the
+  // event makes possible is done (Pump), then the lock is released, and the outbox drained.
+  class DIVVY_SCOPED_CAPABILITY Event {
+   public:
+    explicit Event(CoordinatorCore& core) DIVVY_ACQUIRE(core.mu_) : core_(core) { core_.mu_.Lock(); }
+    ~Event() DIVVY_RELEASE() {
+      if (!core_.abandoned_) core_.Pump();
+      core_.mu_.Unlock();
+      core_.outbox_.Drain();
+    }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+
+   private:
+    CoordinatorCore& core_;
+  };
+
   CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row, std::optional<JobState> found,
                   StoredJob stored);
 
@@ -289,7 +306,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
       ((*client).*call)(request, [weak, index, tries, on_reply, args...](absl::StatusOr<Reply> reply) {
         const auto self = weak.lock();
         if (self == nullptr) return;
-        CoreLock lock(self->mu_, self->outbox_);
+        Event event(*self);
         if (!self->abandoned_ && self->servers_.Same(index, tries)) ((*self).*on_reply)(self->servers_[index], reply, args...);
       });
     });
@@ -331,13 +348,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
   StatusCallback RefusalOfSlots(int worker, EntryId id);
-  void AdmitJoined() DIVVY_REQUIRES(mu_);
+  bool AdmitJoined() DIVVY_REQUIRES(mu_);
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
   void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
   void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
 
   // ---- steps.cc ----
   void Pump() DIVVY_REQUIRES(mu_);
+  void FinishWhatIsBegun() DIVVY_REQUIRES(mu_);
+  void GoOn() DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   // StepQueue::Host
@@ -368,7 +387,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void DeleteShardsAt(int ps) override DIVVY_REQUIRES(mu_);
   void StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) override DIVVY_REQUIRES(mu_);
   void OnShardsMade(uint64_t version, const LayoutChanges::Shards& shards) override DIVVY_REQUIRES(mu_);
-  void OnLayoutChangeOver() override DIVVY_REQUIRES(mu_);
 
   // ---- direct_writes.cc ----
   bool MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) DIVVY_REQUIRES(mu_);
@@ -382,7 +400,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override DIVVY_REQUIRES(mu_);
   void SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
   void OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
-  void EndWriteHold() DIVVY_REQUIRES(mu_);
 
   // ---- direct_reads.cc ----
   void PlanRead(DirectRead& read) DIVVY_REQUIRES(mu_);
@@ -436,7 +453,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);
-  void PumpReplay() DIVVY_REQUIRES(mu_);
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override DIVVY_REQUIRES(mu_) {
     recovery_.Settle(step, verdict, error);
   }

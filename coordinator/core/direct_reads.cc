@@ -7,7 +7,7 @@
 namespace divvy {
 
 void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), reads, done] { self->Read(reads, done); });
   absl::Status refused = phase_.error();

@@ -13,7 +13,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
     int64_t steps = 0;
     double scale = 1;
     {
-      CoreLock lock(mu_, outbox_);
+      Event event(*this);
       if (!MayPlanWrite(writes, done)) return;
       if (planned_by == layout_plan_.layout()) return QueueWrite(std::move(plan), std::move(done));
       planned_by = layout_plan_.layout(), steps = steps_.totals().finished_steps, scale = steps_.learning_rate_scale();
@@ -49,7 +49,6 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
   }
   if (!refused.ok() || plan.empty()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   writes_.Add(std::move(plan), std::move(done));
-  Pump();
 }
 
 // As for a step: the slots that a gradient needs are created first, then the write begins anew. False: they are all there.
@@ -100,19 +99,11 @@ void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answe
   recovery_.OnWritten(write->id);
   writes_.Answer(*write);
   checkpoint_maker_.MaybeCut();
-  Pump();
-  EndWriteHold();
-}
-
-void CoordinatorCore::EndWriteHold() {
-  if (writes_.MaybeEndHold()) Pump();  // a checkpoint may have waited
 }
 
 void CoordinatorCore::OnHeld(const Worker& worker, uint64_t number) {
-  if (!writes_.IsHold(number)) return checkpoint_maker_.OnHeld(worker.index, number);
-  if (!writes_.OnHeld(worker.index)) return;
-  Pump();
-  EndWriteHold();  // those who waited may be gone
+  if (writes_.IsHold(number)) return writes_.OnHeld(worker.index);
+  checkpoint_maker_.OnHeld(worker.index, number);
 }
 
 }  // namespace divvy

@@ -133,7 +133,6 @@ void LayoutChanges::OnStored(const std::shared_ptr<const Layout>& next) {
 void LayoutChanges::Finish() {
   Settle(*std::exchange(work_, std::nullopt));
   StartNext();
-  host_.OnLayoutChangeOver();
 }
 
 // The first job is over, and whoever waits for it is answered.

@@ -47,8 +47,6 @@ class LayoutChanges {
     virtual void StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) = 0;
     // The servers have these shards since layout `version`.
     virtual void OnShardsMade(uint64_t version, const Shards& shards) = 0;
-    // A change is over, and the next one has begun, if it may.
-    virtual void OnLayoutChangeOver() = 0;
   };
 
   // REQUIRES: the references outlive it.

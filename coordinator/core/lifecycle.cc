@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(Coordina
   row.state = JobRow::State::kRunning;
   row.epoch = row.epoch.next();
   std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row, std::move(found), stored));
-  CoreLock lock(core->mu_, core->outbox_);
+  Event event(*core);
   core->BeginEpoch();
   core->ScheduleTick();
   return core;
@@ -146,7 +146,7 @@ Task CoordinatorCore::Guarded(std::function<void(CoordinatorCore&)> body) {
   return [weak = weak_from_this(), body = std::move(body)] {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    CoreLock lock(self->mu_, self->outbox_);
+    Event event(*self);
     if (!self->abandoned_) body(*self);
   };
 }
@@ -256,7 +256,6 @@ void CoordinatorCore::StartRunning() {
   }
   for (auto& done : origin_.TakeWaiters()) outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   LetWaitersGo();
-  Pump();
 }
 
 void CoordinatorCore::LetWaitersGo() {
@@ -266,7 +265,7 @@ void CoordinatorCore::LetWaitersGo() {
 }
 
 void CoordinatorCore::WhenRunning(StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (const absl::Status failed = phase_.error(); !failed.ok()) {
     outbox_.Add([done, failed] { done(failed); });
   } else if (recovery_.rewind() != nullptr || (BeforeRunning() && !phase_.Is(Phase::kChoosing))) {
@@ -279,7 +278,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 // ---- who registers ----
 
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   absl::StatusOr<RegisterReply> reply = RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
   if (!reply->over) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
@@ -336,7 +335,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
 }
 
 void CoordinatorCore::Tick() {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_ || phase_.IsFinal()) return;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : servers_) CheckPs(ps, now);
@@ -348,7 +347,6 @@ void CoordinatorCore::Tick() {
   if (const absl::Status full = recovery_.CheckLog(now, is_stuck); !full.ok()) FailJob(full);
   CheckResize(now);
   WatchProgress(now);
-  Pump();
   ScheduleTick();
 }
 
@@ -399,12 +397,12 @@ void CoordinatorCore::FailJob(absl::Status error) {
 }
 
 void CoordinatorCore::Fail(absl::Status why) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   FailJob(std::move(why));
 }
 
 void CoordinatorCore::Drain(std::function<void()> done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (!when_drained_) when_drained_.emplace();
   CancelResize(Drained());
   when_drained_->push_back(std::move(done));
@@ -431,7 +429,7 @@ void CoordinatorCore::TellDrained() {
 }
 
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (const absl::Status failed = phase_.error(); !failed.ok()) return outbox_.Add([done, failed] { done(failed); });
   if (phase_.Is(Phase::kChoosing)) {  // the program has used nothing: what there is stays as it is
     phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});

@@ -246,13 +246,11 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
   for (const FenceWait& fence : workers_.NoteFences(ps.index, servers_.size(), *reply)) FinishFence(fence);
   ids_.Acked(servers_.Acked());
-  AdmitJoined();
   if (ps.sync_wanted) {
     ps.sync_wanted = false;
     SendSync(ps);
   }
   if (phase_.Is(Phase::kEnding)) FinishEnding();
-  Pump();
 }
 
 Horizon CoordinatorCore::MakeHorizon() const {

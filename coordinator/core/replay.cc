@@ -79,11 +79,6 @@ void CoordinatorCore::BeginReplay() {
   }
   layout_changes_.StartNext();
   if (!RuleHolds(Rule::kReadsWaitForReplay)) SendReads();
-  PumpReplay();
-}
-
-void CoordinatorCore::PumpReplay() {
-  if (recovery_.Replay()) FinishReplay();
 }
 
 void CoordinatorCore::OnReplayAdvanced() {
@@ -117,7 +112,6 @@ void CoordinatorCore::FinishReplay() {
     phase_.Enter(*std::move(rewind.ending));
     phase_.Get<JobPhase::Ending>()->seq = WantSync();
   }
-  Pump();
 }
 
 // ---- the log ----

@@ -27,7 +27,7 @@ absl::Status NotNow(absl::string_view why) { return absl::FailedPreconditionErro
 }  // namespace
 
 void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   if (const absl::Status may = MayResize(num_ps); !may.ok()) return outbox_.Add([done = std::move(done), may] { done(may); });
   if (num_ps == servers_.size()) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
@@ -36,7 +36,6 @@ void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
   resizing_->since = clock_.Elapsed();
   resizing_->done = std::move(done);
   for (int index = servers_.size(); index < num_ps; ++index) resizing_->joining[index] = "";
-  Pump();
 }
 
 absl::Status CoordinatorCore::MayResize(int num_ps) const {
@@ -54,7 +53,6 @@ std::optional<absl::Status> CoordinatorCore::AdmitJoiningPs(const RegisterReques
   const auto joining = resizing_->joining.find(request.index);
   if (joining == resizing_->joining.end()) return std::nullopt;
   joining->second = request.address;
-  Pump();
   return absl::OkStatus();
 }
 
@@ -117,8 +115,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
     servers_.Restore(before);
     layout_plan_.SetNumPs(servers_.size());
     FailResize(placed);
-    layout_changes_.StartNext();  // that waited for it
-    return Pump();
+    return layout_changes_.StartNext();  // that waited for it
   }
   for (size_t index = static_cast<size_t>(servers_.size()); index < before.size(); ++index) {
     outbox_.Add([client = before[index].client, request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {

@@ -238,10 +238,10 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
 
 // ---- reports ----
 
-bool StepQueue::OnReport(Worker& worker, Report report) {
+void StepQueue::OnReport(Worker& worker, Report report) {
   const auto found = std::find_if(worker.in_flight.begin(), worker.in_flight.end(),
                                   [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
-  if (found == worker.in_flight.end()) return false;
+  if (found == worker.in_flight.end()) return;
   const std::shared_ptr<Step> step = *found;
   worker.in_flight.erase(found);
   worker.run_time = absl::ZeroDuration();
@@ -263,7 +263,6 @@ bool StepQueue::OnReport(Worker& worker, Report report) {
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value), At(OfStep(report.error), absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
-  return true;
 }
 
 // Each process counts once, whatever it says: one worker alone cannot have a step given up.

@@ -103,8 +103,8 @@ class StepQueue {
 
   // ---- events ----
 
-  // False: the worker does not have this attempt of the step.
-  bool OnReport(Worker& worker, Report report);
+  // Does nothing if the worker does not have this attempt of the step.
+  void OnReport(Worker& worker, Report report);
   // A worker was lost that had the step, and no server applies anything of that attempt any more.
   void OnFenced(const std::shared_ptr<Step>& step, int worker);
   // The slots that the step needs cannot be made: the worker is told to drop it, and it has failed.

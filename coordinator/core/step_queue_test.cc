@@ -77,7 +77,7 @@ class StepQueueTest : public testing::Test {
     report.outcome = outcome;
     report.error = std::move(error);
     report.participants = std::move(participants);
-    EXPECT_TRUE(queue_.OnReport(worker, std::move(report)));
+    queue_.OnReport(worker, std::move(report));
     Pump();
   }
   // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that the step told.

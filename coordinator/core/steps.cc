@@ -16,7 +16,6 @@ bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> 
     return true;
   }
   if (!steps_.RaisesInstead(std::move(raise), std::move(again))) return false;
-  Pump();
   return true;
 }
 
@@ -29,7 +28,7 @@ absl::Status CoordinatorCore::CheckArgs(const Nest& args, absl::string_view what
 }
 
 void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), request, result, accepted] { self->Schedule(request, result, accepted); };
   if (RaisesInstead(accepted, again)) return;
@@ -38,29 +37,27 @@ void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result,
   }
   steps_.Schedule(std::move(request), std::move(result), std::move(accepted));
   ChooseEmpty();
-  Pump();
 }
 
 void CoordinatorCore::Join(StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), done] { self->Join(done); };
   if (RaisesInstead(done, again)) return;
   const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();  // and nobody else will make it begin
   if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   steps_.Join(std::move(done), again);
-  Pump();
 }
 
 void CoordinatorCore::Done(ResultCallback<bool> done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   if (RaisesInstead([done](absl::Status error) { done(error); }, [self = shared_from_this(), done] { self->Done(done); })) return;
   outbox_.Add([done = std::move(done), idle = Idle()] { done(idle); });
 }
 
 void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   if (RaisesInstead(done, [self = shared_from_this(), request, value, done] { self->Run(request, value, done); })) return;
   absl::Status checked = CheckArgs(request.step.args, "step " + request.step.function);
@@ -71,14 +68,12 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, S
     return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   }
   steps_.Run(std::move(request), std::move(value), std::move(done));
-  Pump();
 }
 
 void CoordinatorCore::StopRun(uint64_t token) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   steps_.StopRun(token);
-  Pump();
 }
 
 int64_t CoordinatorCore::epoch() const {
@@ -92,10 +87,9 @@ int64_t CoordinatorCore::step() const {
 }
 
 void CoordinatorCore::SetLearningRateScale(double scale) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   steps_.SetLearningRateScale(scale);
-  Pump();
 }
 
 bool CoordinatorCore::Idle() const { return steps_.is_idle() && recovery_.rewind() == nullptr; }
@@ -103,12 +97,12 @@ bool CoordinatorCore::Idle() const { return steps_.is_idle() && recovery_.rewind
 // ---- iterators ----
 
 ResourceId CoordinatorCore::MakeIterator(std::string source, Nest args, bool leased) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   return passes_.Make(std::move(source), std::move(args), leased);
 }
 
 void CoordinatorCore::DropIterator(ResourceId iterator) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   passes_.Drop(iterator);
 }
 
@@ -120,14 +114,21 @@ void CoordinatorCore::NoteStored(const StoredMark& mark) {
   steps_.NoteStored(mark.lost_ordinals);
 }
 
+// An event has happened: what it makes possible is done now. Event alone calls this, so nothing else needs to know what it enables.
 void CoordinatorCore::Pump() {
-  if (phase_.Is(Phase::kReplaying)) return PumpReplay();
-  if (!phase_.Is(Phase::kRunning)) return;
-  if (IsDraining()) {
-    writes_.GiveUpHold();   // the writes that wait are not begun any more, and the steps in flight are to finish
-    steps_.CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
-    return DrainIfQuiet();
-  }
+  do {
+    if (phase_.Is(Phase::kReplaying) && recovery_.Replay()) FinishReplay();
+    if (phase_.Is(Phase::kRunning)) IsDraining() ? FinishWhatIsBegun() : GoOn();
+  } while (AdmitJoined() || writes_.MaybeEndHold());  // steps may have waited for a worker, a checkpoint for the hold
+}
+
+void CoordinatorCore::FinishWhatIsBegun() {
+  writes_.GiveUpHold();   // the writes that wait are not begun any more, and the steps in flight are to finish
+  steps_.CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
+  DrainIfQuiet();
+}
+
+void CoordinatorCore::GoOn() {
   steps_.MaybeRaise();
   StoreState();
   checkpoint_maker_.MaybeBegin();
@@ -153,7 +154,6 @@ EntryId CoordinatorCore::GiveId() {
     PutThen({stored_.row()}, [end = stored_.row().id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
       HitFailpoint(Failpoint::kIdBlockStored);
       core.ids_.BlockStored(end);
-      core.Pump();
     });
   }
   return ids_.Give();
@@ -169,7 +169,7 @@ bool CoordinatorCore::CanRewind(const std::string& why) {
 }
 
 void CoordinatorCore::DispatchLater(absl::Duration wait) {
-  Later(wait, [](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.Pump(); });
+  Later(wait, [](CoordinatorCore&) {});  // an event that changes nothing
 }
 
 // What Inspect tells of a finished step.

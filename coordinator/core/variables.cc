@@ -11,7 +11,7 @@ std::shared_ptr<const Layout> CoordinatorCore::layout() const {
 }
 
 void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   if (abandoned_) return;
   absl::Status valid = phase_.error();
   if (valid.ok()) valid = Validate(spec);
@@ -65,7 +65,5 @@ void CoordinatorCore::OnShardsMade(uint64_t version, const LayoutChanges::Shards
   recovery_.log().AddShards(version, shards);
   recovery_.GiveUpFullLog();
 }
-
-void CoordinatorCore::OnLayoutChangeOver() { Pump(); }
 
 }  // namespace divvy

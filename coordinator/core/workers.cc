@@ -159,7 +159,7 @@ void CoordinatorCore::GiveWay(const absl::Status& refusal) {
 }
 
 void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
@@ -197,10 +197,15 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   OpenSteps(worker);
 }
 
-void CoordinatorCore::AdmitJoined() {
+// Workers whose session every ps knows are ready for steps. True: there is a new one. Those that were ready before have had their pick.
+bool CoordinatorCore::AdmitJoined() {
+  bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
-    if (worker.state == Worker::State::kJoining && AllAcknowledged(worker.join_seq)) worker.state = Worker::State::kReady;
+    if (worker.state != Worker::State::kJoining || !AllAcknowledged(worker.join_seq)) continue;
+    worker.state = Worker::State::kReady;
+    admitted = true;
   }
+  return admitted;
 }
 
 // ---- the Steps stream ----
@@ -211,7 +216,7 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
   const auto listener = std::make_shared<StepsListener>(weak_from_this(), worker.index, worker.connection_number);
   outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number, client = worker.client, listener] {
     const auto connection = client->OpenSteps(listener);
-    CoreLock lock(self->mu_, self->outbox_);
+    Event event(*self);
     Worker& worker = self->workers_.all()[index];
     if (self->abandoned_ || worker.connection_number != number || worker.stream == nullptr) return connection->Close();
     worker.connection = connection;
@@ -220,7 +225,7 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
 }
 
 void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   if (worker.connection == nullptr) return;  // nothing has been said to it on this connection, so it owes no answer
@@ -241,7 +246,7 @@ void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWo
 }
 
 void CoordinatorCore::OnBroken(int index, uint64_t connection) {
-  CoreLock lock(mu_, outbox_);
+  Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   worker.stream->Disconnect();
@@ -257,10 +262,9 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
 
 void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   if (auto* report = std::get_if<Report>(&message)) {
-    if (!phase_.Is(Phase::kFailed) && steps_.OnReport(worker, std::move(*report))) Pump();
+    if (!phase_.Is(Phase::kFailed)) steps_.OnReport(worker, std::move(*report));
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
     if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) steps_.StoreError(std::move(difference));
-    Pump();
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
     for (const auto& [variable, optimizer] : wanted->slots) layout_changes_.CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
   } else if (auto* pong = std::get_if<Pong>(&message)) {
@@ -321,7 +325,6 @@ void CoordinatorCore::FinishFence(const FenceWait& fence) {
   HitFailpoint(Failpoint::kFencedBeforeRequeue);
   // The last goes first to the head of the queue, so that they stand there in their order of dispatch.
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) steps_.OnFenced(*step, fence.worker);
-  Pump();
 }
 
 }  // namespace divvy

@@ -125,11 +125,9 @@ void WriteQueue::HoldIfOthersAre(Worker& joining) {
   if (!hold_->held) hold_->waiting.insert(joining.index);
 }
 
-bool WriteQueue::OnHeld(int worker) {
+void WriteQueue::OnHeld(int worker) {
   hold_->waiting.erase(worker);
-  if (hold_->held || !hold_->waiting.empty()) return false;
-  Admit();
-  return true;
+  if (!hold_->held && hold_->waiting.empty()) Admit();
 }
 
 bool WriteQueue::MaybeEndHold() {

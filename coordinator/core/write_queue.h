@@ -92,8 +92,8 @@ class WriteQueue {
   void HoldIfOthersAre(Worker& joining);
   // Whether this is the hold that workers are told of by `number`.
   bool IsHold(uint64_t number) const { return hold_ && hold_->number == number; }
-  // The worker begins no commit. True: nobody commits now, and writes may begin.
-  bool OnHeld(int worker);
+  // The worker begins no commit. When all of them have said so, writes may begin.
+  void OnHeld(int worker);
   // Ends the hold if all its writes are applied. True: it has ended, and what waited for it may go on.
   bool MaybeEndHold();
   // Releases the workers if not all of them have answered.
