@@ -344,6 +344,24 @@ class FitTest(Machine):
         self.script("path/ldd", "#!/bin/bash\necho '  libgone.so.1 => not found'\n")
         self.expect_unfit("ops_test needs libgone.so.1, which this machine lacks")
 
+    def loads_from(self, folder):
+        """What the suite says of a rehearsal's binary whose library lies in `folder`."""
+        self.suite["require"] = "host"
+        self.add_test("ops_test", cases(Adds="ok"))
+        self.script("path/ldd", """#!/bin/bash
+            echo ' libc.so.6 => /usr/lib/libc.so.6 (0x1)'
+            echo ' libstdc++.so.6 => /usr/lib/libstdc++.so.6 (0x1)'
+            echo ' libgrpc.so.1 => %s/libgrpc.so.1 (0x1)'\n""" % folder)
+        self.run_suite("--steps=tests")
+        return self.code
+
+    def test_in_a_rehearsal_a_library_that_the_machine_has_must_still_be_packed(self):
+        self.assertEqual(self.loads_from("/usr/lib"), 78, self.output)
+        self.assertIn("ops_test loads /usr/lib/libgrpc.so.1, and not what is packed", self.output)
+
+    def test_in_a_rehearsal_packed_libraries_are_loaded(self):
+        self.assertEqual(self.loads_from(os.path.join(self.folder, "bin", "lib")), 0, self.output)
+
     def cublas_in(self, folder):
         path = os.path.join(self.folder, folder, "libcublas.so.99")
         os.makedirs(os.path.dirname(path))
@@ -404,7 +422,7 @@ class PackTest(Machine):
                             ("libcuda.so.1", True), ("libnccl.so.2", True),
                             ("ld-linux-x86-64.so.2", True), ("libcares.so.2", False),
                             ("libmvec.so.1", False)):
-            self.assertEqual(bool(pack.OF_THE_MACHINE.match(name)), stays, name)
+            self.assertEqual(bool(machine.OF_THE_MACHINE.match(name)), stays, name)
 
     def test_a_library_that_is_missing_where_the_pack_is_made_is_named(self):
         self.script("path/ldd", "#!/bin/bash\necho ' libgone.so => not found'\n")

@@ -9,6 +9,11 @@ import sys
 
 OLDEST_DRIVER = 580  # of CUDA 13
 CXX = "libstdc++.so.6"
+# What belongs to the machine that the suite runs on: the C library, and CUDA with its driver.
+OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|"
+                            r"cublas|cublasLt|nvrtc|nccl|nvidia-[a-z]+)\.so|libnv[A-Z])")
+# The newer of the pack's and the machine's is used.
+CXX_LIBRARY = re.compile(r"lib(stdc\+\+|gcc_s)\.so")
 
 # cuDeviceGetAttribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) of the first device.
 _POOLS = """
@@ -143,6 +148,20 @@ def check_loading(binaries):
         if missing:
             raise Unfit("%s needs %s, which this machine lacks"
                         % (os.path.basename(binary), ", ".join(missing)))
+
+
+def check_packed(binaries, lib):
+    """For a rehearsal, whose machine has all libraries: whether each binary loads its libraries
+    from `lib`, as it must where nothing is installed."""
+    for binary in binaries:
+        loaded = re.findall(r"^\s*(\S+) => (/\S+)", output_of(["ldd", binary]), re.MULTILINE)
+        outside = [path for name, path in loaded
+                   if not OF_THE_MACHINE.match(name) and not CXX_LIBRARY.match(name)
+                   and os.path.realpath(os.path.dirname(path)) != os.path.realpath(lib)]
+        if outside:
+            raise Unfit("%s loads %s, and not what is packed: give its target the linkopts "
+                        "PACK_LINKOPTS (bazel/library_test.bzl)"
+                        % (os.path.basename(binary), ", ".join(outside)))
 
 
 def tool(name, given=None):

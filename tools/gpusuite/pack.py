@@ -9,6 +9,7 @@ import tempfile
 import xml.etree.ElementTree
 
 from gpusuite import SuiteError, sources
+from gpusuite.machine import CXX_LIBRARY, OF_THE_MACHINE
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TOOLS)
@@ -28,10 +29,6 @@ BENCHMARKS = [
 SOAK = ["//tests/e2e:chaos", "//tests/e2e:counter_program"]
 SOAK_S, REHEARSAL_SOAK_S = 300, 4
 MOST_BYTES = 25 * 1000 * 1000
-# What belongs to the machine that the suite runs on: the C library, and CUDA with its driver.
-OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|"
-                            r"cublas|cublasLt|nvrtc|nccl|nvidia-[a-z]+)\.so|libnv[A-Z])")
-CXX = re.compile(r"lib(stdc\+\+|gcc_s)\.so")  # the newer of the pack's and the machine's is used
 
 
 def bazel(*args):
@@ -100,7 +97,7 @@ def fill(folder, contents, is_rehearsal):
         for library, found in libraries_of(path):
             if OF_THE_MACHINE.match(library):
                 needs.update([library] if library.startswith("libcublas") else [])
-            elif CXX.match(library):
+            elif CXX_LIBRARY.match(library):
                 os.makedirs(cxx, exist_ok=True)
                 real = os.path.realpath(found)
                 is_cxx = library.startswith("libstdc++")

@@ -48,7 +48,8 @@ def rehearse(contents):
             with tarfile.open(os.path.join(report, "logs.tar.gz")) as logs:
                 for name in result["failed"]:
                     print(logs.extractfile("logs/%s.log" % name).read().decode()[-3000:])
-            raise SuiteError("the rehearsal ended with %d: %s" % (code, result["verdict"]))
+            raise SuiteError("the rehearsal ended with %d: %s"
+                             % (code, "; ".join([result["verdict"], *result["notes"]])))
         return result
 
 
