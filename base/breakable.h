@@ -45,7 +45,7 @@ enum class Rule {
   kLostDeviceFailsNoStep,    // a GPU that fails is not the error of the step that was running on it
   kLostDeviceEndsItsWorker,  // a worker whose GPU has failed runs no step any more
   kDeviceLossesAreCounted,   // a step that takes the GPUs of three workers with it is given up
-  kAssignsAreNotMissed,      // no step runs beside the commit of one that assigns
+  kAssignsAreNotMissed,      // a step runs beside a commit only if neither of the two assigns what the other needs
   kDepthCountsCommits,       // a step that commits while another runs is one of those that --pipeline_depth lets overlap
 };
 inline constexpr int kNumRules = static_cast<int>(Rule::kDepthCountsCommits) + 1;  // the last of them

@@ -462,9 +462,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
-  int64_t rewinds_before_ = 0, rewinds_by_liar_ = 0;  // when the job was last seen running, and of those since that a liar has made
-  bool told_the_end_ = false;                         // by EndJob, while the coordinator lived
-  bool calls_ = false;                                // the program waits for an answer
+  int64_t rewinds_before_ = 0, rewinds_seen_ = 0;  // when the job was last seen running, and when one last looked
+  bool told_the_end_ = false;                      // by EndJob, while the coordinator lived
+  bool calls_ = false;                             // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   std::set<int> killed_ps_;

@@ -69,7 +69,7 @@ void Cluster::CheckRecovery() {
   if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
   if (!not_running_since_) {
     not_running_since_ = now();
-    rewinds_before_ = rewinds_by_liar_ = result_.rewinds;
+    rewinds_before_ = rewinds_seen_ = result_.rewinds;
   }
   // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on a step of each replay up to the step's deadline. By default
   // --max_recoveries ends such a job; most programs here allow 1,000.
@@ -78,7 +78,7 @@ void Cluster::CheckRecovery() {
     over_ = true;
     return;
   }
-  if (config_.liar && std::exchange(rewinds_by_liar_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
+  if (config_.liar && std::exchange(rewinds_seen_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));

@@ -74,7 +74,8 @@ void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
   if (process.floors.size() > kLongestAgo) process.floors.pop_front();
 }
 
-// The session's next step begins behind this word, but for those that --pipeline_depth lets overlap: it is to see what this one has written.
+// The worker has reported the step. The steps of its session that begin from now on see what it has written. One that has begun already (--pipeline_depth) may
+// not.
 void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   AssignBeforeReport(from, step);
   for (const auto& process : processes_) {
@@ -112,8 +113,8 @@ const Process::Begun& Cluster::BegunBefore(const Process& process, int steps_bac
 Cluster::Floors Cluster::FloorWithOwn(const Process& process, int steps_back) const {
   const Process::Begun& oldest = BegunBefore(process, steps_back);
   Floors floor = oldest.finished;
-  for (const auto& [step, deltas] : process.own_done) {
-    if (oldest.own.count(step) > 0) AddTo(floor, deltas);
+  for (const EntryId step : oldest.own) {
+    if (const auto done = process.own_done.find(step); done != process.own_done.end()) AddTo(floor, done->second);
   }
   return floor;
 }

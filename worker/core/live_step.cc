@@ -6,8 +6,8 @@
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
 // 4. BeginCommit: the commit is planned, without the core's lock where that takes long; a layout that has changed meanwhile wants another plan. Then the step
 //    is at the gate; while held it waits there, with its plan. Then all commits at once. Each is sent again until its ps answers, or the session ends.
-//    From here the step is not live but committing, and the next one may begin beside it (MayBegin), up to the end of its function.
-// 5. EndCommitIfAnswered: the report, then what became of a step beside it, and the next step.
+//    From here the step is not live but committing. The next step may begin now (MayBegin); when its function ends, it waits until this step is reported.
+// 5. EndCommitIfAnswered: the report. Then the end of the next step's function is handled, if it is over, or the next step begins.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -35,6 +35,12 @@ absl::Status CheckValue(const Nest& value, int64_t max_bytes) {
       absl::StrCat("the step returned ", bytes, " bytes, more than the limit of ", max_bytes, ": keep large results in variables"));
 }
 
+std::set<std::string> Written(absl::Span<const StagedWrite> writes) {
+  std::set<std::string> written;
+  for (const StagedWrite& write : writes) written.insert(write.variable);
+  return written;
+}
+
 // The variables whose values the writes replace, in part or whole.
 std::set<std::string> Assigned(absl::Span<const StagedWrite> writes) {
   std::set<std::string> assigned;
@@ -58,18 +64,15 @@ void WorkerCore::StartNext() {
   PullAhead();
 }
 
-// Beside a step that commits another may begin that can do without what the first one writes: it misses adds for one step, as it misses those of other
-// workers. What was assigned it may not miss, nor may it assign a variable of which it has missed an add. What a function assigns is known from its last runs
-// (and CheckAssigned sees the rest), so the first step of a function begins alone. A row that is read too early must not be kept for the steps that follow.
+// The next step may begin while this one commits. It may miss the adds of this one, as it may miss those of other workers. It must not miss an assign, and it
+// must not assign a variable of which it has missed an add. What a function assigns is known from its last runs, so its first run waits; CheckAssigned sees
+// what those runs did not show. A row that was read without the writes of this step must not be kept for the steps that follow.
 bool WorkerCore::MayBegin(const Dispatch& next) const {
   if (!session_->committing) return true;
   if (options_.pulls.pipeline_depth == 1 || !next.ordinal || session_->rows != nullptr) return false;
-  if (!RuleHolds(Rule::kAssignsAreNotMissed)) return true;
   const std::vector<StagedWrite>& writes = session_->committing->record.writes;
-  if (!Assigned(writes).empty()) return false;
-  std::set<std::string> written;
-  for (const StagedWrite& write : writes) written.insert(write.variable);
-  return read_sets_.AssignsNoneOf(next.function, session_->layout->version(), written);
+  if (!RuleHolds(Rule::kAssignsAreNotMissed)) return true;
+  return Assigned(writes).empty() && read_sets_.AssignsNoneOf(next.function, session_->layout->version(), Written(writes));
 }
 
 // The same on every attempt, another for every step, also for those that have no ordinal.
@@ -105,8 +108,7 @@ void WorkerCore::StartStep(QueuedStep next) {
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
   session_->live->reads_ahead = next.reads_ahead;
-  if (!session_->committing) return;
-  for (const StagedWrite& write : session_->committing->record.writes) session_->live->missed.insert(write.variable);
+  if (session_->committing) session_->live->missed.merge(Written(session_->committing->record.writes));
 }
 
 // Read-only steps are left out: what an evaluation reads is as new as can be.
@@ -217,7 +219,9 @@ void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId s
   live->record = std::move(record);
   live->ended = std::move(end.ended);
   live->result = std::move(end.result);
-  if (session_->committing) {
+  // A step that cannot commit in any case does not wait for the one that does. Above all a lost GPU is told at once, or more steps would be sent to it.
+  const bool sends_nothing = live->cancelled || ReasonOf(live->result.status()) == Reason::kDeviceLost;
+  if (session_->committing && !sends_nothing) {
     live->state = WorkerSnapshot::Step::kBehind;
   } else {
     FunctionEnded();
@@ -263,13 +267,13 @@ void WorkerCore::FunctionSucceeded() {
   CommitIfSlotsExist();
 }
 
-// A function that assigns a variable for the first time may have read it too early: what this worker has added since would be lost. Nothing has been sent yet,
-// and from now on the variable is pulled when the step begins.
+// A function that assigns a variable for the first time may have read it too early: what this worker has added since would be lost. Nothing has been sent yet.
+// From now on the variable is pulled when the step begins, and the step begins when what writes to it has been committed.
 absl::Status WorkerCore::CheckAssigned(const std::set<std::string>& assigned) const {
   for (const std::string& variable : session_->live->missed) {
     if (assigned.count(variable) == 0) continue;
     return absl::AbortedError(absl::StrCat("\"", session_->live->dispatch.function, "\" assigned variable \"", variable,
-                                           "\" for the first time, and its value was pulled before an earlier step of the same worker wrote to it "
+                                           "\" for the first time, and may have read it without what an earlier step of the same worker wrote to it "
                                            "(--pipeline_depth): the step is run again"));
   }
   return absl::OkStatus();
@@ -380,7 +384,7 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
   EndIfDrained();
 }
 
-// How many commits landed between this step's read and its write: those of others, and of this worker's steps that a pull ahead of them has missed.
+// How many commits landed between this step's read and its write: those of others, and those of this worker's steps that were not there when it read.
 void WorkerCore::MeasureStaleness(const Commit& commit, const CommitReply& reply) {
   LiveStep& step = *session_->committing;
   for (size_t i = 0; i < reply.versions.size() && i < commit.request.parts.size(); ++i) {
@@ -416,8 +420,9 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   outbox_.Add([released = std::make_shared<const LiveStep>(std::move(step))] {});  // its values go without the core's lock
   ++reported_;
   Send(std::move(report));
-  AnswerHold();  // behind the report: whoever has it knows of every step that committed before
-  if (session_->live && session_->live->state == WorkerSnapshot::Step::kBehind) return FunctionEnded();
+  AnswerHold();                        // behind the report: whoever has it knows of every step that committed before
+  if (draining_ && Unheard()) return;  // it commits nothing more (EndIfDrained)
+  if (session_->live && session_->live->state == WorkerSnapshot::Step::kBehind) FunctionEnded();
   StartNext();
 }
 

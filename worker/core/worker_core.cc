@@ -149,9 +149,13 @@ void WorkerCore::EndIfDrained() {
   const bool idle = session_ == nullptr || (!session_->live && !committing && session_->queue.empty() && session_->stream.unacknowledged() == 0);
   // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
   const bool patient = committing && clock_.Elapsed() - draining_->since < options_.drain_timeout;
-  // A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
+  if (idle || (Unheard() && !patient)) End(draining_->exit_code, draining_->why);
+}
+
+// A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
+bool WorkerCore::Unheard() const {
   const bool cut_off = session_ != nullptr && !session_->connection && clock_.Elapsed() - session_->last_heard >= kCutOff;
-  if (idle || ((Silent() || cut_off) && !patient)) End(draining_->exit_code, draining_->why);
+  return Silent() || cut_off;
 }
 
 void WorkerCore::End(int exit_code, std::string why) {

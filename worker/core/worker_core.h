@@ -14,7 +14,7 @@
 //
 // Steps of a session run one after another: a step sees the finished writes of those before it, unless PullOptions say otherwise. With a pipeline_depth of
 // more than 1 a step may run while the one before it commits; it commits when that one has been reported. A report is never sent while a commit of its step is
-// unanswered.
+// unanswered. Reports are in the order of the steps, but for those of steps that send nothing: a cancelled step, or one that has lost its GPU, does not wait.
 #ifndef DIVVY_WORKER_CORE_WORKER_CORE_H_
 #define DIVVY_WORKER_CORE_WORKER_CORE_H_
 
@@ -160,7 +160,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
         : dispatch(std::move(dispatch)), transaction(std::move(transaction)), missed(std::move(missed)) {}
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
-    std::set<std::string> missed;  // variables that steps of this session write to, which what this one reads of them may lack
+    std::set<std::string> missed;  // variables that earlier steps of this session write to, and that this one may have read without those writes
     bool reads_ahead = false;      // its data was asked for before it began
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
     bool cancelled = false;
@@ -218,6 +218,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void EndIfDrained() DIVVY_REQUIRES(mu_);
   void End(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
   bool Silent() const DIVVY_REQUIRES(mu_);
+  bool Unheard() const DIVVY_REQUIRES(mu_);
 
   // worker_core.cc: the Steps stream
   void OnFrame(uint64_t connection, StreamFrame<ToWorker> frame);

@@ -907,8 +907,9 @@ TEST_F(BesideCommitTest, WithDepthTwoTheNextStepRunsMeanwhileAndCommitsBehindIt)
 TEST_F(BesideCommitTest, WhatItMissesIsMeasured) {
   next_write_ = AddToW();
   StartWithDepth(2);
-  BeginCommitOf2();
-  RunAwake(20);
+  BeginCommitOf2(/*next=*/0);
+  Dispatch(3, "train");  // its pull leaves beside the commit
+  RunAwake(12);
   LetCommit();
   ASSERT_EQ(Reports().size(), 3u);
   EXPECT_EQ(Reports()[2].staleness, 1u);
@@ -934,14 +935,23 @@ TEST_F(BesideCommitTest, WithDepthThreeTheStepBehindBothIsPulled) {
 TEST_F(BesideCommitTest, BesideAnAssignNoStepRuns) {
   next_write_ = Assign("b", {1});
   StartWithDepth(2);
-  BeginCommitOf2();
+  Dispatch(7, "empty");  // known now, and it assigns nothing
+  Run();
+  BeginCommitOf2(/*next=*/0);
+  Dispatch(3, "empty");
+  RunAwake(1);
   EXPECT_EQ(live(), EntryId(2));
 }
 
 TEST_F(BesideCommitTest, AReadOnlyStepWaits) {
-  CommitStep2(2, /*next=*/0);
-  divvy::Dispatch look = Step(3, "look");
+  next_write_ = AddToB();
+  StartWithDepth(2);
+  divvy::Dispatch look = Step(7, "look");
   look.ordinal.reset();
+  end_->Tell(look);
+  RunAwake(11);  // known now
+  BeginCommitOf2(/*next=*/0);
+  look.step = EntryId(3);
   end_->Tell(look);
   RunAwake(1);
   EXPECT_EQ(live(), EntryId(2));
@@ -1024,8 +1034,53 @@ TEST_F(BesideCommitTest, AHoldIsAnsweredWhenTheCommitIsAndTheStepBehindStaysAtTh
   EXPECT_EQ(Reported(), Ids({1, 2, 3}));
 }
 
-TEST_F(BesideCommitTest, AShutdownWaitsForTheCommitAndDropsTheStepBesideIt) {
+TEST_F(BesideCommitTest, AStepThatIsCancelledWhileItRunsIsReportedWhenItHasEnded) {
   CommitStep2(2);
+  end_->Tell(CancelSteps{{EntryId(3)}});
+  RunAwake(11);
+  EXPECT_EQ(Reported(), Ids({1, 3}));
+  EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
+  EXPECT_EQ(core_->Inspect().committing, EntryId(2));
+}
+
+TEST_F(BesideCommitTest, ALostGpuIsToldAtOnceAndTheCommitIsFinished) {
+  runner_.Define("break", [](const StepCall& call) {
+    return call.ordinal == 6 ? std::vector<Move>() : std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}};
+  });
+  next_write_ = AddToB();
+  StartWithDepth(2);
+  Dispatch(7, "break");  // known now
+  Run();
+  BeginCommitOf2(/*next=*/0);
+  Dispatch(3, "break");
+  Dispatch(4, "train");
+  Run(absl::Milliseconds(10));
+  EXPECT_EQ(end_->Got<Draining>().size(), 1u);
+  EXPECT_EQ(Reported(), Ids({1, 7, 4, 3})) << "step 4 is given back";
+  EXPECT_TRUE(exits_.empty());
+  LetCommit();
+  end_->Tell(Ping{});  // acknowledges the reports
+  EXPECT_EQ(exits_, std::vector<int>({138}));
+  EXPECT_EQ(ps_[1].applied().count(EntryId(2)), 1u);
+}
+
+TEST_F(BesideCommitTest, ADrainWithoutACoordinatorFinishesTheCommitAndBeginsNoOther) {
+  CommitStep2(2);
+  RunAwake(11);
+  ASSERT_EQ(core_->Inspect().step, StepState::kBehind);
+  core_->Drain();
+  end_->deaf = true;
+  Run(absl::Seconds(6));  // nothing is heard
+  EXPECT_TRUE(exits_.empty()) << "the commit is waited for";
+  LetCommit();
+  EXPECT_EQ(exits_, std::vector<int>({143}));
+  EXPECT_EQ(ps_[1].applied(), std::set<EntryId>({EntryId(1), EntryId(2)}));
+}
+
+TEST_F(BesideCommitTest, AShutdownWaitsForTheCommitAndDropsTheStepBehindIt) {
+  CommitStep2(2);
+  RunAwake(11);
+  ASSERT_EQ(core_->Inspect().step, StepState::kBehind);
   EXPECT_TRUE(Shutdown(0).ok());
   RunAwake(1);
   EXPECT_TRUE(exits_.empty());
@@ -1043,12 +1098,17 @@ TEST_F(BesideCommitTest, APongTellsOfBoth) {
   EXPECT_EQ(pong.blocked_on_ps, 1);
 }
 
-TEST_F(BesideCommitTest, AnEndOfTheSessionDropsBoth) {
+TEST_F(BesideCommitTest, AnAnswerToTheSessionBeforeIsNoneToTheCommitOfThisOne) {
   CommitStep2(2);
   Attach(2);
   EXPECT_EQ(live(), std::nullopt);
-  EXPECT_EQ(core_->Inspect().committing, std::nullopt);
-  LetCommit();
+  end_->Tell(Step(2, "train", /*attempt=*/2));
+  ps_[1].Release();  // answers the commit of session 1
+  RunAwake(1);
+  EXPECT_EQ(live(), EntryId(2));
+  ps_[1].HoldCommits();
+  RunAwake(11);
+  EXPECT_EQ(core_->Inspect().committing, EntryId(2));
   EXPECT_TRUE(Reports().empty());
 }
 

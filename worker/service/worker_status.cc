@@ -29,7 +29,7 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   worker.set_live_step(snapshot.live ? snapshot.live->value() : 0);
   worker.set_live_function(snapshot.live_function);
   if (snapshot.live_ordinal) worker.set_live_ordinal(*snapshot.live_ordinal);
-  worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting);
+  worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting || snapshot.step == WorkerSnapshot::Step::kBehind);
   worker.set_row_hits(snapshot.rows.hits);
   worker.set_row_misses(snapshot.rows.misses);
   worker.set_row_bytes(snapshot.rows.bytes);
