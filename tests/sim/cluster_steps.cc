@@ -46,7 +46,7 @@ bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
 bool Cluster::LosesDevice(Process& process, const StepCall& call, EntryId step) {
   if (!config_.lose_devices) return false;
   const uint64_t draw = MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(TagOf(call))), 9);
-  const bool breaks = (config_.breaking_steps && draw % 61 == 0) || (call.attempt == 1 && draw % 37 == 1);
+  const bool breaks = !faults_stopped_ && ((config_.breaking_steps && draw % 61 == 0) || (call.attempt == 1 && draw % 37 == 1));
   if (!breaks && process.steps_without_device == 0) return false;
   constexpr int kMostUnheard = 6;
   if (++process.steps_without_device > kMostUnheard) {
