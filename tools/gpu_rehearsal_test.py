@@ -31,7 +31,7 @@ class GpuRehearsalTest(unittest.TestCase):
         for test in tests:
             self.assertGreater(ran[test["name"]]["passed"], 0, test["name"])
             self.assertGreater(ran["memcheck_" + test["name"]]["passed"], 0, test["name"])
-        for tool in ("racecheck", "synccheck", "initcheck"):
+        for tool in ("racecheck", "synccheck", "initcheck", "plain_memory"):
             self.assertGreater(ran[tool + "_backend_test_by_library"]["passed"], 5)
         self.assertEqual(ran["soak"]["passed"], 1)
         measured = {figure["what"] for figure in result["figures"]}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -28,8 +29,9 @@ PYTHON = """#!/bin/bash
 env >"$0.environment"
 case "$*" in
   *libcuda*) echo %(pools)s ;;
-  *torch_peer*) echo '{"what": "steps", "rate": 20}' ;;
-  *"import torch"*) exit %(without_torch)d ;;
+  *torch_peer*) echo '{"what": "steps", "rate": 20}'
+                echo '{"what": "device memory, steps", "rate": 10}' ;;
+  *"import torch"*) %(torch)s; exit %(without_torch)d ;;
   *"import site"*) echo "%(site)s" ;;
 esac
 """
@@ -74,9 +76,9 @@ class Machine(unittest.TestCase):
         os.chmod(path, 0o755)
         return path
 
-    def python(self, pools="yes", without_torch=1, site="/nowhere"):
+    def python(self, pools="yes", without_torch=1, site="/nowhere", torch=":"):
         self.script("path/python3", PYTHON % {"pools": pools, "without_torch": without_torch,
-                                              "site": site})
+                                              "site": site, "torch": torch})
 
     def add_test(self, name, results, code=0):
         self.script("bin/" + name, TEST % (results, code))
@@ -153,6 +155,17 @@ class TestsTest(Machine):
         self.run_suite("--steps=tests")
         self.assertEqual(self.code, 0, self.output)
 
+    def test_the_comparisons_with_the_cpu_run_in_plain_memory_too(self):
+        self.add_test("backend_test_by_library", cases(Adds="ok"))
+        self.add_test("ops_test", cases(Adds="ok"))
+        report = self.run_suite("--steps=tests")
+        self.assertEqual([run["name"] for run in report["runs"]],
+                         ["backend_test_by_library", "ops_test",
+                          "plain_memory_backend_test_by_library"])
+        environment = self.environment_of("backend_test_by_library")
+        self.assertEqual(environment["DIVVY_GPU_PLAIN_MEMORY"], "1")
+        self.assertNotIn("DIVVY_GPU_PLAIN_MEMORY", self.environment_of("ops_test"))
+
     def test_tests_are_told_that_a_gpu_is_required_and_get_no_library_path(self):
         self.add_test("ops_test", cases(Adds="ok"))
         self.run_suite("--steps=tests", DIVVY_CUDA_LIBRARY="/elsewhere.so")
@@ -215,11 +228,11 @@ class BudgetTest(Machine):
 
 
 class SanitizerTest(Machine):
-    def run_sanitizer(self, text):
+    def run_sanitizer(self, text, *flags):
         self.add_test("backend_test_by_library", cases(Adds="ok"))
         self.add_test("ops_test", cases(Adds="ok"))
         sanitizer = self.script("path/sanitizer", "#!/bin/bash\n" + text)
-        return self.run_suite("--steps=sanitizer", "--sanitizer=" + sanitizer)
+        return self.run_suite("--steps=sanitizer", "--sanitizer=" + sanitizer, *flags)
 
     def test_its_finding_fails_the_suite(self):
         report = self.run_sanitizer('"${@:9}"\n[[ $2 != racecheck ]] || exit 9\n')
@@ -230,9 +243,24 @@ class SanitizerTest(Machine):
             ("initcheck_backend_test_by_library", "ok"),
             ("memcheck_backend_test_by_library", "ok"), ("memcheck_ops_test", "ok")])
 
+    def test_it_sees_each_block_only_where_none_is_kept(self):
+        self.run_sanitizer('"${@:9}"\necho "$2: $DIVVY_GPU_PLAIN_MEMORY" >>"$0.said"\n')
+        with open(os.path.join(self.path, "sanitizer.said"), encoding="utf-8") as file:
+            self.assertEqual(sorted(set(file.read().splitlines())),
+                             ["initcheck: 1", "memcheck: 1", "racecheck: ", "synccheck: "])
+
+    def test_what_was_not_reached_can_be_run_alone(self):
+        report = self.run_sanitizer('"${@:9}"\n', "--only=^memcheck_(ops|other)")
+        self.assertEqual(self.code, 0, self.output)
+        self.assertEqual([run["name"] for run in report["runs"]], ["memcheck_ops_test"])
+
+    def test_where_no_name_matches_nothing_ran_and_that_is_no_success(self):
+        report = self.run_sanitizer('"${@:9}"\n', "--only=nonsense")
+        self.assertEqual((self.code, report["verdict"]), (1, "nothing ran"), self.output)
+
     def test_where_it_cannot_run_that_is_neither_passed_nor_failed(self):
         report = self.run_sanitizer('echo "========= Error: Device not supported"; exit 1\n')
-        self.assertEqual(self.code, 0, self.output)
+        self.assertEqual((self.code, report["verdict"]), (1, "nothing checked"), self.output)
         self.assertEqual({run["state"] for run in report["runs"]}, {"unsupported"})
         self.assertIn("neither passed nor failed", " ".join(report["notes"]))
 
@@ -241,6 +269,23 @@ class SanitizerTest(Machine):
         self.assertEqual(self.code, 1, self.output)
         self.assertEqual(report["not_run"], ["sanitizer"])
         self.assertIn("compute-sanitizer was not found", " ".join(report["notes"]))
+
+
+class ProfileTest(Machine):
+    def run_profile(self, text):
+        self.add_test("backend_test_by_library", cases(Adds="ok"))
+        self.script("path/ncu", "#!/bin/bash\n" + text)
+        return self.run_suite("--steps=profile")
+
+    def test_a_kernel_was_profiled(self):
+        self.run_profile("echo '    Section: GPU Speed Of Light Throughput'\n")
+        self.assertEqual(self.code, 0, self.output)
+
+    def test_where_no_kernel_was_that_is_a_failure(self):
+        report = self.run_profile("echo '==WARNING== No kernels were profiled.'\n")
+        self.assertEqual((self.code, report["failed"]),
+                         (1, ["profile_backend_test_by_library"]), self.output)
+        self.assertEqual(report["runs"][0]["failed"], ["(no kernel was profiled)"])
 
 
 class SoakTest(Machine):
@@ -302,6 +347,27 @@ class BenchmarksTest(Machine):
             environment = file.read()
         self.assertIn("LD_LIBRARY_PATH=/the/machines/own\n", environment)
         self.assertNotIn("DIVVY", environment)
+
+
+    def test_with_a_flag_of_its_own_it_stands_beside_the_same_work_of_pytorch(self):
+        self.add_benchmark("train", FIGURE, ", depth 3")
+        self.python(without_torch=0)
+        report = self.run_suite("--steps=bench")
+        self.assertEqual(report["beside_pytorch"], {"steps, depth 3": [30, 20]})
+
+    def test_of_memory_less_is_better(self):
+        self.add_benchmark(line='{"what": "device memory, steps", "rate": 15, "unit": "MB"}')
+        self.python(without_torch=0)
+        self.run_suite("--steps=bench")
+        self.assertIn("| device memory, steps (less is better) | 15 | 10 | 1.50 |", self.page)
+
+    def test_a_pytorch_that_does_not_answer_ends_with_the_budget(self):
+        self.add_benchmark()
+        self.python(without_torch=0, torch="sleep 1000")
+        began = time.monotonic()
+        report = self.run_suite("--steps=bench", "--budget_s=4")
+        self.assertLess(time.monotonic() - began, 40)
+        self.assertEqual((self.code, report["not_run"]), (1, ["bench_gpu_0"]), self.output)
 
 
 class FitTest(Machine):
@@ -437,6 +503,12 @@ class PackTest(Machine):
                 with self.assertRaisesRegex(SuiteError, "more than 0: name fewer --archs"):
                     pack.write_file(file, {})
         self.assertEqual([name for name in os.listdir(self.folder) if "pack" in name], [])
+
+    def test_what_is_unpacked_nobody_else_may_write(self):
+        entry = tarfile.TarInfo("libdivvy_cuda.so")
+        entry.mode, entry.uid = 0o775, 1000
+        packed = pack.as_root(entry)
+        self.assertEqual((packed.mode, packed.uid), (0o755, 0))
 
     def test_the_library_is_built_again_with_the_flags_of_this_build_alone(self):
         command = ["/usr/local/cuda/bin/nvcc", "-c", "-std=c++17", "-ccbin", "/usr/bin/g++",

@@ -193,7 +193,9 @@ def write_file(file, contents, is_rehearsal=False, preset=6):
 
 
 def as_root(entry):
-    """A program believes libraries that belong to root or to its user."""
+    """A program believes libraries that belong to root or to its user, and that no one else may
+    write, whatever the umask was where they were built."""
+    entry.mode &= ~0o022
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

@@ -5,6 +5,7 @@ import os
 import tarfile
 
 LOG_BYTES = 1 << 20  # of each run: its end
+MEMORY = "device memory"  # with which the figures begin that are no rates
 
 
 class Report:
@@ -45,6 +46,8 @@ class Report:
             parts.append("failed: " + ", ".join(self.failed))
         if self.not_run:
             parts.append("not run: " + ", ".join(self.not_run))
+        if all(run.state == "unsupported" for run in self.runs):
+            parts.append("nothing checked")
         return "; ".join(parts) or "all well"
 
     def as_json(self):
@@ -107,5 +110,6 @@ class Report:
         lines = ["", "## Beside PyTorch (eager), in turns", "",
                  "| what | Divvy | PyTorch | ratio |", "|---|---|---|---|"]
         for name, (ours, theirs) in self.beside.items():
-            lines.append("| %s | %.4g | %.4g | %.2f |" % (name, ours, theirs, ours / theirs))
+            what = name + (" (less is better)" if name.startswith(MEMORY) else "")
+            lines.append("| %s | %.4g | %.4g | %.2f |" % (what, ours, theirs, ours / theirs))
         return lines

@@ -1,6 +1,7 @@
 """Running what the pack holds, within a budget."""
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -10,12 +11,21 @@ from gpusuite import machine
 
 LEAST_S = 3  # what is left of the budget for a run to begin
 TEST_S, MEMCHECK_S, CHECK_S, BENCH_S, REBUILD_S = 60, 150, 120, 120, 240
+PEER_ASKED_S = 60  # for whether there is a PyTorch that sees a GPU
 SOAK_END_S = 60  # after the last kill of a soak, until the job has ended
 UNSUPPORTED = "Device not supported"  # what compute-sanitizer says under gVisor, for one
 # Kernels that use shared memory: rows wider than a warp computes, reductions, sums of duplicates.
 SHARED_MEMORY = {
     "backend_test_by_library": "GpuTest.*:*Row*:*Sums*:*Softmax*:*Duplicates*:*Scatter*"}
 EVERY_CASE = {"backend_test_by_library": "*"}
+# Each block from the driver, and given back when it is freed: else what a kernel reads or writes
+# beyond a block, or before anything was written there, is memory that the process holds.
+PLAIN_MEMORY = {"DIVVY_GPU_PLAIN_MEMORY": "1"}
+# The sanitizer's tools, for which of the tests and cases (None: all), how long at most, and where.
+CHECKS = (("racecheck", SHARED_MEMORY, CHECK_S, {}), ("synccheck", SHARED_MEMORY, CHECK_S, {}),
+          ("initcheck", EVERY_CASE, CHECK_S, PLAIN_MEMORY),
+          ("memcheck", None, MEMCHECK_S, PLAIN_MEMORY))
+KERNEL_SECTION = "Section: "  # with which each of ncu's tables of a kernel begins
 
 
 class Run:
@@ -56,24 +66,31 @@ def bounded(command, limit_s, environment):
 class Suite:
     """A pack in a folder, on a machine with a GPU."""
 
-    def __init__(self, folder, contents, report, budget_s):
+    def __init__(self, folder, contents, report, budget_s, only=""):
+        """`only`: a regular expression for the names of tests' runs; others are left out."""
         self.folder, self.contents, self.report = folder, contents, report
-        self.ends = time.monotonic() + budget_s
+        self.ends, self.only = time.monotonic() + budget_s, only
         required = contents.get("require", "1")
         self.environment = dict(os.environ, DIVVY_REQUIRE_GPU=required,
                                 DIVVY_GOLDEN_DIR=os.path.join(folder, "golden"))
         self.environment.pop("DIVVY_CUDA_LIBRARY", None)  # it lies beside the binaries
+
+    def wants(self, name):
+        return re.search(self.only, name) is not None
+
+    def left_s(self):
+        return self.ends - time.monotonic()
 
     def binary(self, name):
         return os.path.join(self.folder, "bin", name)
 
     def run(self, name, command, limit_s, environment=None):
         """Runs it for at most `limit_s`, or what is left of the budget. Not yet in the report."""
-        left = self.ends - time.monotonic()
-        if left < LEAST_S:
+        if self.left_s() < LEAST_S:
             return Run(name)
         began = time.monotonic()
-        code, output = bounded(command, min(limit_s, left), environment or self.environment)
+        code, output = bounded(command, min(limit_s, self.left_s()),
+                               environment or self.environment)
         run = Run(name, "ok" if code == 0 else "failed", code, output, time.monotonic() - began)
         if code == 124:
             run.failed.append("stopped after %.0f s" % run.seconds)
@@ -86,13 +103,14 @@ class Suite:
 
     # ---- tests ----------------------------------------------------------------------------------
 
-    def run_test(self, test, label="", prefix=(), cases=None, limit_s=TEST_S):
-        """`cases`: a filter of googletest's, else what the test's own arguments say."""
+    def run_test(self, test, label="", prefix=(), cases=None, limit_s=TEST_S, more=()):
+        """`cases`: a filter of googletest's, else what the test's own arguments say. `more`: of
+        the environment."""
         with tempfile.TemporaryDirectory() as scratch:
             results = os.path.join(scratch, "cases.json")
             command = [*prefix, self.binary(test["binary"]), *test["args"]]
             command += ["--gtest_filter=" + cases] if cases else []
-            environment = dict(self.environment, TEST_TMPDIR=scratch)
+            environment = dict(self.environment, TEST_TMPDIR=scratch, **dict(more))
             run = self.run(label + test["name"], command + ["--gtest_output=json:" + results],
                            limit_s, environment)
             if run.state != "not run":
@@ -102,6 +120,7 @@ class Suite:
     def run_tests(self):
         """The library's own test first. False: it failed, and what else ran would say the same."""
         tests = sorted(self.contents["tests"], key=lambda test: test["name"] != "library_test")
+        tests = [test for test in tests if self.wants(test["name"])]
         for i, test in enumerate(tests):
             run = self.run_test(test)
             if i == 0 and test["name"] == "library_test" and run.state == "failed":
@@ -113,7 +132,15 @@ class Suite:
                     return False
             self.done(run)
             self.run_again(test, run)
+        self.run_in_plain_memory()
         return True
+
+    def run_in_plain_memory(self):
+        """As on a machine whose CUDA has no pools of memory."""
+        for test in self.contents["tests"]:
+            name = "plain_memory_" + test["name"]
+            if test["name"] in EVERY_CASE and self.wants(name):
+                self.done(self.run_test(test, "plain_memory_", more=PLAIN_MEMORY))
 
     def rebuilt(self, test):
         """The test once more, of a library that was built here; None: it cannot be."""
@@ -143,15 +170,14 @@ class Suite:
 
     def run_sanitizer(self, path):
         everything = {test["name"]: None for test in self.contents["tests"]}
-        for tool, cases, limit_s in (("racecheck", SHARED_MEMORY, CHECK_S),
-                                     ("synccheck", SHARED_MEMORY, CHECK_S),
-                                     ("initcheck", EVERY_CASE, CHECK_S),
-                                     ("memcheck", everything, MEMCHECK_S)):
+        for tool, cases, limit_s, more in CHECKS:
+            cases = everything if cases is None else cases
             prefix = [path, "--tool", tool, "--target-processes", "all", "--report-api-errors",
                       "no", "--error-exitcode", "9"]
             for test in self.contents["tests"]:
-                if test["name"] in cases:
-                    self.done(self.run_test(test, tool + "_", prefix, cases[test["name"]], limit_s))
+                if test["name"] in cases and self.wants("%s_%s" % (tool, test["name"])):
+                    self.done(self.run_test(test, tool + "_", prefix, cases[test["name"]], limit_s,
+                                            more))
         if any(run.state == "unsupported" for run in self.report.runs):
             self.report.note('compute-sanitizer says "%s" here: what it ran is neither passed nor '
                              "failed" % UNSUPPORTED)
@@ -162,11 +188,7 @@ class Suite:
         """Ours and the peer in turns; the report has the medians of what both have measured."""
         ours, peers = [], []
         python, peer = machine.python3(), os.path.join(self.folder, "torch_peer.py")
-        asked = "import torch, sys; sys.exit(not torch.cuda.is_available())"
-        has_peer = bounded([python, "-c", asked], 60, dict(os.environ))[0] == 0
-        if not has_peer:
-            self.report.note("python3 has no PyTorch that sees a GPU: nothing was measured beside "
-                             "it")
+        has_peer = self.has_pytorch(python)
         for turn in range(turns if has_peer else 1):
             for bench in self.contents["benchmarks"]:
                 command = [self.binary(bench["binary"]), "--format=json", *bench["flags"]]
@@ -181,10 +203,18 @@ class Suite:
             self.report.figures, self.report.beside = ours, beside_the_peer(ours, peers)
             self.report.write()
 
+    def has_pytorch(self, python):
+        asked = "import torch, sys; sys.exit(not torch.cuda.is_available())"
+        limit_s = min(PEER_ASKED_S, self.left_s())
+        if limit_s >= LEAST_S and bounded([python, "-c", asked], limit_s, dict(os.environ))[0] == 0:
+            return True
+        self.report.note("python3 has no PyTorch that sees a GPU: nothing was measured beside it")
+        return False
+
     def run_soak(self):
         """A cluster whose workers share the GPU, with all roles killed again and again: the sum
         must be exact. For as long as the pack says, or as the budget lets it."""
-        kills_s = min(self.contents["soak_s"], self.ends - time.monotonic() - SOAK_END_S)
+        kills_s = min(self.contents["soak_s"], self.left_s() - SOAK_END_S)
         if kills_s <= 0:
             self.done(Run("soak"))
             return
@@ -208,7 +238,10 @@ class Suite:
                 command = [path, "--launch-count", "200", "--section", "SpeedOfLight", "--section",
                            "LaunchStats", self.binary(test["binary"]),
                            "--gtest_filter=*Sums*:*Triangles*:*Duplicates*"]
-                self.done(self.run("profile_" + test["name"], command, MEMCHECK_S))
+                run = self.run("profile_" + test["name"], command, MEMCHECK_S)
+                if run.state == "ok" and KERNEL_SECTION not in run.output:
+                    run.fail("(no kernel was profiled)")
+                self.done(run)
 
 
 def judge(run, results, prefix):
@@ -245,7 +278,8 @@ def count(results, run):
 
 
 def judge_figures(run, suffix):
-    """The lines that are JSON objects. A benchmark without one is a failure."""
+    """The lines that are JSON objects. A benchmark without one is a failure. `suffix`: of what was
+    measured, of which the peer knows nothing."""
     figures = []
     for line in run.output.splitlines():
         try:
@@ -253,7 +287,7 @@ def judge_figures(run, suffix):
         except ValueError:
             continue
         if isinstance(figure, dict) and "what" in figure and "rate" in figure:
-            figures.append(dict(figure, what=figure["what"] + suffix))
+            figures.append(dict(figure, what=figure["what"] + suffix, work=figure["what"]))
     if run.state == "ok" and not figures:
         run.fail("(no figure)")
     return figures
@@ -262,9 +296,11 @@ def judge_figures(run, suffix):
 def beside_the_peer(ours, peers):
     """Rates that both have measured: {name: (ours, theirs)}, medians."""
     pairs = {}
-    for name in sorted({figure["what"] for figure in peers} & {figure["what"] for figure in ours}):
-        pairs[name] = tuple(median([f["rate"] for f in figures if f["what"] == name])
-                            for figures in (ours, peers))
+    for name, work in sorted({(figure["what"], figure["work"]) for figure in ours}):
+        mine = [figure["rate"] for figure in ours if figure["what"] == name]
+        theirs = [figure["rate"] for figure in peers if figure["work"] == work]
+        if theirs:
+            pairs[name] = (median(mine), median(theirs))
     return pairs
 
 
