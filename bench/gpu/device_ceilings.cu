@@ -73,12 +73,16 @@ class CudaCeilings : public DeviceCeilings {
   void Synchronize() override { Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 
   // Tensors come from the device's own pool, which is one for the process.
-  int64_t TakePeakBytes() override {
+  std::optional<int64_t> TakePeakBytes() override {
     cudaMemPool_t pool;
+    int has_pools = 0;
+    Check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, 0), "cudaDeviceGetAttribute");
+    if (has_pools == 0) return std::nullopt;
     uint64_t bytes = 0, none = 0;
     Check(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
     Check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &bytes), "cudaMemPoolGetAttribute");
     Check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
+    if (bytes == 0) return std::nullopt;  // DIVVY_GPU_PLAIN_MEMORY=1
     return static_cast<int64_t>(bytes);
   }
 

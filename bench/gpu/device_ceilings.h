@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ class DeviceCeilings {
   virtual void Multiply(Precision precision, const std::vector<Product>& products, int times) = 0;
   // Waits for all that this process has told the device, as the end of Multiply does: so that a figure and its ceiling pay the same for waiting.
   virtual void Synchronize() = 0;
-  // The most memory of the device that tensors of this process have held at once since the last call. What this class itself holds is not counted.
-  virtual int64_t TakePeakBytes() = 0;
+  // The most memory of the device that this process has held at once since the last call for tensors, with what it keeps for later ones (TrimGpuMemory gives
+  // that back). What this class itself holds is not counted. Null where it does not come from CUDA's pools, which alone count it.
+  virtual std::optional<int64_t> TakePeakBytes() = 0;
 };
 
 }  // namespace divvy::bench

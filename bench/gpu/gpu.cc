@@ -19,6 +19,7 @@
 #include "base/exit_codes.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "bench/gpu/copies.h"
 #include "bench/gpu/device_ceilings.h"
 #include "bench/gpu/overlap.h"
 #include "bench/rounds.h"
@@ -57,6 +58,8 @@ T OrDie(absl::StatusOr<T> result) {
   std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
   std::exit(EXIT_FAILURE);
 }
+
+void CheckDone(const absl::Status& status) { OrDie(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(status)); }
 
 Tensor RandomOnHost(const Shape& shape) {
   Random random(1);
@@ -179,7 +182,7 @@ Tensor RandomOnPinnedHost(const Shape& shape) {
 }
 
 // 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as long as the copy.
-void MeasureOverlap(DeviceCeilings* ceilings) {
+void MeasureOverlap() {
   const int times = absl::GetFlag(FLAGS_times);
   const int64_t size = AtMostLargest(2048);
   const Tensor host = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096)});
@@ -188,7 +191,7 @@ void MeasureOverlap(DeviceCeilings* ceilings) {
   const auto product = [&] { OrDie(MatMul(a, a).Value()); };
   const auto repeat = [&](int n, const std::function<void()>& one) {
     for (int i = 0; i < n; ++i) one();
-    Synchronize(ceilings);
+    CheckDone(AwaitCopies(kGpu));
   };
   const int products = ComputationsPerCopy(SecondsEach(times, [&] { repeat(times, copy); }), SecondsEach(times, [&] { repeat(times, product); }));
   const auto compute = [&] {
@@ -264,7 +267,7 @@ int Main() {
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
   if (absl::GetFlag(FLAGS_format) != "json") std::printf("%s; medians of %d rounds in turns\n", gpus->names[0].c_str(), absl::GetFlag(FLAGS_rounds));
   MeasureCosts(ceilings.get());
-  MeasureOverlap(ceilings.get());
+  MeasureOverlap();
   MeasureProducts(ceilings.get());
   for (const int64_t batch : {64, 256, 1024, 4096}) {
     if (batch <= absl::GetFlag(FLAGS_largest)) MeasurePerceptron(ceilings.get(), batch);

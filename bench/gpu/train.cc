@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -15,6 +16,7 @@
 #include "bench/gpu/train_work.h"
 #include "bench/rounds.h"
 #include "divvy.h"
+#include "ops/cuda/gpus.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 5, "in each of which both run once");
@@ -38,6 +40,13 @@ void ReportMemory(const std::string& name, int64_t bytes) {
   std::fflush(stdout);
 }
 
+// What other work has left is not this one's.
+void ForgetMemory(DeviceCeilings& ceilings) {
+  TrimGpuMemory();
+  ceilings.Synchronize();
+  ceilings.TakePeakBytes();
+}
+
 // `ceilings`: null where there are none.
 absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork& work) {
   const int64_t steps = absl::GetFlag(FLAGS_steps);
@@ -50,11 +59,12 @@ absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork
     Report(alone);
     return absl::OkStatus();
   }
+  ForgetMemory(*ceilings);
   const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings->Multiply(Precision::kFloat32, work.products, static_cast<int>(steps)); }};
   const Comparison comparison = Compare(figure, ceiling, examples, absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
   Report(comparison);
-  ReportMemory(work.name, ceilings->TakePeakBytes());
+  if (const std::optional<int64_t> bytes = ceilings->TakePeakBytes()) ReportMemory(work.name, *bytes);
   return absl::OkStatus();
 }
 

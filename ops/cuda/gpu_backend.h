@@ -41,6 +41,9 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void* AllocateHost(int64_t bytes) override;
   void FreeHost(void* data) override;
 
+  // Gives the device what is kept of its memory and nobody uses.
+  void Trim(int device) const { transfers_.Trim(device); }
+
   int64_t limit_bytes() const { return limit_bytes_; }
   // What tensors hold of a device, where that is limited; else 0.
   int64_t bytes_in_use(int device) const {

@@ -211,7 +211,7 @@ absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuB
   RETURN_IF_ERROR(Choose(*math, options.choice));
   math->Configure(options.math);
   cuda::TransferOptions transfers;
-  transfers.keeps_memory = true;
+  transfers.keeps_memory = !IsSet("DIVVY_GPU_PLAIN_MEMORY");
   const bool synchronous = IsSet("DIVVY_GPU_SYNC");
   if (synchronous) DIVVY_LOG(WARNING) << "DIVVY_GPU_SYNC=1: the host waits after each operation on a GPU, so that an error names it. This is slow";
   auto* const backend = new internal::GpuBackend(*math, options.memory_bytes, transfers, synchronous);
@@ -253,6 +253,13 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   Gpus none;
   if (!is_absent) none.why_none = std::string(gpus.status().message());
   return none;
+}
+
+void TrimGpuMemory() {
+  InUse& in_use = TheGpus();
+  MutexLock lock(in_use.mu);
+  if (in_use.backend == nullptr) return;
+  for (size_t device = 0; device < in_use.gpus->devices.size(); ++device) in_use.backend->Trim(static_cast<int>(device));
 }
 
 DeviceDescription Describe(Device device) {

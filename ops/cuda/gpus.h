@@ -45,11 +45,14 @@ struct Gpus {
 // Loads the library of the machine's GPUs and takes those chosen into use by ops/ and tensor/, for as long as the process lives. The library is the file that
 // DIVVY_CUDA_LIBRARY names, else libdivvy_cuda.so in the folder of libdivvy.so or of the executable, else where the system's loader finds it. The first two
 // must be files, in folders, that belong to root or to this user and that nobody else may write (base/trusted_file.h). With `auto` a device that cannot be used
-// is left out, with a warning in the log. DIVVY_GPU_SYNC=1 in the environment: GpuBackend's `synchronous`. Thread-safe; blocks for as long as CUDA takes to
-// start. To be asked again with the same options; kNone never changes anything. FailedPrecondition: there is no library, it cannot be loaded, is of another
-// version or finds no device, though GPUs are asked for; or the process uses GPUs already, by other options. InvalidArgument: a listed device does not exist
-// (names those that do), or a limit below 0. Each says what to do.
+// is left out, with a warning in the log. DIVVY_GPU_SYNC=1 in the environment: GpuBackend's `synchronous`. DIVVY_GPU_PLAIN_MEMORY=1: freed memory goes back to
+// the driver at once and is not kept. Thread-safe; blocks for as long as CUDA takes to start. To be asked again with the same options; kNone never changes
+// anything. FailedPrecondition: there is no library, it cannot be loaded, is of another version or finds no device, though GPUs are asked for; or the process
+// uses GPUs already, by other options. InvalidArgument: a listed device does not exist (names those that do), or a limit below 0. Each says what to do.
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
+
+// Gives back to the GPUs in use what this process keeps of their memory for later tensors. Thread-safe.
+void TrimGpuMemory();
 
 // How many of `num_gpus` each of a process' workers has, which share none: several workers, which only an embedded cluster has, are dealt as many each. 0: the
 // CPU computes. With kAuto that is so where there are more workers than GPUs, and what does not go round is left over. `replicas_per_worker`: 0 for whatever

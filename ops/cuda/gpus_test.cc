@@ -148,6 +148,42 @@ TEST_F(OpenGpusTest, WhereThereMayBeSeveralEverythingIsLoadedAtTheStart) {
   });
 }
 
+// A tensor fills a device and is freed.
+void FillAndFree() {
+  setenv("DIVVY_HOST_DEVICE_BYTES", "1024", 1);
+  ASSERT_TRUE(Open("all").ok());
+  ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{200}, {Device::Kind::kGpu, 0}).ok());
+}
+
+// Whether the device then has that memory for somebody else, here behind the library's own door.
+bool HasItAgain() {
+  cuda::DeviceMath& math = **internal::LoadDeviceMath(std::getenv("DIVVY_CUDA_LIBRARY"));
+  void* const data = math.Allocate(0, 800);
+  if (data != nullptr) math.Free(0, data);
+  return data != nullptr;
+}
+
+TEST_F(OpenGpusTest, FreedMemoryIsKeptUnlessPlainMemoryIsAskedFor) {
+  EXPECT_IN_PROCESS("1", [] {
+    FillAndFree();
+    EXPECT_FALSE(HasItAgain());
+  });
+  EXPECT_IN_PROCESS("1", [] {
+    setenv("DIVVY_GPU_PLAIN_MEMORY", "1", 1);
+    FillAndFree();
+    EXPECT_TRUE(HasItAgain()) << "else compute-sanitizer sees no block's end";
+  });
+}
+
+TEST_F(OpenGpusTest, KeptMemoryIsGivenBackWhereSomebodyAsks) {
+  EXPECT_IN_PROCESS("1", [] {
+    TrimGpuMemory();  // there is nothing yet
+    FillAndFree();
+    TrimGpuMemory();
+    EXPECT_TRUE(HasItAgain());
+  });
+}
+
 TEST_F(OpenGpusTest, NumbersThoseChosenAnew) {
   EXPECT_IN_PROCESS("3", [] {
     const absl::StatusOr<Gpus> gpus = Open("2,0");
