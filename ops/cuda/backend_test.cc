@@ -136,6 +136,25 @@ TEST_F(BackendTest, SumsOfFewLongRowsAreTakenInParts) {
   }
 }
 
+// One kernel sums up to 4096 rows (kMostRowsOfColumn), and more rows are summed in chunks: both sides of that, and fewer rows.
+TEST_F(BackendTest, SumsOfManyRowsAndOfTheirGradients) {
+  for (const DType dtype : kTypes) {
+    for (const int64_t rows : {70, 513, 4096, 4097}) {
+      const Shape shape{rows, 33};
+      const Tensor kept = Values(dtype, shape), g = Values(dtype, shape);
+      Compare("sum", {g}, dtype, Shape{1, 33}, [](const Backend& b, const auto& in, Tensor& y) { b.SumTo(in[0], 0.01, y); });
+      Compare("gradient", {kept, g}, dtype, shape, [](const Backend& b, const auto& in, Tensor& y) {
+        Tensor sums = *Tensor::Uninitialized(y.dtype(), Shape{33}, y.device());
+        b.UnaryGradientAndSums(UnaryOp::kRelu, in[0], in[1], y, sums);
+      });
+      Compare("its sums", {kept, g}, dtype, Shape{33}, [](const Backend& b, const auto& in, Tensor& y) {
+        Tensor dx = *Tensor::Uninitialized(y.dtype(), in[0].shape(), y.device());
+        b.UnaryGradientAndSums(UnaryOp::kRelu, in[0], in[1], dx, y);
+      });
+    }
+  }
+}
+
 TEST_F(BackendTest, DropoutDropsTheSameElements) {
   for (const DType dtype : kTypes) {
     const Tensor x = Values(dtype, Shape{7, 9}, 1, 2);
@@ -152,6 +171,19 @@ TEST_F(BackendTest, ProductsOfMatrices) {
     const Tensor a = Values(dtype, Shape{args.batch * args.m * args.k}), b = Values(dtype, Shape{args.batch * args.k * args.n});
     Compare("product", {a, b}, dtype, Shape{args.batch, args.m, args.n},
             [&](const Backend& backend, const auto& in, Tensor& y) { backend.MatMul(args, in[0], in[1], y); });
+  }
+}
+
+// Larger than what cuBLAS computes at once, and no multiple of it.
+TEST_F(BackendTest, LargeProductsOfMatrices) {
+  for (const DType dtype : kTypes) {
+    for (const bool transposed : {false, true}) {
+      const MatMulArgs args{transposed, !transposed, 1, 257, 129, 300};
+      const Tensor a = Values(dtype, Shape{args.m * args.k}), b = Values(dtype, Shape{args.k * args.n});
+      Compare(
+          "product", {a, b}, dtype, Shape{args.m, args.n}, [&](const Backend& backend, const auto& in, Tensor& y) { backend.MatMul(args, in[0], in[1], y); },
+          16);
+    }
   }
 }
 

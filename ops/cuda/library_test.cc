@@ -1,11 +1,12 @@
-// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door, and where there is no GPU says so in CUDA's own words. Where one is required
-// (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
+// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door and holds kernels for this machine's GPU, and where there is no GPU says so in
+// CUDA's own words. Where one is required (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
 #include <cstdlib>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpus.h"
+#include "ops/ops.h"
 
 namespace divvy {
 namespace {
@@ -29,6 +30,23 @@ TEST(CudaLibraryTest, AutoGoesOnWithoutADeviceAndSaysWhy) {
   const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAuto, {}}});
   ASSERT_TRUE(gpus.ok()) << gpus.status();
   EXPECT_EQ(gpus->devices.empty(), !gpus->why_none.empty());
+}
+
+// A library that was built for another kind of GPU loads and counts its devices; its first kernel fails.
+TEST(CudaLibraryTest, RunsAKernel) {
+  const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAuto, {}}});
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  if (gpus->devices.empty()) {
+    ASSERT_EQ(std::getenv("DIVVY_REQUIRE_GPU"), nullptr) << gpus->why_none;
+    GTEST_SKIP() << gpus->why_none;
+  }
+  const absl::StatusOr<Tensor> there = Tensor::Vector<float>({-1, 2}).To(gpus->devices[0]);
+  ASSERT_TRUE(there.ok()) << there.status();
+  const absl::StatusOr<Tensor> y = Relu(Var(*there)).Value();
+  ASSERT_TRUE(y.ok()) << y.status();
+  const absl::StatusOr<Tensor> here = y->To(Device{});
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_TRUE(BitwiseEqual(*here, Tensor::Vector<float>({0, 2}))) << here->ToString();
 }
 
 }  // namespace

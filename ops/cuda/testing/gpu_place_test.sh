@@ -1,7 +1,8 @@
 #!/bin/bash
-# What a test by library says where a GPU is required and there is none, or one that the host plays.
+# What a test by library says where a GPU is required and there is none, one that the host plays, or one that cannot run its kernels.
 set -u
 test=ops/cuda/transfers_test_by_library
+cases='GpuTest.*'
 host=$PWD/ops/cuda/testing/libdivvy_host_devices.so
 failed=0
 
@@ -9,7 +10,7 @@ failed=0
 try() {
   local name=$1 code=$2 text=$3 said got
   shift 3
-  said=$(env -u DIVVY_REQUIRE_GPU "$@" "$test" '--gtest_filter=GpuTest.*' 2>&1)
+  said=$(env -u DIVVY_REQUIRE_GPU "$@" "$test" "--gtest_filter=$cases" 2>&1)
   got=$?
   [[ $got -eq $code && $said == *"$text"* ]] || { echo "$name: exit code $got, wanted $code and \"$text\" in: $said"; failed=1; }
 }
@@ -18,4 +19,8 @@ try "no GPU" 0 "1 test, listed below" DIVVY_CUDA_LIBRARY="$host" DIVVY_HOST_DEVI
 try "no GPU where one is required" 1 "DIVVY_REQUIRE_GPU=1, and there is none: " DIVVY_CUDA_LIBRARY="$host" DIVVY_HOST_DEVICES=0 DIVVY_REQUIRE_GPU=1
 try "the host's where a GPU is required" 1 'computes on "host device 0"' DIVVY_CUDA_LIBRARY="$host" DIVVY_REQUIRE_GPU=1
 try "the host's in a rehearsal" 0 "1 test from 1 test suite ran" DIVVY_CUDA_LIBRARY="$host" DIVVY_REQUIRE_GPU=host
+test=ops/cuda/library_test
+cases='*'
+try "a library whose kernels run" 0 "3 tests from 1 test suite ran" DIVVY_CUDA_LIBRARY="$host" DIVVY_REQUIRE_GPU=host
+try "a library whose first kernel fails" 1 "an illegal memory access" DIVVY_CUDA_LIBRARY="$host" DIVVY_REQUIRE_GPU=host DIVVY_HOST_DEVICES_FAIL_FROM=1
 exit "$failed"
