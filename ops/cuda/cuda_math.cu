@@ -92,7 +92,8 @@ struct CudaDevice {
     fault = zeroed;
     return cudaSuccess;
   }
-  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, so that compute-sanitizer sees what runs over a block's end.
+  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, and gpus.cc then keeps no memory
+  // either: so compute-sanitizer sees what runs over a block's end.
   cudaError_t OpenPool() {
     const char* const plain = std::getenv("DIVVY_GPU_PLAIN_MEMORY");
     int has_pools = 0;
@@ -365,12 +366,12 @@ class CudaMath : public KernelMath {
   }
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;
-  // A collective's kernels wait for each other: what waits for devices must not come between the launches of two of them, or it waits for a kernel that it
-  // keeps from starting. So this is held while a collective is launched, which waits for nothing (NCCL has connected its devices before, in CanAllReduce, as
-  // NCCL_RUNTIME_CONNECT=0 asks for), and while CUDA or NCCL wait by themselves: when memory is pinned or given back, and when devices are made ready for each
-  // other. Whoever waits under it waits for whole collectives, which come to an end. It also
-  // puts the collectives of all threads into one order on all devices. That no copy across comes between is the caller's care (Transfers::together, taken
-  // before it).
+  // The kernels of one collective, one on each device, wait for each other. A call that waits for devices must not come between the launches of two of them: it
+  // would wait for a kernel that it keeps from starting. So this lock is held while a collective is launched. It is also held during calls in which CUDA or
+  // NCCL wait for devices: when memory is pinned or given back, and when devices are connected. A launch itself waits for nothing, because NCCL has connected
+  // the devices before (in CanAllReduce, as NCCL_RUNTIME_CONNECT=0 asks for). Whoever waits under the lock waits for whole collectives, which come to an end.
+  // The lock also puts the collectives of all threads into one order on all devices. The caller sees to it that no copy across devices comes between
+  // (Transfers::together, which is taken before this lock).
   Mutex together_;
 };
 

@@ -35,14 +35,15 @@ std::string TextOf(const cuda::Fault& fault) {
 
 // ---- what the device is told to compute with ----
 
-// Text that lives as long as the process: a device keeps it until somebody asks. What an operation before has been blamed for is not this one's.
+// The error with the operation that met it. The text lives as long as the process, since the device keeps it until somebody asks. An error that names an
+// operation already is left as it is.
 const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation, const char* error) const {
   MutexLock lock(mu_);
   const auto known = kept_.find(error);
   return (known != kept_.end() ? known : kept_.insert(absl::StrCat(operation(), ": ", error)).first)->c_str();
 }
 
-// An error is told with the operation, and where somebody next asks, as without this.
+// With `synchronous_` an error is noted with the operation's name. Whoever next asks the device is told it, as without `synchronous_`.
 void GpuBackend::Told(int device, absl::FunctionRef<std::string()> operation) const {
   transfers_.Told(device);
   if (!synchronous_) return;

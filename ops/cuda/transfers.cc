@@ -253,8 +253,8 @@ Transfers::Arriving* Transfers::FindArriving(Lane& lane, const void* data) {
   return static_cast<const char*>(data) < found->first + found->second.bytes ? &found->second : nullptr;
 }
 
-// Whoever finds nothing here comes after one who has told, or seen that it has come. What another queue is to wait for is not told by kCompute's waiting: that
-// queue may wait for a point of kCompute that was before.
+// A value that is not found here has been seen to have come, or has been freed. kCompute is told to wait for each value once. Another queue is told each time,
+// since it may wait for a point of kCompute that lies before kCompute's own wait for the value.
 void Transfers::Arrive(int device, const void* data, int waiting_device, Queue waiting_queue) {
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;

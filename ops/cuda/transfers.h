@@ -2,10 +2,10 @@
 //
 // A device has a queue for what it computes and one for each way that values travel. Between them:
 //   1. Memory into which a value travels is got on the queue on which it travels: it need not wait until the device has computed what it was told before.
-//   2. What another queue does to a device's memory is waited for before the call returns: by the host, or by kCompute, to which the wait is told. So the order
-//      of calls on kCompute alone says when memory is written and when it may be freed. But for uploads on kIn: for these kCompute waits when the memory is
-//      first used or freed, of which Arrive and Leave must be told. What is computed meanwhile with other memory, and what is small, for which kInSmall is kept
-//      free, need not wait for them.
+//   2. Before a call returns that lets another queue touch a device's memory, either the host has waited for that queue, or kCompute has been told to wait for
+//      it. So the order of calls on kCompute alone says when memory is written and when it may be freed. Uploads on kIn are the exception: kCompute waits for
+//      one of them when its memory is first used or freed, and Arrive and Leave must be called then. Computation with other memory does not wait for such an
+//      upload. Nor do small uploads, which have the queue kInSmall to themselves.
 //   3. Pinned memory is used again when the event after its copy has come, not before. The host asks (Reap) whenever it has to do with the device.
 //   4. Devices are told to wait for each other under one lock (together), so that copies across and collectives stand in one order on all of them.
 #ifndef DIVVY_OPS_CUDA_TRANSFERS_H_
@@ -56,7 +56,8 @@ class Transfers {
   void Free(int device, void* data);
   void* Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
   void* CopyAcross(int device, const Download& from);
-  // Lives while its thread may have taken what is wrong on a device, which then forgets it, and has not counted it yet: AwaitLooks waits for it.
+  // A thread makes one before it asks a device what is wrong, and keeps it until it has counted the answer. In between only that thread knows the answer, since
+  // the device forgets what it has told. AwaitLooks waits until that is over.
   class Look {
    public:
     Look(const Transfers& transfers, int device);

@@ -10,7 +10,7 @@ import time
 
 from gpusuite import SuiteError, pack
 
-BUDGET_S = 240  # of a busy machine; an idle one is done in a quarter of a minute
+BUDGET_S = 240  # of a busy machine; an idle one is done in half a minute
 NVIDIA_SMI = "#!/bin/sh\necho 'A rehearsal, 580.00, 3 MiB'\n"
 # Fails where it is given libraries of the pack, as the real one might.
 SANITIZER = """#!/bin/sh

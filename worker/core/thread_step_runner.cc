@@ -229,9 +229,9 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
-// What goes wrong on a step's GPUs from the end of the step before it on. A step is not done well because its function says so: what a GPU finds wrong it tells
-// later, perhaps to another step that computes there, and what one replica's GPU has computed may have been summed on another's. What the step before had left
-// to be told is not this one's; what has been told to a GPU since then, as this one's batch, is.
+// Finds what has gone wrong on a step's GPUs. That the step's function succeeded is not enough. A GPU tells its failures later, and may tell them to another
+// step that computes there. A failure of one replica's GPU may also be in a sum that another replica's GPU has computed. All failures since the end of the step
+// before count as this step's, because the GPU may have been copying this step's batch since then.
 class GpuWatch {
  public:
   GpuWatch(const std::vector<Device>& devices, FailuresTold& told) : told_(told) {
