@@ -71,14 +71,15 @@ void Cluster::CheckRecovery() {
     not_running_since_ = now();
     rewinds_before_ = rewinds_seen_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on a step of each replay up to the step's deadline. By default
-  // --max_recoveries ends such a job; most programs here allow 1,000.
-  if (config_.liar && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
+  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on a step of each replay up to the step's deadline. So does a
+  // parameter server's false word that it ends. By default --max_recoveries ends such a job; most programs here allow 1,000.
+  const bool lied_to = config_.liar || config_.lying_ps;
+  if (lied_to && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
     ++result_.rewound_too_often;
     over_ = true;
     return;
   }
-  if (config_.liar && std::exchange(rewinds_seen_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
+  if (lied_to && std::exchange(rewinds_seen_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));
