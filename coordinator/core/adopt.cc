@@ -7,15 +7,12 @@
 // The store is told nothing between a rewind and the end of its replay: it then still speaks of the state that has been lost, which nobody can adopt. What it
 // is told beside the layout is durable before the next entry is given an id: so what the servers hold is never of a later moment than what the store says of
 // it.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/log.h"
-#include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
-#include "coordinator/core/refusals.h"
 
 namespace divvy {
 
@@ -55,13 +52,13 @@ void CoordinatorCore::TakeBackAdoption() {
 // ---- 3 ----
 
 void CoordinatorCore::FinishAdopting() {
-  const bool is_unsaved = RuleHolds(Rule::kCheckpointAfterAdopting);
-  origin_.NoteAdopted(steps_.totals().finished_steps, is_unsaved && options_.checkpoints != nullptr);
+  const bool wants_checkpoint = RuleHolds(Rule::kCheckpointAfterAdopting);
+  origin_.NoteAdopted(steps_.totals().finished_steps, wants_checkpoint && options_.checkpoints != nullptr);
   for (Ps& ps : servers_) ps.attach_reply.remembered.clear();
   outbox_.Add([text = absl::StrCat("adopted what ", servers_.size(), " parameter servers hold: ", steps_.totals().finished_steps, " steps finished")] {
     DIVVY_LOG(INFO) << text;
   });
-  if (is_unsaved && options_.checkpoints == nullptr) recovery_.log().GiveUp();
+  if (wants_checkpoint && options_.checkpoints == nullptr) recovery_.log().GiveUp();
 }
 
 // ---- what the store is told ----

@@ -183,8 +183,8 @@ void CheckpointMaker::WorkersChanged() {
   if (holding()) GiveUp(absl::OkStatus());
 }
 
-// OK: not its own fault, it is tried again at once. Else the disk's: whoever waits for one is told; the next
-// is due after the usual time.
+// OK: no fault of its own, and it is tried again after Pause(). Else a disk's: whoever waits for one is told, and
+// the next is due after the usual time.
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;

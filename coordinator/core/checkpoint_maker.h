@@ -134,7 +134,6 @@ class CheckpointMaker {
   bool holding() const { return run_ && (run_->stage == Stage::kHolding || run_->stage == Stage::kMarking); }
   bool before_release() const { return run_ && run_->stage < Stage::kWriting; }
   bool after_release() const { return run_ && run_->stage >= Stage::kWriting; }
-  bool committing() const { return committing_; }
   std::optional<CheckpointId> current() const { return run_ ? std::optional<CheckpointId>(run_->id) : std::nullopt; }
   absl::Duration longest_hold() const { return longest_hold_; }
 

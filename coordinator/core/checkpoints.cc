@@ -1,12 +1,9 @@
 // The checkpoints that are made (checkpoint_maker.h has the steps), and the state that an epoch begins with.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/model_match.h"
 #include "coordinator/core/shard_specs.h"

@@ -26,12 +26,11 @@
 //   WriteQueue       calls StepQueue, WorkerSet, its Host
 //   Recovery         calls StepQueue, WriteQueue, Passes, WorkerSet, EntryIds, its Host
 //   StoredState      calls StepQueue, Passes, ServerSet
-//   CheckpointMaker  calls WorkerSet, its Host
+//   CheckpointMaker  calls WorkerSet, the Store (to forget checkpoints: no answer is waited for), its Host
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,12 +44,10 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/outbox.h"
-#include "cluster/backoff.h"
 #include "cluster/clients.h"
 #include "cluster/job_state.h"
 #include "cluster/messages.h"
 #include "cluster/resumable_stream.h"
-#include "cluster/transfer_plan.h"
 #include "coordinator/core/checkpoint_maker.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
@@ -69,7 +66,6 @@
 #include "coordinator/core/stored_state.h"
 #include "coordinator/core/worker_set.h"
 #include "coordinator/core/write_queue.h"
-#include "partitioners/placement.h"
 
 namespace divvy {
 
@@ -279,7 +275,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void DrainIfQuiet() DIVVY_REQUIRES(mu_);
   void TellDrained() DIVVY_REQUIRES(mu_);
   void OnEndStored(int exit_code) DIVVY_REQUIRES(mu_);
-  void ShutDownTasks(JobPhase::Ending& ending) DIVVY_REQUIRES(mu_);
+  void ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) DIVVY_REQUIRES(mu_);
   void OnShutDown() DIVVY_REQUIRES(mu_);
   Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const DIVVY_REQUIRES(mu_);
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
@@ -364,7 +360,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   EntryId GiveId() override DIVVY_REQUIRES(mu_);  // for WriteQueue, too
   void OnLogGrown() override DIVVY_REQUIRES(mu_) { recovery_.GiveUpFullLog(); }
   void OnFinished(const Step& step, const Report& report) override DIVVY_REQUIRES(mu_);
-  bool CanRewind(const std::string& why) override DIVVY_REQUIRES(mu_);
+  bool FailUnlessRewindable(const std::string& why) override DIVVY_REQUIRES(mu_);
   void DispatchLater(absl::Duration wait) override DIVVY_REQUIRES(mu_);
   void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
   bool Idle() const DIVVY_REQUIRES(mu_);
@@ -498,7 +494,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
   LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);      // calls layout_plan_ and workers_, and this as its Host
-  Recovery recovery_ DIVVY_GUARDED_BY(mu_);                 // calls all from here to writes_, and this as its Host
+  Recovery recovery_ DIVVY_GUARDED_BY(mu_);                 // calls steps_, writes_, passes_, workers_, ids_, and this as its Host
   StepQueue steps_ DIVVY_GUARDED_BY(mu_);                   // calls passes_, workers_ and the redo log, and this as its Host
   WriteQueue writes_ DIVVY_GUARDED_BY(mu_);                 // calls steps_ and workers_, and this as its Host
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);  // calls workers_, and this as its Host

@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 // Answers everything with OK, a millisecond later, unless told otherwise.
 class FakePs : public ParameterClient {
@@ -1239,6 +1240,36 @@ TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
   EXPECT_EQ(reply.over, 0);
 }
 
+TEST_F(CoordinatorCoreTest, AJobThatFailsWhileItsEndIsBeingStoredStillTellsAllTasks) {
+  Start(2, 2);
+  log_.clear();
+  store_.slow = true;
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(3, std::move(done)); });
+  world_.RunFor(absl::Milliseconds(20));
+  core_->Fail(absl::UnavailableError("gone"));
+  EXPECT_THAT(log_, IsEmpty()) << "the end is not durable yet";
+  store_.WriteAll();
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(ended->status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
+  ASSERT_EQ(log_.size(), 4u);
+  EXPECT_THAT(std::vector<std::string>(log_.begin(), log_.begin() + 2), UnorderedElementsAre("worker 0 Shutdown", "worker 1 Shutdown"));
+  EXPECT_THAT(std::vector<std::string>(log_.begin() + 2, log_.end()), UnorderedElementsAre("ps 0 Shutdown", "ps 1 Shutdown"));
+}
+
+TEST_F(CoordinatorCoreTest, AJobThatFailsWhileItsWorkersAreToldTheEndTellsTheParameterServersToo) {
+  Start(2, 1);
+  log_.clear();
+  const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
+  while (log_.empty() && world_.RunOne()) {
+  }
+  ASSERT_THAT(log_, ElementsAre("worker 0 Shutdown"));
+  core_->Fail(absl::UnavailableError("gone"));
+  world_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(ended->status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(log_, UnorderedElementsAre("worker 0 Shutdown", "ps 0 Shutdown", "ps 1 Shutdown"));
+}
+
 TEST_F(CoordinatorCoreTest, ARestartedCoordinatorTakesTheNextEpochAndFreshIds) {
   Start(1, 1);
   Schedule("step");
@@ -2072,6 +2103,15 @@ TEST_F(RegisterForCheckpointsTest, APsThatComesBeforeTheResizeIsLetWaitForAMinut
   EXPECT_THAT(std::string(waits.message()), HasSubstr("`divvyctl resize --ps=2`, or more"));
   world_.RunFor(absl::Seconds(4));
   EXPECT_EQ(ExitCodeOf(ReasonOf(Register(early))), 78);
+}
+
+TEST_F(RegisterForCheckpointsTest, ParameterServersThatComeBeforeTheResizeDoNotFillTheLog) {
+  CoordinatorOptions options;
+  options.checkpoints = &catalog_;
+  Start(1, 1, options);
+  const CapturedLog log;
+  for (int i = 1; i <= 150; ++i) EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, i, 100 + i, absl::StrCat("ps", i)))), Reason::kNotReady);
+  EXPECT_EQ(log.lines().size(), 100u) << "as many as all that peers say, in a minute";
 }
 
 TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
@@ -3088,6 +3128,52 @@ TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
   world_.RunFor(absl::Seconds(5));
   ASSERT_TRUE(ended->over && ended->status.ok()) << ended->status;
   EXPECT_EQ(catalog_.states.back().finished_steps, 1);
+}
+
+// A step that the program did not wait for is half applied, and its other run touches another ps.
+class EndWithHalfAStepTest : public ReplayTest {
+ protected:
+  void RunUntilTheEndIsBeingStored(CoordinatorOptions options) {
+    StartWith(std::move(options), /*checkpoints=*/false);
+    result_ = Schedule("step");
+    ps_[0]->applied[workers_[0]->dispatched[0].step] = 2;
+    workers_[0]->silent = true;
+    world_.RunFor(absl::Seconds(7));
+    workers_[0]->silent = false;
+    world_.RunFor(absl::Seconds(10));
+    ASSERT_FALSE(workers_[0]->dispatched.empty());
+    store_.slow = true;
+    ended_ = Watch([&](StatusCallback done) { core_->EndJob(3, std::move(done)); });
+    world_.RunFor(absl::Milliseconds(20));
+    workers_[0]->FinishNext(StepOutcome::kOk, {}, {1});
+    world_.RunFor(absl::Milliseconds(100));
+  }
+  void ExpectThatTheJobEnds() {
+    EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kEnding);
+    store_.WriteAll();
+    world_.RunFor(absl::Milliseconds(100));
+    ASSERT_TRUE(ended_->over);
+    EXPECT_EQ(ended_->status, absl::OkStatus());
+    EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kOver);
+    std::optional<int> over;
+    core_->Register({JobName::kPs, 0, Incarnation(9), "ps0"},
+                    [&](const absl::StatusOr<RegisterReply>& reply) { over = reply.ok() ? reply->over : std::nullopt; });
+    EXPECT_EQ(over, 3);
+  }
+  std::shared_ptr<Outcome> result_, ended_;
+};
+
+TEST_F(EndWithHalfAStepTest, WhileTheEndIsBeingStoredNoServerGoesBack) {
+  RunUntilTheEndIsBeingStored({});
+  EXPECT_EQ(core_->Snapshot().recoveries, 0);
+  ExpectThatTheJobEnds();
+}
+
+TEST_F(EndWithHalfAStepTest, WhileTheEndIsBeingStoredTheJobDoesNotFailThatCannotGoBack) {
+  CoordinatorOptions options;
+  options.durability = Durability::kCheckpoint;
+  RunUntilTheEndIsBeingStored(options);
+  ExpectThatTheJobEnds();
 }
 
 // ---- what the servers hold ----

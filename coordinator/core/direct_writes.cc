@@ -1,10 +1,10 @@
 // The program's own writes: its calls, and what a write costs the servers (write_queue.h has where they stand among steps).
 #include <utility>
 
-#include "base/breakable.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
+
 // A large write is cut into commits without the lock: workers are answered meanwhile. It is cut anew where the layout has changed by then.
 void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
   WriteQueue::CommitPlan plan;

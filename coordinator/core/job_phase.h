@@ -26,20 +26,27 @@ struct Choosing {};
 struct Loading {};
 struct Replaying {};
 struct Running {};
+// What the tasks are told once the end of the job is durable.
+struct Shutdowns {
+  bool ps_are_told = false;  // the workers are told first
+  int waiting = 0;           // calls of Shutdown that are under way
+};
 struct Ending {
   int exit_code = 0;
   std::function<void(absl::Status)> done;
-  uint64_t seq = 0;           // of the Sync that every ps has to acknowledge first; 0: all have
-  bool stored = false;        // the end is durable: a task that registers is told
-  bool ps_told = false;       // workers are told to exit before parameter servers are
-  int shutdowns_waiting = 0;  // calls of Shutdown that are under way
+  // Of the Sync that every ps has to acknowledge before the end is stored. 0: all have, or nobody is asked,
+  // because the program has used nothing.
+  uint64_t seq = 0;
+  bool stored = false;  // the end is durable: a task that registers is told
+  Shutdowns shutdowns = {};
 };
 struct Over {
   int exit_code = 0;
 };
 struct Failed {
   absl::Status error;
-  std::optional<int> exit_code;  // the job's end was durable before
+  std::optional<int> exit_code;  // the job's end is durable all the same: it was being stored, or was stored, before
+  Shutdowns shutdowns = {};
 };
 
 }  // namespace job_phase
@@ -56,6 +63,7 @@ class JobPhase {
   using Replaying = job_phase::Replaying;
   using Running = job_phase::Running;
   using Ending = job_phase::Ending;
+  using Shutdowns = job_phase::Shutdowns;
   using Over = job_phase::Over;
   using Failed = job_phase::Failed;
 
@@ -81,12 +89,24 @@ class JobPhase {
 
   // What ended the job. OK: it has not failed.
   absl::Status error() const { return Get<Failed>() != nullptr ? Get<Failed>()->error : absl::OkStatus(); }
-  // The exit code of a job whose end is durable.
+  // The exit code that the store has for the job's end. Nullopt: the end is not durable yet, or the job goes on.
   std::optional<int> exit_code() const {
     if (const auto* over = Get<Over>()) return over->exit_code;
     if (const auto* failed = Get<Failed>()) return failed->exit_code;
     const auto* ending = Get<Ending>();
     return ending != nullptr && ending->stored ? std::optional<int>(ending->exit_code) : std::nullopt;
+  }
+  // Whether the job ends and nothing can undo it: the end is being stored, or is durable. A server that is lost
+  // from here on takes nothing with it.
+  bool IsEndCertain() const {
+    const auto* ending = Get<Ending>();
+    return ending != nullptr && ending->seq == 0;
+  }
+  // Null: the job is in a phase in which no task is told the end.
+  Shutdowns* shutdowns() {
+    if (auto* ending = Get<Ending>()) return &ending->shutdowns;
+    auto* failed = Get<Failed>();
+    return failed != nullptr ? &failed->shutdowns : nullptr;
   }
   // Whether no call of the program is served any more.
   bool IsFinal() const { return Is(Name::kFailed) || Is(Name::kOver); }

@@ -303,9 +303,9 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = servers_.size();
   const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
   if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_) return false;
-  const ServerSet::Early early = servers_.NoteEarly(request.index, kEarly);
-  if (early.is_new) outbox_.Add([text = ComesBeforeResize(request, count)] { DIVVY_LOG(WARNING) << text.message(); });
-  return early.may_wait;
+  if (!servers_.MayComeEarly(request.index, kEarly)) return false;
+  said_of_peers_.Warning(std::string(ComesBeforeResize(request, count).message()));
+  return true;
 }
 
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
@@ -389,7 +389,8 @@ void CoordinatorCore::ScheduleTick() {
 void CoordinatorCore::FailJob(absl::Status error) {
   if (phase_.IsFinal()) return;
   for (Task& call : TakeWaiters(error)) outbox_.Add(std::move(call));
-  phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code()});
+  const JobPhase::Shutdowns* const shutdowns = phase_.shutdowns();
+  phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code(), shutdowns != nullptr ? *shutdowns : JobPhase::Shutdowns()});
   workers_.DropFences();
   recovery_.FailAll();
   passes_.FailAll();
@@ -466,36 +467,36 @@ void CoordinatorCore::StoreEnd() {
 }
 
 void CoordinatorCore::OnEndStored(int exit_code) {
-  if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;  // tasks that register are told the end all the same
-  auto* const ending = phase_.Get<JobPhase::Ending>();
-  if (ending == nullptr) return;
-  ending->stored = true;
-  ShutDownTasks(*ending);
+  if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;  // the job is over all the same, and its tasks are told
+  if (auto* const ending = phase_.Get<JobPhase::Ending>()) ending->stored = true;
+  if (auto* const shutdowns = phase_.shutdowns()) ShutDownTasks(*shutdowns, exit_code);
 }
 
 // Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and a task that it does not reach learns the end by Register.
-void CoordinatorCore::ShutDownTasks(JobPhase::Ending& ending) {
+void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) {
   const auto shut_down = [&](const auto& client, const Fence& fence) DIVVY_REQUIRES(mu_) {
-    ++ending.shutdowns_waiting;
+    ++shutdowns.waiting;
     const auto told = [weak = weak_from_this()](const absl::StatusOr<ShutdownReply>&) {
       if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
     };
-    outbox_.Add([told, client, request = ShutdownRequest{fence, ending.exit_code}] { client->Shutdown(request, told); });
+    outbox_.Add([told, client, request = ShutdownRequest{fence, exit_code}] { client->Shutdown(request, told); });
   };
-  if (!ending.ps_told) {
+  if (!shutdowns.ps_are_told) {
     for (const auto& [index, worker] : workers_.all()) {
       if (worker.state != Worker::State::kDialing) shut_down(worker.client, FenceFor(worker.incarnation, worker.session));
     }
-    if (ending.shutdowns_waiting > 0) return;
+    if (shutdowns.waiting > 0) return;
   }
-  ending.ps_told = true;
+  shutdowns.ps_are_told = true;
   for (const Ps& ps : servers_) shut_down(ps.client, FenceFor(ps.incarnation));
 }
 
 void CoordinatorCore::OnShutDown() {
+  auto* const shutdowns = phase_.shutdowns();
+  if (shutdowns == nullptr || --shutdowns->waiting > 0) return;
+  if (!std::exchange(shutdowns->ps_are_told, true)) return ShutDownTasks(*shutdowns, *phase_.exit_code());
   auto* const ending = phase_.Get<JobPhase::Ending>();
-  if (ending == nullptr || --ending->shutdowns_waiting > 0) return;
-  if (!std::exchange(ending->ps_told, true)) return ShutDownTasks(*ending);
+  if (ending == nullptr) return;  // the job has failed meanwhile
   outbox_.Add([done = std::move(ending->done)] { done(absl::OkStatus()); });
   phase_.Enter(JobPhase::Over{ending->exit_code});
   TellDrained();

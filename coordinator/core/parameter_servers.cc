@@ -1,6 +1,5 @@
 // The watch on parameter servers: who they are, how they are attached, loaded and told what is true, and what their silence means.
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -185,8 +184,7 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
 }
 
 void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
-  const auto* const ending = phase_.Get<JobPhase::Ending>();
-  if (ending != nullptr && ending->seq == 0) return;  // all there was has been confirmed, and the end is being stored
+  if (phase_.IsEndCertain()) return;
   const std::string lost = absl::StrCat(ps.Text(), " ", how, ": the variables it held are gone");
   if (!Replays()) return FailJob(MakeError(Reason::kPsLost, lost + RemedyOfLoss()));
   if (ps.claim) servers_.Dial(ps, ps.claim->address);

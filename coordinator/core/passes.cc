@@ -63,7 +63,7 @@ void Passes::Drop(ResourceId id) {
   Iterator* const iterator = Find(id);
   if (iterator == nullptr) return;
   iterator->dropped = true;
-  if (iterator->users > 0 || replaying_) {
+  if (iterator->users > 0 || rewinding_) {
     iterator->in_loop = false;
     iterator->finished = 0;
     return;
@@ -116,8 +116,8 @@ void Passes::Use(const Step& step, int64_t change) {
   }
 }
 
-void Passes::EndReplay() {
-  replaying_ = false;
+void Passes::EndRewind() {
+  rewinding_ = false;
   std::vector<ResourceId> dropped;
   for (const auto& [id, iterator] : iterators_) {
     if (iterator.dropped) dropped.push_back(id);

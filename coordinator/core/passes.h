@@ -50,16 +50,16 @@ class Passes {
   // Makes an iterator for the program. Resumes the pass over the same data that the state of the job holds
   // unfinished, if there is one and `leased`.
   ResourceId Make(std::string source, Nest args, bool leased);
-  // The iterator goes when no step uses it and no replay is under way.
+  // The iterator goes when no step uses it and no rewind is under way.
   void Drop(ResourceId id);
   // Steps that are queued or open use their iterators. `change`: +1 or -1.
   void Use(const Step& step, int64_t change);
   bool Has(ResourceId id) const { return iterators_.count(id) > 0; }
   // Between these two, dropped iterators stay: steps that are run again may name them.
-  void BeginReplay() { replaying_ = true; }
-  void EndReplay();
+  void BeginRewind() { rewinding_ = true; }
+  void EndRewind();
   // The job has failed. No completion waits here.
-  void FailAll() { replaying_ = false; }
+  void FailAll() { rewinding_ = false; }
 
   // ---- loops of the program ----
 
@@ -228,7 +228,7 @@ class Passes {
   // Training passes whose iterator is gone, as long as the store may name them, each with changes_ of then.
   std::deque<std::pair<int64_t, PassProgress>> ended_;
   int64_t changes_ = 0;
-  bool replaying_ = false;
+  bool rewinding_ = false;
 };
 
 }  // namespace divvy

@@ -72,10 +72,10 @@ TEST_F(PassesTest, ADroppedIteratorStaysUntilItsLastStepIsClosed) {
 
 TEST_F(PassesTest, ADroppedIteratorStaysWhileStepsAreRunAgain) {
   const ResourceId id = passes_.Make("clicks", Nest(), true);
-  passes_.BeginReplay();
+  passes_.BeginRewind();
   passes_.Drop(id);
   EXPECT_TRUE(passes_.Has(id));
-  passes_.EndReplay();
+  passes_.EndRewind();
   EXPECT_FALSE(passes_.Has(id));
 }
 

@@ -64,7 +64,8 @@ class Recovery {
     std::string why;
     absl::Duration since;
     std::optional<JobPhase::Ending> ending;  // the job was
-    // Those that the log names, and nobody else any more. Workers that join are told of them.
+    // The iterators that only steps of the redo log use: the program has dropped them. Workers that join are told
+    // of them.
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators = {};
     int64_t steps_left = 0;  // finished ones from next() on
   };
@@ -90,8 +91,8 @@ class Recovery {
   const RedoLog& log() const { return log_; }
   // Ends a log that is full where no checkpoint can ever make room. Not one that is being run: it is needed to its end.
   void GiveUpFullLog();
-  // An error: the log has been full for --checkpoint_stall_timeout, and is not about to have room. `waits`:
-  // steps wait for room in the log, and no checkpoint is being made.
+  // An error: the log has been full for --checkpoint_stall_timeout, and no checkpoint that makes room has been
+  // written meanwhile. `waits`: the job runs, and no checkpoint is being written.
   absl::Status CheckLog(absl::Duration now, bool waits);
 
   // ---- back ----

@@ -1,19 +1,19 @@
 // Rewinds and replays: what the coordinator does for them (recovery.h has the rules).
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/log.h"
+#include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
-#include "coordinator/core/refusals.h"
 
 namespace divvy {
+
 // ---- back ----
 
 void CoordinatorCore::Rewind(std::string why) {
-  if (phase_.IsFinal()) return;
+  if (phase_.IsFinal() || phase_.IsEndCertain()) return;
   if (IsDraining()) return FailJob(Drained());  // what was in flight cannot be finished in time
   if (const absl::Status may = recovery_.CountRewind(why); !may.ok()) return FailJob(may);
   GoBack(std::move(why));
@@ -26,7 +26,7 @@ void CoordinatorCore::GoBack(std::string why) {
   std::optional<JobPhase::Ending> ending;
   if (auto* const under_way = phase_.Get<JobPhase::Ending>()) ending = std::move(*under_way);
   recovery_.Begin(std::move(why), std::move(ending));
-  passes_.BeginReplay();
+  passes_.BeginRewind();
   phase_.Enter(JobPhase::Attaching());
   checkpoint_maker_.Drop();
   layout_changes_.Rewind();
@@ -104,7 +104,7 @@ void CoordinatorCore::FinishReplay() {
   workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});  // of the version that they have: which means, forget all that you have read, for not all was there
   for (const auto& [id, make] : rewind.iterators) workers_.SendToAll(DropResource{id});
   recovery_.GiveUpFullLog();  // variables that were created meanwhile may have filled it
-  passes_.EndReplay();
+  passes_.EndRewind();
   steps_.Resume();
   WantSync();
   LetWaitersGo();

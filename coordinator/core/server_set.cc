@@ -77,10 +77,9 @@ uint64_t ServerSet::Acked() const {
   return std::min_element(begin(), end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
 }
 
-ServerSet::Early ServerSet::NoteEarly(int index, absl::Duration patience) {
+bool ServerSet::MayComeEarly(int index, absl::Duration patience) {
   const absl::Duration now = clock_.Elapsed();
-  const auto [came, is_new] = early_.emplace(index, now);
-  return {is_new, now - came->second < patience};
+  return now - early_.emplace(index, now).first->second < patience;
 }
 
 }  // namespace divvy

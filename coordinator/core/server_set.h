@@ -65,12 +65,9 @@ class ServerSet {
 
   // ---- those that are to join ----
 
-  // A ps above those that there are has come. Whether it is the first time that this index does; whether it
-  // came less than `patience` ago for the first time.
-  struct Early {
-    bool is_new = false, may_wait = false;
-  };
-  Early NoteEarly(int index, absl::Duration patience);
+  // A ps has come whose index is above those of all servers. True: that index came for the first time less than
+  // `patience` ago, and may wait for a resize.
+  bool MayComeEarly(int index, absl::Duration patience);
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const { return {{"early parameter servers", static_cast<int64_t>(early_.size())}}; }
 

@@ -89,14 +89,12 @@ TEST_F(ServerSetTest, AResizeCanBeTakenBack) {
   EXPECT_EQ(servers_[3].index, 3);
 }
 
-TEST_F(ServerSetTest, OneThatComesBeforeItsResizeIsToldOfOnceAndWaitsAWhile) {
-  ServerSet::Early early = servers_.NoteEarly(3, absl::Minutes(1));
-  EXPECT_TRUE(early.is_new && early.may_wait);
+TEST_F(ServerSetTest, OneThatComesBeforeItsResizeMayWaitAWhile) {
+  EXPECT_TRUE(servers_.MayComeEarly(3, absl::Minutes(1)));
   Advance(absl::Seconds(59));
-  early = servers_.NoteEarly(3, absl::Minutes(1));
-  EXPECT_TRUE(!early.is_new && early.may_wait);
+  EXPECT_TRUE(servers_.MayComeEarly(3, absl::Minutes(1)));
   Advance(absl::Seconds(1));
-  EXPECT_FALSE(servers_.NoteEarly(3, absl::Minutes(1)).may_wait);
+  EXPECT_FALSE(servers_.MayComeEarly(3, absl::Minutes(1)));
   EXPECT_EQ(servers_.Sizes().at("early parameter servers"), 1);
 }
 

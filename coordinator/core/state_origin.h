@@ -51,7 +51,8 @@ class StateOrigin {
   void SetChosen() { chosen_ = true; }
   // The job goes on with Restorable().
   void Restore() { restored_ = Restorable()->checkpoint; }
-  // The checkpoint that the job goes on from, or that the state of the servers stands on. Nullopt: none.
+  // Has a value once the job goes on with Restorable(): the checkpoint that it goes on from, or CheckpointId() where
+  // it adopts what the servers hold. Nullopt: nothing is chosen, or the job begins anew.
   const std::optional<CheckpointId>& restored() const { return restored_; }
   // Whether the servers are told to keep what they hold.
   bool is_adopting() const { return adopting_; }

@@ -287,7 +287,7 @@ void StepQueue::Settle(const std::shared_ptr<Step>& step, const StepJudgement& j
     why = absl::StrCat("step ", step->request.function, " (", step->id.value(),
                        ") was half applied when its worker was lost, and running it again did not complete it (",
                        error.ok() ? "it touched other parameter servers" : error.message(), ")");
-    if (!host_.CanRewind(why)) return;
+    if (!host_.FailUnlessRewindable(why)) return;
   }
   step->replayed ? host_.SettleReplayed(step, judgement.verdict, error) : SettleAs(step, judgement.verdict, std::move(value), std::move(error));
   if (judgement.rewind) host_.Rewind(std::move(why));
@@ -446,9 +446,9 @@ void StepQueue::NoteStored(int64_t lost_ordinals) {
 }
 
 void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
-  for (Raiser& join : joins_) calls.push_back([raise = std::move(join.raise), error] { raise(error); });
-  for (Raiser& raiser : raisers_) calls.push_back([raise = std::move(raiser.raise), error] { raise(error); });
-  for (WaitingSchedule& waiting : waiting_) calls.push_back([accepted = std::move(waiting.accepted), error] { accepted(error); });
+  for (Raiser& join : joins_) calls.push_back([join = std::move(join), error] { join.raise(error); });
+  for (Raiser& raiser : raisers_) calls.push_back([raiser = std::move(raiser), error] { raiser.raise(error); });
+  for (WaitingSchedule& waiting : waiting_) calls.push_back([waiting = std::move(waiting), error] { waiting.accepted(error); });
   for (const auto& run : runs_) calls.push_back([run, done = std::move(run->done), error] { done(error); });
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_) steps.push_back(step);

@@ -48,7 +48,8 @@ class StepQueue {
     virtual ~Host() = default;
     // Tells the store of passes that are under way: before the first positions of a pass are given.
     virtual void StoreState() = 0;
-    // Whether a step may be dispatched that never was before. If so, GiveId gives its id.
+    // Whether a step may be dispatched that never was before. If so, GiveId gives its id. If not, what it waits
+    // for may take note of that, and let it go first.
     virtual bool MayBeginStep() = 0;
     virtual EntryId GiveId() = 0;
     // The redo log has grown.
@@ -57,8 +58,9 @@ class StepQueue {
     virtual void OnFinished(const Step& step, const Report& report) = 0;
     // A step that had finished before a rewind has been run again.
     virtual void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) = 0;
-    // Whether all servers can go back to their last common state. If not, the job has failed because of `why`.
-    virtual bool CanRewind(const std::string& why) = 0;
+    // Fails the job because of `why` if the servers cannot go back to their last common state. False: it has failed.
+    virtual bool FailUnlessRewindable(const std::string& why) = 0;
+    // Takes all servers back. Does nothing where the end of the job is certain: nobody reads the state any more.
     virtual void Rewind(std::string why) = 0;
     // A step may be dispatched again after `wait`.
     virtual void DispatchLater(absl::Duration wait) = 0;
@@ -113,10 +115,10 @@ class StepQueue {
   void OnWritten();
   // The store has the state of when so many steps were lost.
   void NoteStored(int64_t lost_ordinals);
-  // The job has failed: moves the completions that wait to `calls`, and forgets all steps.
+  // The job has failed: moves the completions that wait to `calls`, with all that they hold, and forgets all steps.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
-  // ---- replay (replay.cc) ----
+  // ---- replay (recovery.h) ----
 
   // The servers go back: what open steps have done is undone. They wait for Resume. REQUIRES: no worker
   // has a session.

@@ -253,5 +253,28 @@ TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
   for (const auto& [structure, size] : queue_.Sizes()) EXPECT_EQ(size, 0) << structure;
 }
 
+TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
+  options_.max_queued_steps = 1;
+  AddWorker(0);
+  auto handle = std::make_shared<int>();  // some hold the coordinator: they must not go while its lock is held
+  const std::weak_ptr<int> held = handle;
+  for (int i = 0; i < 5; ++i) {
+    queue_.Schedule(
+        {"step", Nest()}, [handle](const absl::StatusOr<Nest>&) {}, [handle](const absl::Status&) {});
+  }
+  Pump();
+  queue_.Join([](const absl::Status&) {}, [handle] {});
+  queue_.StoreError(absl::DataLossError("a step"));
+  EXPECT_TRUE(queue_.RaisesInstead([](const absl::Status&) {}, [handle] {}));
+  outbox_.Drain();
+  const int64_t holders = handle.use_count();
+  handle.reset();
+  std::vector<Task> calls;
+  queue_.FailAll(absl::DataLossError("gone"), calls);
+  EXPECT_EQ(held.use_count(), holders - 1) << "nothing has been dropped";
+  calls.clear();
+  EXPECT_TRUE(held.expired());
+}
+
 }  // namespace
 }  // namespace divvy

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "coordinator/core/coordinator_core.h"
@@ -163,9 +162,10 @@ EntryId CoordinatorCore::GiveId() {
 
 bool CoordinatorCore::MayBeginStep() { return MayGiveId() && !ResizeWaits() && !writes_.MakesStepsWait(); }
 
-bool CoordinatorCore::CanRewind(const std::string& why) {
-  if (!Replays()) FailJob(MakeError(Reason::kPsLost, why + RemedyOfLoss()));
-  return Replays();
+bool CoordinatorCore::FailUnlessRewindable(const std::string& why) {
+  if (phase_.IsEndCertain() || Replays()) return true;
+  FailJob(MakeError(Reason::kPsLost, why + RemedyOfLoss()));
+  return false;
 }
 
 void CoordinatorCore::DispatchLater(absl::Duration wait) {

@@ -68,16 +68,19 @@ class WorkerSet {
 
   // ---- who fits ----
 
-  // Compares with what the coordinator was told; else with the workers that are here, so that all of them may
-  // be replaced by others. OK: no more workers say what those do than say the like of this one.
+  // Whether a worker with so many replicas may serve. Where the coordinator was told the number: CLUSTER_MISMATCH
+  // for every other one. Where it was not, notes what the worker says, and compares it with the first of the workers
+  // that are here with another number. OK: there is none, or more workers have last said this number than that
+  // worker's. So all workers may be replaced by others. NOT_READY: as many have said either, and more may come.
+  // CLUSTER_MISMATCH: fewer have, or as many, and every worker of TF_CONFIG has spoken.
   absl::Status CheckReplicas(int index, const std::string& address, int replicas);
   // Those that are here and have another number. Where CheckReplicas is OK they are let go: one that came
   // first and is wrong, or lies, would keep all others out.
   std::vector<Worker*> WithOtherReplicas(int index, int replicas);
   // Warns, once, if a worker runs another build of the program than the coordinator.
   void CompareBuild(const Worker& worker, const std::string& build);
-  // The worker says that it serves another job, or another coordinator. True: so do all workers, or the
-  // others stay away, for so long that this coordinator gives way.
+  // The worker says that it serves another job, or another coordinator. Notes since when no worker serves this
+  // coordinator. True: for worker_silence if all workers say so, else for ps_timeout, and it has to give way.
   bool MustGiveWay(const Worker& refused);
   void NoteServed() { unserved_since_.reset(); }
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
-#include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"

@@ -151,12 +151,13 @@ void WriteQueue::CheckHold(absl::Duration now) {
 // ---- the end, and state ----
 
 void WriteQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
-  for (const auto& [id, write] : open_) waiting_.push_back(write);
-  for (const auto& write : waiting_) {
-    calls.push_back([write, done = std::move(write->done), error] {
-      if (done) done(error);
+  const auto fail = [&](const std::shared_ptr<Write>& write) {
+    calls.push_back([write, error] {
+      if (write->done) write->done(error);
     });
-  }
+  };
+  for (const auto& [id, write] : open_) fail(write);
+  for (const auto& write : waiting_) fail(write);
   open_.clear(), waiting_.clear();
   hold_.reset();
 }

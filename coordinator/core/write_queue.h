@@ -8,8 +8,8 @@
 //   2. HELD       all have answered: every entry is applied everywhere or nowhere. The writes that wait are applied
 //   3. all are applied: the steps that are open come after them, and are numbered so. Commits go on
 //
-// A worker that is lost in 1 gives the hold up, because its step may be half applied; so does kLongestHold. The hold is
-// tried again when the step has been run again.
+// The hold is given up if a worker is lost in 1, because that worker's step may be half applied, and if 1 takes longer
+// than WorkerSet::kLongestHold. Another hold begins after a pause, once no step is half applied.
 //
 // Where no step is open nobody is held. Steps that are scheduled meanwhile are dispatched when the write is
 // applied: else one could commit before it on one server and after it on another. Writes that are called for
@@ -77,7 +77,8 @@ class WriteQueue {
   void Start();
   // Begins the writes that let steps go first. To be called when those steps have been dispatched.
   void StartBehindSteps();
-  // Whether a step that is not open yet has to wait for the writes that began while none was.
+  // Whether a step that is not open yet has to wait for the writes that began while none was. If so, this notes that
+  // a step waits: writes that have not begun let it go first.
   bool MakesStepsWait();
 
   // ---- events ----
@@ -101,7 +102,7 @@ class WriteQueue {
   // The workers' sessions are over.
   void DropHold() { hold_.reset(); }
   void CheckHold(absl::Duration now);
-  // The job has failed: moves the completions that wait to `calls`, and forgets all writes.
+  // The job has failed: moves the completions that wait to `calls`, those of open writes first, and forgets all writes.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----

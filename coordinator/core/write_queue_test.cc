@@ -199,5 +199,21 @@ TEST_F(WriteQueueTest, WhenTheJobFailsEachWriteIsAnswered) {
   for (const auto& [structure, size] : queue_.Sizes()) EXPECT_EQ(size, 0) << structure;
 }
 
+TEST_F(WriteQueueTest, WhenTheJobFailsOpenWritesAreAnsweredBeforeThoseThatWait) {
+  std::vector<std::string> answered;
+  const auto add = [&](const std::string& name) {
+    queue_.Add({{0, {{}}}}, [&answered, name](const absl::Status&) { answered.push_back(name); });
+    queue_.Start();
+  };
+  add("open");
+  host_.may_begin = false;
+  add("first that waits");
+  add("second that waits");
+  std::vector<Task> calls;
+  queue_.FailAll(absl::DataLossError("gone"), calls);
+  for (const Task& call : calls) call();
+  EXPECT_EQ(answered, (std::vector<std::string>{"open", "first that waits", "second that waits"}));
+}
+
 }  // namespace
 }  // namespace divvy

@@ -23,7 +23,7 @@ class FakeStepHost : public StepQueue::Host {
   void OnLogGrown() override {}
   void OnFinished(const Step& step, const Report&) override { finished.push_back(step.id); }
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status&) override { replayed.emplace_back(step->id, verdict); }
-  bool CanRewind(const std::string&) override { return can_rewind; }
+  bool FailUnlessRewindable(const std::string&) override { return can_rewind; }
   void Rewind(std::string why) override { rewinds.push_back(std::move(why)); }
   void DispatchLater(absl::Duration) override {}
 
