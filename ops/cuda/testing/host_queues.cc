@@ -9,8 +9,8 @@ class HostQueues::OneQueue : public HostStream {
   explicit OneQueue(HostQueues& all) : all_(all) {}
 
   void Add(std::function<void()> work) override {
-    if (all_.manner_ == Manner::kAtOnce) return work();
     MutexLock lock(all_.mu_);
+    if (all_.manner_ == Manner::kAtOnce) return work();
     work_.push_back(std::move(work));
     ++added_;
     all_.AnyTime();

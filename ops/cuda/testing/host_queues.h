@@ -45,7 +45,7 @@ class HostQueues {
   void AnyTime();
 
   const Manner manner_;
-  Mutex mu_;  // held while work runs, except kAtOnce
+  Mutex mu_;  // held while work runs: several threads may give work to one device
   Random random_;
   std::vector<std::unique_ptr<OneQueue>> streams_;
 };
