@@ -71,9 +71,12 @@ class EmptyCalls {
 
   // `count` calls, 32 at a time.
   absl::Status Many(int count) {
-    left_ = count;
-    ended_ = 0;
-    failed_ = false;
+    {
+      MutexLock lock(mu_);
+      left_ = count;
+      ended_ = 0;
+      failed_ = false;
+    }
     for (int i = 0; i < std::min(count, 32); ++i) Next();
     MutexLock lock(mu_);
     all_ended_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return ended_ == count; });

@@ -13,8 +13,13 @@
 namespace divvy::data_internal {
 namespace {
 
+bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
+
 struct Shared {
   explicit Shared(Source source) : source(std::move(source)) {}
+
+  // An end or an error has been read: nothing is read behind it.
+  bool AtEnd() const DIVVY_REQUIRES(mu) { return !buffer.empty() && !IsElement(buffer.back()); }
 
   Mutex mu;
   CondVar changed;
@@ -24,8 +29,6 @@ struct Shared {
   bool filling DIVVY_GUARDED_BY(mu) = false;
   bool stop DIVVY_GUARDED_BY(mu) = false;  // asks the filler to end after the element that it reads
 };
-
-bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
 
 // What runs on the executor. Its end says that no filler runs, also where the executor drops it unrun.
 class Filler {
@@ -50,9 +53,8 @@ class Filler {
   // nullopt: nothing is to be read now.
   std::optional<int64_t> NextPosition() {
     MutexLock lock(shared_->mu);
-    const std::deque<Element>& buffer = shared_->buffer;
-    if (shared_->stop || buffer.size() >= wanted_ || (!buffer.empty() && !IsElement(buffer.back()))) return std::nullopt;
-    return shared_->first + static_cast<int64_t>(buffer.size());
+    if (shared_->stop || shared_->buffer.size() >= wanted_ || shared_->AtEnd()) return std::nullopt;
+    return shared_->first + static_cast<int64_t>(shared_->buffer.size());
   }
 
   void Keep(Element element) {
@@ -117,8 +119,7 @@ class PrefetchIterator : public PositionedIterator {
   void StartFillingIfLow() {
     {
       MutexLock lock(shared_->mu);
-      const std::deque<Element>& buffer = shared_->buffer;
-      const bool low = buffer.size() <= wanted_ / 2 && (buffer.empty() || IsElement(buffer.back()));
+      const bool low = shared_->buffer.size() <= wanted_ / 2 && !shared_->AtEnd();
       if (shared_->filling || !low) return;
       shared_->filling = true;
     }

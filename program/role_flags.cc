@@ -70,7 +70,7 @@ ABSL_FLAG(std::string, job_name, "", "the job's number follows from it; without 
 ABSL_FLAG(int, min_workers, 1, "the job begins when so many workers are known: listed in the cluster, or registered");
 ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10), "a parameter server that does not answer for so long fails the job (138)");
 ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
-ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time blocked on a parameter server is not counted");
+ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10), "of one attempt of a step; time in which it waits for a parameter server counts half, and not at all while that server is lost");
 ABSL_FLAG(absl::Duration, watchdog, absl::ZeroDuration(), "the chief's log says what every worker does when no step has finished for so long; 0: never");
 ABSL_FLAG(std::string, program, "", "a program as a shared library (lib….so), for the stock binaries worker and coordinator");
 

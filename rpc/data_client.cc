@@ -271,19 +271,21 @@ DataClient::~DataClient() {
   if (has_own_calls_) options_.open->CancelAndWait();
 }
 
-void DataClient::Submit(std::shared_ptr<DataStream>& stream, const char* method, std::unique_ptr<Exchange> exchange) {
+void DataClient::Submit(Kind kind, std::unique_ptr<Exchange> exchange) {
+  const char* const method = kind == Kind::kPulls ? "/divvy.v1.ParameterServerData/Pull" : "/divvy.v1.ParameterServerData/Commit";
   MutexLock lock(mu_);
+  std::shared_ptr<DataStream>& stream = kind == Kind::kPulls ? pulls_ : commits_;
   if (stream != nullptr && stream->Submit(exchange)) return;
   stream = std::make_shared<DataStream>(executor_, options_);
   stream->Start(stream, channel_, method, std::move(exchange));
 }
 
 void DataClient::Pull(PullRequest request, ResultCallback<PullReply> done) {
-  Submit(pulls_, "/divvy.v1.ParameterServerData/Pull", std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request), std::move(done)));
+  Submit(Kind::kPulls, std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request), std::move(done)));
 }
 
 void DataClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
-  Submit(commits_, "/divvy.v1.ParameterServerData/Commit", std::make_unique<TypedExchange<CommitRequest, CommitReply>>(std::move(request), std::move(done)));
+  Submit(Kind::kCommits, std::make_unique<TypedExchange<CommitRequest, CommitReply>>(std::move(request), std::move(done)));
 }
 
 }  // namespace divvy

@@ -2,6 +2,7 @@
 #ifndef DIVVY_RPC_DATA_CLIENT_H_
 #define DIVVY_RPC_DATA_CLIENT_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -41,8 +42,9 @@ class DataClient {
 
  private:
   DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
-  // On `stream`, or on a new one where that is broken or was never opened.
-  void Submit(std::shared_ptr<DataStream>& stream, const char* method, std::unique_ptr<Exchange> exchange);
+  enum class Kind : uint8_t { kPulls, kCommits };
+  // On the stream of its kind, or on a new one where that is broken or was never opened.
+  void Submit(Kind kind, std::unique_ptr<Exchange> exchange);
 
   const std::shared_ptr<grpc::Channel> channel_;
   Executor& executor_;

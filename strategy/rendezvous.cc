@@ -49,7 +49,7 @@ absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
 }
 
 absl::Status Rendezvous::Await(Round& round, int replica) {
-  const auto is_over = [&] { return round.done || !left_.empty(); };
+  const auto is_over = [&]() DIVVY_REQUIRES(mu_) { return round.done || !left_.empty(); };
   const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
   if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);  // it is being carried out
   if (round.done) return round.outcome;
@@ -67,7 +67,7 @@ void Rendezvous::Leave(int replica, absl::Status status) {
 
 absl::Status Rendezvous::WaitForAll() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this] { return static_cast<int>(left_.size()) == num_replicas_; });
+  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return static_cast<int>(left_.size()) == num_replicas_; });
   return first_error_;
 }
 

@@ -198,12 +198,7 @@ absl::Status ReplicaContext::Read(absl::Span<ReadRequest> requests) {
   const TraceRange range("pull");
   RETURN_IF_ERROR(internal::CheckReplica(*this, "Read", "use variable.Read"));
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, strategy_.store("Read"));
-  RETURN_IF_ERROR(store->Read(requests));
-  std::vector<Tensor> values;
-  for (const ReadRequest& request : requests) values.push_back(request.value);
-  ASSIGN_OR_RETURN(values, ToDevice(values, device()));
-  for (size_t i = 0; i < requests.size(); ++i) requests[i].value = std::move(values[i]);
-  return absl::OkStatus();
+  return store->ReadOn(device(), requests);
 }
 
 absl::StatusOr<std::vector<Tensor>> ReplicaContext::ReadAll(absl::Span<const VariableSpec> variables) {

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "cluster/error.h"
 #include "data/guarded.h"
+#include "tensor/device_memory.h"
 
 namespace divvy {
 namespace {
@@ -165,6 +166,7 @@ absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
     return leaf;
   };
   RETURN_IF_ERROR(MapBatch({keep, collect}, batch).status());
+  const TravelScope scope(Travel::kIntegersWhenUsed);
   ASSIGN_OR_RETURN(tensors, ToDevice(tensors, device));
   size_t next = 0;
   const auto put = [&](const Nest& leaf) -> absl::StatusOr<Nest> { return leaf.kind() == Nest::Kind::kTensor ? Nest(tensors[next++]) : leaf; };

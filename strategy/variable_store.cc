@@ -29,6 +29,19 @@ absl::Status SumRows(StagedWrite& write) {
 
 }  // namespace
 
+absl::Status VariableStore::ReadOn(Device device, absl::Span<ReadRequest> requests) {
+  RETURN_IF_ERROR(Read(requests));
+  return BringTo(device, requests);
+}
+
+absl::Status BringTo(Device device, absl::Span<ReadRequest> requests) {
+  std::vector<Tensor> values;
+  for (const ReadRequest& request : requests) values.push_back(request.value);
+  ASSIGN_OR_RETURN(values, ToDevice(values, device));
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].value = std::move(values[i]);
+  return absl::OkStatus();
+}
+
 // What is whole is copied while the GPU sums the rows.
 absl::Status BringToCpu(std::vector<StagedWrite>& writes) {
   std::vector<Tensor*> places;

@@ -53,6 +53,9 @@ class VariableStore {
   // whose effect only its parameter server knows: read before ApplyGradients.
   virtual absl::Status Read(absl::Span<ReadRequest> requests) = 0;
 
+  // As Read, with the values on `device`, where a replica computes. Errors, too: those of Tensor::To.
+  virtual absl::Status ReadOn(Device device, absl::Span<ReadRequest> requests);
+
   // All of the writes, in this order, or none: everything that could be refused is refused before the first one counts. In a step they are staged and become
   // part of its one commit; a direct call has applied them when it returns, and may block.
   // NotFound: no such variable. InvalidArgument: dtype or shape, an id outside the variable, a gradient for a variable that names no optimizer while the
@@ -65,6 +68,9 @@ class VariableStore {
 // Tensor::To, which tell what the GPU has found wrong with its data.
 absl::Status BringToCpu(std::vector<StagedWrite>& writes);
 absl::Status BringToCpu(std::vector<VariableRead>& reads);
+
+// The values that were read, to where a replica computes. For implementers. Errors: those of Tensor::To.
+absl::Status BringTo(Device device, absl::Span<ReadRequest> requests);
 
 }  // namespace divvy
 

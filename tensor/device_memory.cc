@@ -1,13 +1,21 @@
 #include "tensor/device_memory.h"
 
 #include <atomic>
+#include <utility>
 
 namespace divvy {
 namespace {
 
 std::atomic<DeviceMemory*> gpu_memory{nullptr};
+thread_local Travel travel_now = Travel::kNow;
 
 }  // namespace
+
+TravelScope::TravelScope(Travel travel) : before_(std::exchange(travel_now, travel)) {}
+
+TravelScope::~TravelScope() { travel_now = before_; }
+
+Travel TravelScope::Now() { return travel_now; }
 
 void SetGpuMemory(DeviceMemory* memory) { gpu_memory = memory; }
 

@@ -34,6 +34,29 @@ struct DeviceFailures {
   absl::Status lost;  // Unavailable, with why: this process cannot use the device any more
 };
 
+// How the values of the CPU travel that a thread brings to GPUs.
+enum class Travel : uint8_t {
+  kNow,
+  // Integers may wait until the GPU first uses them. Of a batch often only lookups on the CPU read them.
+  kIntegersWhenUsed,
+  // Now, but only into memory that is free: nothing is given up for them. ResourceExhausted: none is free.
+  kIfRoom,
+};
+
+// While it lives, values that this thread brings to GPUs travel in this manner. Outside any: kNow. Scopes nest.
+class TravelScope {
+ public:
+  explicit TravelScope(Travel travel);
+  ~TravelScope();
+  TravelScope(const TravelScope&) = delete;
+  TravelScope& operator=(const TravelScope&) = delete;
+  // The calling thread's.
+  static Travel Now();
+
+ private:
+  const Travel before_;
+};
+
 // Thread-safe. A device computes what it is told in the order of the calls, later; copies run beside it. What is computed with memory that a call returned
 // waits for that copy by itself. REQUIRES (all): bytes > 0.
 class DeviceMemory {
@@ -47,6 +70,10 @@ class DeviceMemory {
   // New memory of the device with these bytes, later. `owner` owns `from`, which is not written to while it is held: perhaps for longer than the call. Errors
   // as Allocate.
   virtual absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) = 0;
+  // As Upload, but the bytes may travel later: when the memory is first computed with or copied from. Where that never happens they do not travel at all.
+  virtual absl::StatusOr<void*> UploadWhenUsed(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
+    return Upload(device, from, bytes, std::move(owner));
+  }
   // New memory of `device` with the bytes of another's, later. Errors as Allocate.
   virtual absl::StatusOr<void*> CopyAcross(Device device, const Download& from) = 0;
   // Waits for the computations that each value's mark stands for and for the copies, not for what the devices were told since. An error: of a copy, or what a

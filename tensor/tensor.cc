@@ -202,16 +202,23 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   }
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
   const bool from_cpu = this->device().kind == Device::Kind::kCpu;
-  ASSIGN_OR_RETURN(void* const data, from_cpu
-                                         ? memory->Upload(device, data_, size_bytes(), buffer_)
-                                         : memory->CopyAcross(device, {this->device(), data_, nullptr, size_bytes(), std::atomic_load(&buffer_->written)}));
+  // Borrowed memory is its owner's again when it has been read.
+  const bool has_origin = (dtype_ == DType::kInt64 || dtype_ == DType::kInt32) && !buffer_->borrowed();
+  absl::StatusOr<void*> data;
+  if (!from_cpu) {
+    data = memory->CopyAcross(device, {this->device(), data_, nullptr, size_bytes(), std::atomic_load(&buffer_->written)});
+  } else if (has_origin && TravelScope::Now() == Travel::kIntegersWhenUsed) {
+    data = memory->UploadWhenUsed(device, data_, size_bytes(), buffer_);
+  } else {
+    data = memory->Upload(device, data_, size_bytes(), buffer_);
+  }
+  RETURN_IF_ERROR(data.status());
   Tensor there;
   there.dtype_ = dtype_;
   there.shape_ = shape_;
-  there.buffer_ = std::make_shared<Buffer>(Block{data, memory}, device, nullptr);
-  there.data_ = data;
-  // Borrowed memory is its owner's again when it has been read.
-  if ((dtype_ != DType::kInt64 && dtype_ != DType::kInt32) || buffer_->borrowed()) return there;
+  there.buffer_ = std::make_shared<Buffer>(Block{*data, memory}, device, nullptr);
+  there.data_ = *data;
+  if (!has_origin) return there;
   there.buffer_->origin = from_cpu ? buffer_ : buffer_->origin;
   there.buffer_->origin_data = from_cpu ? data_as<char>() : buffer_->OriginOf(data_);
   return there;

@@ -31,9 +31,9 @@ absl::Status CheckName(absl::string_view field, absl::string_view name) {
 
 absl::Status CheckFinite(absl::string_view field, double value) { return std::isfinite(value) ? absl::OkStatus() : Invalid(field, "is not a finite number"); }
 
-absl::Status CheckCount(absl::string_view field, size_t count) {
-  if (count <= static_cast<size_t>(kMaxParts)) return absl::OkStatus();
-  return Invalid(field, absl::StrCat("has ", count, " elements, more than ", kMaxParts));
+absl::Status CheckCount(absl::string_view field, size_t count, size_t most) {
+  if (count <= most) return absl::OkStatus();
+  return Invalid(field, absl::StrCat("has ", count, " elements, more than ", most));
 }
 
 }  // namespace divvy::wire

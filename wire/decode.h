@@ -1,16 +1,7 @@
 // What the decoders of this folder share: refusals that name the field, and checks. For wire/ alone.
 //
-// A decoder reads field after field and returns at the first that makes no sense; whoever decodes the message around it puts the name of its field before the
-// refusal, so that the whole path stands in it:
-//
-//   absl::StatusOr<Horizon> FromProto(const v1::Horizon& from) {
-//     Horizon horizon;
-//     horizon.next = EntryId(from.next());
-//     horizon.open = IdsOf<EntryId>(from.open());
-//     RETURN_IF_ERROR(CheckRising("open", horizon.open));        // "open[3]: does not rise"
-//     return horizon;
-//   }
-//   DIVVY_WIRE_READ(request.horizon, from, horizon);             // in FromProto(v1::SyncRequest): "horizon.open[3]: does not rise"
+// A refusal names the whole path of its field: whoever decodes the message around it puts its own field's name first.
+// "open[3]: does not rise" of a Horizon is "horizon.open[3]: does not rise" of the SyncRequest that has it.
 #ifndef DIVVY_WIRE_DECODE_H_
 #define DIVVY_WIRE_DECODE_H_
 
@@ -51,7 +42,7 @@ inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) { r
 inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
 absl::Status CheckName(absl::string_view field, absl::string_view name);  // 1 to kMaxNameBytes bytes, no control characters
 absl::Status CheckFinite(absl::string_view field, double value);
-absl::Status CheckCount(absl::string_view field, size_t count);  // at most kMaxParts
+absl::Status CheckCount(absl::string_view field, size_t count, size_t most = kMaxParts);
 
 // Each element of `from` read by `read`, which returns a StatusOr; the first refusal, with the element's number. REQUIRES: the count has been checked, where
 // what is made of an element is larger than it was.
@@ -66,15 +57,6 @@ auto ReadAll(absl::string_view field, const Repeated& from, Read read)
     values.push_back(*std::move(value));
   }
   return values;
-}
-
-// The values of `from` as ids.
-template <typename Id, typename Repeated>
-std::vector<Id> IdsOf(const Repeated& from) {
-  std::vector<Id> ids;
-  ids.reserve(from.size());
-  for (const auto value : from) ids.push_back(Id(value));
-  return ids;
 }
 
 // Each above the one before it. REQUIRES: random access.

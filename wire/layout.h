@@ -32,8 +32,8 @@ absl::StatusOr<ShardSpec> FromProto(const v1::ShardSpec& spec);
 v1::VariableLayout ToProto(const VariableLayout& variable);
 absl::StatusOr<VariableLayout> FromProto(const v1::VariableLayout& variable);
 
-// The hash computed from what was decoded equals the one that was sent. Never null.
-void ToProto(const Layout& layout, v1::Layout* out);
+// ToProto REQUIRES a layout. What FromProto returns is never null, and has the hash that was sent.
+v1::Layout ToProto(const std::shared_ptr<const Layout>& layout);
 absl::StatusOr<std::shared_ptr<const Layout>> FromProto(const v1::Layout& layout);
 
 }  // namespace divvy::wire

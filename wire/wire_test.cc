@@ -355,13 +355,13 @@ TEST(LayoutTest, AVariableThatIsCutWronglyIsRefused) {
       [](M& m) {
         while (m.slots_size() < 256) m.add_slots();
       },
-      "slots: are 256");
+      "slots: has 256 elements, more than 255");
 }
 
 TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {
   const std::shared_ptr<const Layout> sent = Layout::Empty()->With(Weights())->Without(VariableId(9));
   v1::Layout message;
-  ToProto(*sent, &message);
+  message = ToProto(sent);
   const auto arrived = FromProto(message);
   ASSERT_TRUE(arrived.ok()) << arrived.status();
   EXPECT_EQ((*arrived)->version(), 2u);
@@ -372,7 +372,7 @@ TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {
 
 TEST(LayoutTest, AnotherHashAndVariablesOutOfOrderAreRefused) {
   v1::Layout message;
-  ToProto(*Layout::Empty()->With(Weights()), &message);
+  message = ToProto(Layout::Empty()->With(Weights()));
   message.set_hash(message.hash() + 1);
   ExpectRefused(message, "hash: is ");
   *message.add_variables() = message.variables(0);
@@ -462,10 +462,9 @@ TEST(MessagesTest, ARegistrationSaysWhoWhereAndWhichLife) {
   ExpectRefused(Changed<T>([](M& m) { m.set_address("host\n:1"); }), "address: has control characters");
   ExpectRefused(Changed<T>([](M& m) { m.set_replicas(0); }), "replicas: is 0");
   ExpectRefused(Changed<T>([](M& m) { m.set_build(std::string(1025, 'x')); }), "build: has 1025 bytes");
-  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())["train"] = std::string((64 << 10) + 1, 'x'); }),
-                "program.steps: has a signature");
+  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())["train"] = std::string((64 << 10) + 1, 'x'); }), "program.steps: is too long");
   ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())[""] = "FvvE"; }), "program.steps: has 0 bytes");
-  ExpectRefused(Changed<T>([](M& m) { m.mutable_program()->add_flags("a\nb"); }), "program.flags: has control characters");
+  ExpectRefused(Changed<T>([](M& m) { m.mutable_program()->add_flags("a\nb"); }), "program.flags[3]: has control characters");
   const v1::RegisterRequest twice = Changed<T>([](M& m) {
     m.clear_cluster();
     for (int i = 0; i < 2; ++i) {
@@ -569,12 +568,21 @@ TEST(JobStateTest, APositionThatWouldBeReadTwiceOrWasNeverGivenIsRefused) {
   const auto refusal = [](const JobState& state) { return std::string(DecodeJobState(EncodeJobState(state)).status().message()); };
   JobState state = HalfWay();
   state.data[0].unread = {{8, 3}, {10, 2}};
-  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread.first"));
+  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread[1].first"));
   state.data[0].unread = {{8, 33}};
-  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread.count"));
+  EXPECT_THAT(refusal(state), HasSubstr("data[0].unread[0].count"));
   state = HalfWay();
   state.data[0].finished = -1;
   EXPECT_THAT(refusal(state), HasSubstr("data[0].finished"));
+}
+
+TEST(JobStateTest, APassOfASourceWithoutAReadableNameOrWithoutACountIsRefused) {
+  v1::JobState message = ToProto(HalfWay());
+  (*message.mutable_passes())["images\n"] = 1;
+  ExpectRefused(message, "passes: is too long, or has control characters");
+  message = ToProto(HalfWay());
+  (*message.mutable_passes())["images"] = -1;
+  ExpectRefused(message, "passes: is -1");
 }
 
 TEST(FrameTest, AMessageHasANumberAndAResumeHasNeither) {
@@ -653,7 +661,7 @@ TEST(FrameTest, NegativeCountsAndDurationsAreRefused) {
   ExpectRefused(FrameWith(Pong{-1, 0, {}, {}}), "pong.running: is -1");
   ExpectRefused(FrameWith(Pong{0, 0, 70000, {}}), "pong.blocked_on_ps: is 70000");
   ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, -1, {}}), "resource_ready.elements: is -1");
-  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, 1, ElementDigest{1, std::nan(""), 1}}), "resource_ready.first: is not finite");
+  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, 1, ElementDigest{1, std::nan(""), 1}}), "resource_ready.first.projection: is not a finite number");
   ExpectRefused(FrameWith(NeedSlots{EntryId(1), {{"", Sgd{0.1}}}}), "need_slots.slots[0].variable: has 0 bytes");
 }
 

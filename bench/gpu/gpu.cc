@@ -97,7 +97,7 @@ struct Sizes {
 };
 
 void MeasureProduct(DeviceCeilings* ceilings, DType dtype, const Sizes& sizes) {
-  const auto [m, n, k] = sizes;
+  const int64_t m = sizes.m, n = sizes.n, k = sizes.k;
   const bool narrow = dtype == DType::kBFloat16;
   const double operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   // Small ones as often as takes some milliseconds: the wait at the end of a round then counts for less than a hundredth.

@@ -144,7 +144,7 @@ TEST_F(StepCostTest, APerceptronsStep) {
 TEST_F(StepCostTest, ADlrmsStep) {
   const cuda::HostCosts cost = CostOfStep(ModelOf(1), 1024);
   EXPECT_EQ(cost.kernels, 42);
-  EXPECT_EQ(cost.uploads, 6);
+  EXPECT_EQ(cost.uploads, 5);
   EXPECT_EQ(cost.allocations, 0);
   EXPECT_EQ(cost.waits, 2);
 }

@@ -189,7 +189,7 @@ void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
 
 // While a resize waits for its checkpoint nothing is trained.
 void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
-  if (ResizeIsQuiet()) FailResize(why);
+  if (ResizeIsQuiet()) resizing_.Refuse(servers_.size(), why);
 }
 
 // ---- the state that an epoch begins with ----

@@ -59,6 +59,7 @@
 #include "coordinator/core/limited_log.h"
 #include "coordinator/core/passes.h"
 #include "coordinator/core/recovery.h"
+#include "coordinator/core/resizing.h"
 #include "coordinator/core/server_set.h"
 #include "coordinator/core/state_origin.h"
 #include "coordinator/core/step_queue.h"
@@ -205,8 +206,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
     bool idle = false;
     std::vector<Incarnation> ps;  // the life of each ps that this coordinator counts on
     int unacknowledged = 0;       // the most of any Steps stream
-    bool recovering = false;      // what has finished is not all there again
-    Epoch lineage;                // of the servers' state, once this coordinator has run on it
+    // What has finished is not all there again: so many steps are still to be run again.
+    std::optional<int64_t> steps_to_replay;
+    Epoch lineage;  // of the servers' state, once this coordinator has run on it
   };
   Inspection Inspect() const;
   void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
@@ -223,7 +225,6 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using RunState = coordinator_records::RunState;
   using FenceWait = coordinator_records::FenceWait;
   using DirectWrite = coordinator_records::DirectWrite;
-  using Resizing = coordinator_records::Resizing;
   using DirectRead = coordinator_records::DirectRead;
   using WorkerStream = coordinator_records::WorkerStream;
 
@@ -347,6 +348,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool AdmitJoined() DIVVY_REQUIRES(mu_);
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
   void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
+  absl::Duration Counted(const Pong& pong, absl::Duration passed) const DIVVY_REQUIRES(mu_);
   void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
 
   // ---- steps.cc ----
@@ -460,13 +462,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // ---- resize.cc ----
   absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
-  std::optional<absl::Status> AdmitJoiningPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
   bool NothingSince(const CheckpointMaker::Cut& cut) const DIVVY_REQUIRES(mu_);
-  void CancelResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
-  void FailResize(const absl::Status& why) DIVVY_REQUIRES(mu_);
-  void CheckResize(absl::Duration now) DIVVY_REQUIRES(mu_);
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
 
   // A task for later that does nothing once the core is gone or abandoned; runs with the lock held and is followed by the outbox.
@@ -506,7 +504,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   StoredState stored_ DIVVY_GUARDED_BY(mu_);  // calls steps_, passes_ and servers_
   StateOrigin origin_ DIVVY_GUARDED_BY(mu_);
-  std::optional<Resizing> resizing_ DIVVY_GUARDED_BY(mu_);
+  Resizing resizing_ DIVVY_GUARDED_BY(mu_);
 
   bool keep_history_ = false;
   Inspection history_ DIVVY_GUARDED_BY(mu_);

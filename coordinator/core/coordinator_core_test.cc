@@ -209,6 +209,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   int replicas = 1;
   ProgramDescription program;
   bool silent = false;  // says nothing, not even Pong
+  Pong pong;            // what it says to a Ping
   bool obeys_hold = true;
   absl::Status refuses;  // every Attach
   std::map<std::string, std::string> flags;
@@ -233,7 +234,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
       if (opens) Say(ResourceReady{make->iterator, absl::OkStatus(), std::nullopt});
     }
     if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
-    if (std::holds_alternative<Ping>(*message)) Say(Pong());
+    if (std::holds_alternative<Ping>(*message)) Say(pong);
     if (auto* hold = std::get_if<Hold>(&*message)) {
       log_.push_back(absl::StrCat("worker ", index_, " Hold"));
       if (obeys_hold) Say(Held{hold->number});
@@ -559,6 +560,45 @@ TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLos
   EXPECT_FALSE(workers_[0]->cancelled.empty());
   world_.RunFor(absl::Seconds(10));
   EXPECT_NE(workers_[0]->session, session);
+}
+
+// A lying worker said it in each Pong, and kept its step for ever.
+TEST_F(CoordinatorCoreTest, AStepWhoseWorkerWaitsForAServerThatServesHasTwiceItsDeadline) {
+  CoordinatorOptions options;
+  options.step_deadline = absl::Seconds(20);
+  Start(1, 1, options);
+  Schedule("step");
+  workers_[0]->pong = Pong{0, 1, /*blocked_on_ps=*/0, absl::Seconds(1)};
+  world_.RunFor(absl::Seconds(38));
+  EXPECT_TRUE(workers_[0]->cancelled.empty());
+  world_.RunFor(absl::Seconds(6));
+  EXPECT_FALSE(workers_[0]->cancelled.empty());
+}
+
+TEST_F(CoordinatorCoreTest, AStepWhoseWorkerWaitsForAServerThatIsSilentKeepsIt) {
+  CoordinatorOptions options;
+  options.step_deadline = absl::Seconds(20);
+  Start(1, 1, options);
+  Schedule("step");
+  ps_[0]->down = absl::UnavailableError("no answer");
+  workers_[0]->pong = Pong{0, 1, /*blocked_on_ps=*/0, absl::Seconds(1)};
+  const SessionId session = workers_[0]->session;
+  world_.RunFor(absl::Minutes(2));
+  EXPECT_TRUE(workers_[0]->cancelled.empty());
+  EXPECT_EQ(workers_[0]->session, session) << "the worker was lost";
+  EXPECT_EQ(core_->Snapshot().in_flight, 1);
+}
+
+TEST_F(CoordinatorCoreTest, AStepWhoseWorkerWaitsForAServerThatIsNotThereHasTwiceItsDeadline) {
+  CoordinatorOptions options;
+  options.step_deadline = absl::Seconds(20);
+  Start(1, 1, options);
+  Schedule("step");
+  workers_[0]->pong = Pong{0, 1, /*blocked_on_ps=*/60'000, absl::Seconds(1)};
+  world_.RunFor(absl::Seconds(38));
+  EXPECT_TRUE(workers_[0]->cancelled.empty());
+  world_.RunFor(absl::Seconds(6));
+  EXPECT_FALSE(workers_[0]->cancelled.empty());
 }
 
 TEST_F(CoordinatorCoreTest, AStepThatObeysItsDeadlineIsRunAgainAndAtLastGivenUpByName) {

@@ -44,7 +44,7 @@ struct CoordinatorOptions {
   int max_step_attempts = 10;
   int64_t max_args_bytes = 15 << 20;                  // of a step or a data source: they travel in one message of 16 MiB, what a worker takes by default
   int64_t max_layout_bytes = 15 << 20;                // of the message that tells workers where all variables lie: a create that would pass it is refused
-  absl::Duration step_deadline = absl::Minutes(10);   // of one attempt; time blocked on a ps is not counted
+  absl::Duration step_deadline = absl::Minutes(10);   // of one attempt; a wait for a ps counts half, and not at all while that ps is lost
   absl::Duration ps_timeout = absl::Minutes(10);      // a ps that does not answer for so long fails the job
   absl::Duration worker_silence = absl::Seconds(5);   // a worker that says nothing for so long is lost
   absl::Duration reconnect_limit = absl::Seconds(1);  // a broken Steps stream that is not back by then: lost

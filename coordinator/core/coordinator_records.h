@@ -108,7 +108,7 @@ struct Worker {
   std::optional<absl::Duration> broken_since;
   absl::Duration last_heard;
   std::vector<std::shared_ptr<Step>> in_flight;  // in order of dispatch
-  absl::Duration run_time;                       // of the first of them, as far as not blocked on a ps
+  absl::Duration run_time;                       // of the first of them, as far as it counts towards its deadline
   bool cancelled_late = false;                   // it was told to stop at its deadline
   Pong pong;
   Backoff backoff{0};
@@ -166,15 +166,7 @@ struct DirectWrite {
   StatusCallback done;
 };
 
-// On the way to another number of servers.
-struct Resizing {
-  int num_ps = 0;
-  StatusCallback done;
-  absl::Duration since;
-  std::map<int, std::string> joining;           // ps -> address; empty: it has not registered
-  std::vector<std::function<void()>> deferred;  // calls that must not meet the old layout any more
-};
-
+// A read by the program, outside any step.
 struct DirectRead {
   std::vector<VariableRead> reads;
   PullPlan plan;

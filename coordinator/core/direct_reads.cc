@@ -9,7 +9,7 @@ namespace divvy {
 void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
   Event event(*this);
   if (abandoned_) return;
-  if (ResizeWaits()) return resizing_->deferred.push_back([self = shared_from_this(), reads, done] { self->Read(reads, done); });
+  if (ResizeWaits()) return resizing_.Defer([self = shared_from_this(), reads, done] { self->Read(reads, done); });
   absl::Status refused = phase_.error();
   for (const VariableRead& read : reads) {
     if (refused.ok()) refused = CheckRead(*layout_plan_.layout(), read);

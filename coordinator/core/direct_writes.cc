@@ -26,7 +26,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
 bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
   if (abandoned_) return false;
   if (ResizeWaits()) {
-    resizing_->deferred.push_back([self = shared_from_this(), writes, done] { self->WriteLater(writes, done); });
+    resizing_.Defer([self = shared_from_this(), writes, done] { self->WriteLater(writes, done); });
     return false;
   }
   absl::Status refused = phase_.error();

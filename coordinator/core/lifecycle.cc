@@ -111,7 +111,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       checkpoint_maker_(options_, clock, outbox_, store, workers_, *this),
       ids_(row.id_block_end, options_.id_block),
       stored_(stored, row, steps_, passes_, servers_),
-      origin_(std::move(stored), std::move(found)) {
+      origin_(std::move(stored), std::move(found)),
+      resizing_(options_.ps_timeout, outbox_) {
   if (options_.durability == Durability::kCheckpoint) recovery_.log().GiveUp();
   stored_.row().id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
   passes_.BeginEpoch(stored_.row().epoch);
@@ -302,7 +303,7 @@ absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = servers_.size();
   const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
-  if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_) return false;
+  if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_.is_under_way()) return false;
   if (!servers_.MayComeEarly(request.index, kEarly)) return false;
   said_of_peers_.Warning(std::string(ComesBeforeResize(request, count).message()));
   return true;
@@ -317,7 +318,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   if (!known_job || request.index < 0 || request.address.empty() || request.incarnation == Incarnation()) {
     return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
-  const bool is_joining = resizing_ && request.job == JobName::kPs && resizing_->joining.count(request.index) > 0;
+  const bool is_joining = request.job == JobName::kPs && resizing_.IsJoining(request.index);
   if (request.job == JobName::kPs && request.index >= servers_.size() && !is_joining) {
     return MakeError(Reason::kClusterMismatch,
                      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", servers_.size(),
@@ -345,7 +346,7 @@ void CoordinatorCore::Tick() {
   writes_.CheckHold(now);
   const bool is_stuck = phase_.Is(Phase::kRunning) && !checkpoint_maker_.after_release();
   if (const absl::Status full = recovery_.CheckLog(now, is_stuck); !full.ok()) FailJob(full);
-  CheckResize(now);
+  if (const absl::Status late = resizing_.CheckTime(now); !late.ok()) resizing_.Cancel(late);
   WatchProgress(now);
   ScheduleTick();
 }
@@ -405,7 +406,7 @@ void CoordinatorCore::Fail(absl::Status why) {
 void CoordinatorCore::Drain(std::function<void()> done) {
   Event event(*this);
   if (!when_drained_) when_drained_.emplace();
-  CancelResize(Drained());
+  resizing_.Cancel(Drained());
   when_drained_->push_back(std::move(done));
   if (phase_.IsFinal()) return TellDrained();
   if (recovery_.rewind() != nullptr) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
@@ -442,7 +443,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
       self->EndJob(exit_code, done);
     });
   }
-  CancelResize(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
+  resizing_.Cancel(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
   phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
   checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0);
   phase_.Get<JobPhase::Ending>()->seq = WantSync();  // a ps lost unseen since the last step finished is found here
@@ -535,11 +536,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   if (ending != nullptr && ending->done) calls.push_back([done = std::exchange(ending->done, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
-  if (resizing_) {
-    Resizing resizing = *std::exchange(resizing_, std::nullopt);
-    calls.push_back([done = std::move(resizing.done), error] { done(error); });
-    for (auto& again : resizing.deferred) calls.push_back(std::move(again));
-  }
+  resizing_.FailAll(error, calls);
   return calls;
 }
 
@@ -635,7 +632,7 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   Inspection inspection = history_;
   for (const auto& [id, step] : steps_.open()) inspection.open.push_back(id);
   for (const auto& [id, write] : writes_.open()) inspection.open.push_back(id);
-  inspection.recovering = recovery_.rewind() != nullptr;
+  if (const auto* const rewind = recovery_.rewind()) inspection.steps_to_replay = rewind->steps_left;
   inspection.idle = Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
   for (const Ps& ps : servers_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {

@@ -99,7 +99,7 @@ void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
 // ---- who registers ----
 
 absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
-  if (const auto joining = AdmitJoiningPs(request)) return *joining;
+  if (resizing_.Admit(request.index, request.address)) return absl::OkStatus();
   Ps& ps = servers_[request.index];
   if (!ps.attached) {
     // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.

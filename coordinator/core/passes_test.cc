@@ -5,23 +5,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/testing/sim_executor.h"
+#include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
 
 using coordinator_records::Step;
-using coordinator_records::Worker;
 
-class PassesTest : public testing::Test {
+class PassesTest : public PartsTest {
  protected:
-  PassesTest() : workers_(options_, clock_, outbox_), passes_(options_, workers_, clock_, outbox_) { passes_.BeginEpoch(Epoch(3)); }
+  PassesTest() { passes_.BeginEpoch(Epoch(3)); }
 
   Worker& AddWorker(int index) {
-    Worker& worker = workers_.all()[index];
-    worker.index = index;
-    worker.state = Worker::State::kReady;
+    Worker& worker = PartsTest::AddWorker(index);
     worker.has_served = true;
     return worker;
   }
@@ -47,12 +44,6 @@ class PassesTest : public testing::Test {
     EXPECT_TRUE(passes_.TakeLeases(step, worker));
     return step;
   }
-
-  CoordinatorOptions options_;
-  SimClock clock_;
-  Outbox outbox_;
-  WorkerSet workers_;
-  Passes passes_;
 };
 
 TEST_F(PassesTest, NoTwoEpochsGiveTheSameId) {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "base/testing/captured_log.h"
-#include "base/testing/sim_executor.h"
 #include "cluster/error.h"
 #include "coordinator/core/testing/fake_step_host.h"
+#include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -18,7 +18,6 @@ namespace {
 
 using coordinator_records::DirectWrite;
 using coordinator_records::Step;
-using coordinator_records::Worker;
 
 // A coordinator that gives replayed steps to the Recovery, and lets the test answer for the servers.
 class FakeHost : public FakeStepHost, public WriteQueue::Host, public Recovery::Host {
@@ -40,12 +39,10 @@ class FakeHost : public FakeStepHost, public WriteQueue::Host, public Recovery::
   std::vector<EntryId> failed;
 };
 
-class RecoveryTest : public testing::Test {
+class RecoveryTest : public PartsTest {
  protected:
   RecoveryTest()
-      : workers_(options_, clock_, outbox_),
-        passes_(options_, workers_, clock_, outbox_),
-        ids_(1, 1'000),
+      : ids_(1, 1'000),
         recovery_(Options(), clock_, outbox_, workers_, passes_, ids_, steps_, writes_, host_),
         steps_(options_, clock_, outbox_, workers_, passes_, recovery_.log(), host_),
         writes_(clock_, outbox_, workers_, steps_, host_) {
@@ -59,13 +56,6 @@ class RecoveryTest : public testing::Test {
     options_.queue_ahead = 5;
     options_.max_step_attempts = 2;
     return options_;
-  }
-  void Advance(absl::Duration time) { clock_.AdvanceTo(clock_.Elapsed() + time); }
-  Worker& AddWorker(int index) {
-    Worker& worker = workers_.all()[index];
-    worker.index = index;
-    worker.state = Worker::State::kReady;
-    return worker;
   }
   // A step that began when `begun` entries had finished, and has finished.
   void LogStep(uint64_t id, uint64_t begun, int worker = 0) {
@@ -95,11 +85,6 @@ class RecoveryTest : public testing::Test {
     steps_.OnReport(worker, std::move(report));
   }
 
-  CoordinatorOptions options_;
-  SimClock clock_;
-  Outbox outbox_;
-  WorkerSet workers_;
-  Passes passes_;
   EntryIds ids_;
   FakeHost host_;
   Recovery recovery_;

@@ -14,7 +14,6 @@
 #include "base/breakable.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "base/status_message.h"
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
@@ -31,11 +30,7 @@ void CoordinatorCore::Resize(int num_ps, StatusCallback done) {
   if (abandoned_) return;
   if (const absl::Status may = MayResize(num_ps); !may.ok()) return outbox_.Add([done = std::move(done), may] { done(may); });
   if (num_ps == servers_.size()) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
-  resizing_.emplace();
-  resizing_->num_ps = num_ps;
-  resizing_->since = clock_.Elapsed();
-  resizing_->done = std::move(done);
-  for (int index = servers_.size(); index < num_ps; ++index) resizing_->joining[index] = "";
+  resizing_.Begin(servers_.size(), num_ps, clock_.Elapsed(), std::move(done));
 }
 
 absl::Status CoordinatorCore::MayResize(int num_ps) const {
@@ -43,26 +38,13 @@ absl::Status CoordinatorCore::MayResize(int num_ps) const {
   if (num_ps < 1 || num_ps > kMostServers) return absl::InvalidArgumentError(absl::StrCat("a job has 1 to ", kMostServers, " parameter servers, not ", num_ps));
   if (options_.checkpoints == nullptr) return NotNow("they hand their variables on by a checkpoint, and this job has no --checkpoint_dir");
   if (IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver)) return NotNow("the job is about to end");
-  if (resizing_) return NotNow(absl::StrCat("the job is on its way to ", resizing_->num_ps, " of them already"));
-  return absl::OkStatus();
-}
-
-// A server beyond those there are. Nullopt: nobody waits for it.
-std::optional<absl::Status> CoordinatorCore::AdmitJoiningPs(const RegisterRequest& request) {
-  if (!resizing_) return std::nullopt;
-  const auto joining = resizing_->joining.find(request.index);
-  if (joining == resizing_->joining.end()) return std::nullopt;
-  joining->second = request.address;
+  if (resizing_.is_under_way()) return NotNow(absl::StrCat("the job is on its way to ", resizing_.goal(), " of them already"));
   return absl::OkStatus();
 }
 
 // Whether what changes the servers' state has to wait. First values that a program brings are let through: a cut waits for them.
 bool CoordinatorCore::ResizeWaits() const {
-  if (!resizing_ || stored_.awaits_values() || !phase_.Is(Phase::kRunning)) return false;
-  for (const auto& [index, address] : resizing_->joining) {
-    if (address.empty()) return false;
-  }
-  return true;
+  return resizing_.is_under_way() && resizing_.HaveAllJoined() && !stored_.awaits_values() && phase_.Is(Phase::kRunning);
 }
 
 bool CoordinatorCore::ResizeIsQuiet() const {
@@ -77,44 +59,15 @@ bool CoordinatorCore::NothingSince(const CheckpointMaker::Cut& cut) const {
   return cut.next_id == ids_.next() && cut.state.layout->version() == layout_plan_.layout()->version();
 }
 
-void CoordinatorCore::CancelResize(const absl::Status& why) {
-  if (!resizing_) return;
-  Resizing resizing = *std::exchange(resizing_, std::nullopt);
-  outbox_.Add([done = std::move(resizing.done), why] { done(why); });
-  for (auto& again : resizing.deferred) outbox_.Add(std::move(again));
-}
-
-// The way is barred. Servers that have joined for it register again, are told that they are not of this cluster, and end for good.
-void CoordinatorCore::FailResize(const absl::Status& why) {
-  std::string remedy = "Mend this, and ask again";
-  if (const auto& joined = resizing_->joining; !joined.empty()) {
-    const int first = joined.begin()->first, last = joined.rbegin()->first;
-    const std::string who = first == last ? absl::StrCat(first, " again (it ends") : absl::StrCat(first, " to ", last, " again (they end");
-    remedy = absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ", first == last ? "it" : "them", " now), and ask again");
-  }
-  CancelResize(WithMessage(why, absl::StrCat("the number of parameter servers stays ", servers_.size(), ": ", why.message(), ". ", remedy)));
-}
-
-// Who does not come is not waited for without end.
-void CoordinatorCore::CheckResize(absl::Duration now) {
-  if (!resizing_ || now - resizing_->since <= options_.ps_timeout) return;
-  for (const auto& [index, address] : resizing_->joining) {
-    if (!address.empty()) continue;
-    return CancelResize(absl::UnavailableError(absl::StrCat("ps ", index, " has not registered for ", absl::FormatDuration(now - resizing_->since),
-                                                            " (--ps_timeout): start it, with --task_type=ps --task_index=", index,
-                                                            " and --coordinator_address, and ask again. Nothing has been changed")));
-  }
-}
-
 // The checkpoint that holds everything has been committed. One of its variables may not be cut for that number: then all stays as it is.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before = servers_.all();
-  servers_.Resize(resizing_->num_ps, resizing_->joining, stored_.row().epoch.value() << 20);
-  layout_plan_.SetNumPs(resizing_->num_ps);
+  servers_.Resize(resizing_.goal(), resizing_.joining(), stored_.row().epoch.value() << 20);
+  layout_plan_.SetNumPs(resizing_.goal());
   if (const absl::Status placed = layout_plan_.PlaceAnew(saved, NewIds()); !placed.ok()) {
     servers_.Restore(before);
     layout_plan_.SetNumPs(servers_.size());
-    FailResize(placed);
+    resizing_.Refuse(servers_.size(), placed);
     return layout_changes_.StartNext();  // that waited for it
   }
   for (size_t index = static_cast<size_t>(servers_.size()); index < before.size(); ++index) {
@@ -122,11 +75,11 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
       client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});  // one that does not hear it is refused when it registers
     });
   }
-  Resizing resizing = *std::exchange(resizing_, std::nullopt);
+  Resizing::Waiting waiting = resizing_.Complete();
   const std::string text = absl::StrCat("the job goes on with ", servers_.size(), " parameter servers instead of ", before.size());
   outbox_.Add([text] { DIVVY_LOG(INFO) << text; });
-  when_running_.push_back(std::move(resizing.done));
-  for (auto& again : resizing.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
+  when_running_.push_back(std::move(waiting.done));
+  for (Task& again : waiting.deferred) when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
   GoBack(text);
 }
 

@@ -50,6 +50,8 @@ class ServerSet {
   bool Same(int ps, uint64_t tries) const { return ps < size() && servers_[ps].tries == tries; }
   void NoteAnswer(Ps& ps);
   void NoteSilent(Ps& ps, absl::string_view why);
+  // Whether a ps has its state and answered the last call.
+  bool Serves(int ps) const { return servers_[ps].ready && !servers_[ps].silent_since; }
 
   // ---- all of them ----
 

@@ -59,6 +59,8 @@ TEST_F(ServerSetTest, AllOfThemDecideWhatIsAttachedReadyAndAcknowledged) {
   EXPECT_TRUE(servers_.AllAttached());
   EXPECT_FALSE(servers_.AllReady());
   EXPECT_EQ(servers_.NumUp(), 2) << "one has not answered";
+  EXPECT_FALSE(servers_.Serves(1)) << "it has not its state";
+  EXPECT_TRUE(servers_.Serves(2));
   EXPECT_EQ(servers_.TakeSync(), 1u);
   EXPECT_EQ(servers_.next_sync(), 2u);
   servers_[0].acked_seq = 7;

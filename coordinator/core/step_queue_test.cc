@@ -8,45 +8,28 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/testing/sim_executor.h"
 #include "cluster/error.h"
 #include "coordinator/core/testing/fake_step_host.h"
+#include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
 
 using coordinator_records::Step;
-using coordinator_records::Worker;
 
-class StepQueueTest : public testing::Test {
+class StepQueueTest : public StepsTest<FakeStepHost> {
  protected:
-  StepQueueTest()
-      : workers_(options_, clock_, outbox_),
-        passes_(options_, workers_, clock_, outbox_),
-        log_(1 << 20),
-        queue_(options_, clock_, outbox_, workers_, passes_, log_, host_) {
+  StepQueueTest() {
     options_.queue_ahead = 1;
     passes_.BeginEpoch(Epoch(1));
-  }
-  ~StepQueueTest() override {
-    std::vector<Task> calls;
-    queue_.FailAll(absl::CancelledError("the test is over"), calls);
-  }
-
-  Worker& AddWorker(int index) {
-    Worker& worker = workers_.all()[index];
-    worker.index = index;
-    worker.incarnation = Incarnation(100 + index);
-    worker.state = Worker::State::kReady;
-    return worker;
   }
   struct Outcome {
     std::optional<absl::Status> accepted, result;
   };
   std::shared_ptr<Outcome> Schedule(const std::string& function) {
     auto outcome = std::make_shared<Outcome>();
-    queue_.Schedule(
+    steps_.Schedule(
         {function, Nest()}, [outcome](const absl::StatusOr<Nest>& result) { outcome->result = result.status(); },
         [outcome](const absl::Status& accepted) { outcome->accepted = accepted; });
     Pump();
@@ -55,17 +38,17 @@ class StepQueueTest : public testing::Test {
   std::shared_ptr<Outcome> Join() {
     auto outcome = std::make_shared<Outcome>();
     const StatusCallback done = [outcome](const absl::Status& status) { outcome->result = status; };
-    if (!queue_.RaisesInstead(done, [] {})) queue_.Join(done, [] {});
+    if (!steps_.RaisesInstead(done, [] {})) steps_.Join(done, [] {});
     Pump();
     return outcome;
   }
   // What the coordinator does after each event.
   void Pump() {
-    queue_.MaybeRaise();
-    queue_.DispatchAll();
-    queue_.CompleteRuns();
-    queue_.CompleteJoins();
-    queue_.MaybeRaise();
+    steps_.MaybeRaise();
+    steps_.DispatchAll();
+    steps_.CompleteRuns();
+    steps_.CompleteJoins();
+    steps_.MaybeRaise();
     outbox_.Drain();
   }
   // The worker's first step ends.
@@ -77,7 +60,7 @@ class StepQueueTest : public testing::Test {
     report.outcome = outcome;
     report.error = std::move(error);
     report.participants = std::move(participants);
-    queue_.OnReport(worker, std::move(report));
+    steps_.OnReport(worker, std::move(report));
     Pump();
   }
   // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that the step told.
@@ -86,19 +69,10 @@ class StepQueueTest : public testing::Test {
     for (const auto& step : std::exchange(worker.in_flight, {})) {
       step->state = Step::State::kFencing;
       step->applied = applied;
-      queue_.OnFenced(step, worker.index);
+      steps_.OnFenced(step, worker.index);
     }
     Pump();
   }
-
-  CoordinatorOptions options_;
-  SimClock clock_;
-  Outbox outbox_;
-  WorkerSet workers_;
-  Passes passes_;
-  RedoLog log_;
-  FakeStepHost host_;
-  StepQueue queue_;
 };
 
 TEST_F(StepQueueTest, AStepIsDispatchedInTheOrderOfItsIdToTheWorkerWithTheMostRoom) {
@@ -108,12 +82,12 @@ TEST_F(StepQueueTest, AStepIsDispatchedInTheOrderOfItsIdToTheWorkerWithTheMostRo
   ASSERT_EQ(second.in_flight.size(), 1u);
   EXPECT_EQ(first.in_flight[0]->id, EntryId(1));
   EXPECT_EQ(second.in_flight[0]->ordinal, 1);
-  EXPECT_EQ(queue_.in_flight(), 2);
+  EXPECT_EQ(steps_.in_flight(), 2);
   Finish(second);
   EXPECT_FALSE(one->result);
   EXPECT_EQ(two->result, absl::OkStatus());
-  EXPECT_EQ(queue_.totals().finished_steps, 1);
-  EXPECT_EQ(queue_.NumClosedOrdinals(), 1);
+  EXPECT_EQ(steps_.totals().finished_steps, 1);
+  EXPECT_EQ(steps_.NumClosedOrdinals(), 1);
   EXPECT_EQ(host_.finished, std::vector<EntryId>{EntryId(2)});
 }
 
@@ -122,7 +96,7 @@ TEST_F(StepQueueTest, AStepBeyondTheLimitIsAcceptedWhenThereIsRoom) {
   const auto one = Schedule("one"), two = Schedule("two");
   EXPECT_EQ(one->accepted, absl::OkStatus());
   EXPECT_FALSE(two->accepted);
-  EXPECT_EQ(queue_.num_queued(), 2);
+  EXPECT_EQ(steps_.num_queued(), 2);
   AddWorker(0);
   Pump();
   EXPECT_EQ(two->accepted, absl::OkStatus());
@@ -162,10 +136,10 @@ TEST_F(StepQueueTest, TheFirstErrorCancelsItsBatchAndIsRaisedOnce) {
   EXPECT_EQ(ReasonOf(*queued->result), Reason::kBatchCancelled);
   EXPECT_EQ(join->result->code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Join()->result, absl::OkStatus()) << "the next batch";
-  EXPECT_EQ(queue_.lost_ordinals(), 1) << "one of them had been given an ordinal";
-  ASSERT_EQ(queue_.lost_ids().size(), 1u);
-  queue_.NoteStored(1);
-  EXPECT_TRUE(queue_.lost_ids().empty());
+  EXPECT_EQ(steps_.lost_ordinals(), 1) << "one of them had been given an ordinal";
+  ASSERT_EQ(steps_.lost_ids().size(), 1u);
+  steps_.NoteStored(1);
+  EXPECT_TRUE(steps_.lost_ids().empty());
 }
 
 TEST_F(StepQueueTest, AStepOfALostWorkerIsRunAgainUnlessItIsHalfAppliedElsewhere) {
@@ -174,7 +148,7 @@ TEST_F(StepQueueTest, AStepOfALostWorkerIsRunAgainUnlessItIsHalfAppliedElsewhere
   Pump();
   Worker& second = AddWorker(1);
   Lose(first, {{0, 2}});
-  EXPECT_TRUE(queue_.IsHalfApplied());
+  EXPECT_TRUE(steps_.IsHalfApplied());
   ASSERT_EQ(second.in_flight.size(), 1u);
   Finish(second, StepOutcome::kOk, absl::OkStatus(), {1});
   EXPECT_EQ(host_.rewinds.size(), 1u) << "it touched other servers than the lost attempt";
@@ -196,12 +170,12 @@ TEST_F(StepQueueTest, AfterARewindOpenStepsGoFirstAndTheirAttemptsDoNotCount) {
   Worker& worker = AddWorker(0);
   Schedule("open");
   worker.in_flight.clear();
-  queue_.Rewind();
-  EXPECT_EQ(queue_.in_flight(), 0);
+  steps_.Rewind();
+  EXPECT_EQ(steps_.in_flight(), 0);
   Schedule("later");
   worker.in_flight.clear();
-  queue_.Rewind();
-  queue_.Resume();
+  steps_.Rewind();
+  steps_.Resume();
   Pump();
   ASSERT_EQ(worker.in_flight.size(), 2u);
   EXPECT_EQ(worker.in_flight[0]->id, EntryId(1));
@@ -214,21 +188,21 @@ TEST_F(StepQueueTest, AStepThatIsRunAgainIsSettledByTheCoordinator) {
   const auto step = std::make_shared<Step>();
   step->id = EntryId(7);
   step->replayed = true;
-  queue_.BeginReplayed(step);
-  queue_.Send(step, worker);
+  steps_.BeginReplayed(step);
+  steps_.Send(step, worker);
   Finish(worker);
   const std::vector<std::pair<EntryId, StepVerdict>> told = {{EntryId(7), StepVerdict::kFinish}};
   EXPECT_EQ(host_.replayed, told);
-  EXPECT_EQ(queue_.totals().finished_steps, 0) << "it counts no second time";
-  queue_.EndReplayed(*step);
-  EXPECT_TRUE(queue_.open().empty());
+  EXPECT_EQ(steps_.totals().finished_steps, 0) << "it counts no second time";
+  steps_.EndReplayed(*step);
+  EXPECT_TRUE(steps_.open().empty());
 }
 
 TEST_F(StepQueueTest, AStepWhoseSlotsCannotBeMadeFailsWithThatError) {
   Worker& worker = AddWorker(0);
   const auto step = Schedule("step");
-  queue_.Refuse(1, EntryId(1), absl::ResourceExhaustedError("another worker's"));
-  queue_.Refuse(0, EntryId(1), absl::ResourceExhaustedError("ps 0 is full"));
+  steps_.Refuse(1, EntryId(1), absl::ResourceExhaustedError("another worker's"));
+  steps_.Refuse(0, EntryId(1), absl::ResourceExhaustedError("ps 0 is full"));
   Finish(worker, StepOutcome::kCancelled);
   ASSERT_TRUE(step->result);
   EXPECT_EQ(step->result->code(), absl::StatusCode::kResourceExhausted);
@@ -241,16 +215,16 @@ TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
   const auto in_flight = Schedule("in flight"), queued = Schedule("queued"), waiting = Schedule("waiting");
   const auto join = Join();
   auto loop = std::make_shared<Outcome>();
-  queue_.Run(
+  steps_.Run(
       {{"loop"}, "clicks", Nest()}, [](const Nest&) {}, [loop](const absl::Status& done) { loop->result = done; });
   std::vector<Task> calls;
   const absl::Status error = absl::DataLossError("gone");
-  queue_.FailAll(error, calls);
+  steps_.FailAll(error, calls);
   EXPECT_FALSE(join->result) << "the caller tells, without the lock";
   for (const Task& call : calls) call();
   for (const auto& told : {in_flight->result, queued->result, waiting->accepted, join->result, loop->result}) EXPECT_EQ(told, error);
-  EXPECT_TRUE(queue_.is_idle());
-  for (const auto& [structure, size] : queue_.Sizes()) EXPECT_EQ(size, 0) << structure;
+  EXPECT_TRUE(steps_.is_idle());
+  for (const auto& [structure, size] : steps_.Sizes()) EXPECT_EQ(size, 0) << structure;
 }
 
 TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
@@ -259,18 +233,18 @@ TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   auto handle = std::make_shared<int>();  // some hold the coordinator: they must not go while its lock is held
   const std::weak_ptr<int> held = handle;
   for (int i = 0; i < 5; ++i) {
-    queue_.Schedule(
+    steps_.Schedule(
         {"step", Nest()}, [handle](const absl::StatusOr<Nest>&) {}, [handle](const absl::Status&) {});
   }
   Pump();
-  queue_.Join([](const absl::Status&) {}, [handle] {});
-  queue_.StoreError(absl::DataLossError("a step"));
-  EXPECT_TRUE(queue_.RaisesInstead([](const absl::Status&) {}, [handle] {}));
+  steps_.Join([](const absl::Status&) {}, [handle] {});
+  steps_.StoreError(absl::DataLossError("a step"));
+  EXPECT_TRUE(steps_.RaisesInstead([](const absl::Status&) {}, [handle] {}));
   outbox_.Drain();
   const int64_t holders = handle.use_count();
   handle.reset();
   std::vector<Task> calls;
-  queue_.FailAll(absl::DataLossError("gone"), calls);
+  steps_.FailAll(absl::DataLossError("gone"), calls);
   EXPECT_EQ(held.use_count(), holders - 1) << "nothing has been dropped";
   calls.clear();
   EXPECT_TRUE(held.expired());

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/testing/sim_executor.h"
 #include "coordinator/core/testing/fake_step_host.h"
+#include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -28,15 +28,9 @@ VariableLayout Variable(uint32_t id, std::string name) {
 }
 
 // A store of before that has variables 1 and 2.
-class StoredStateTest : public testing::Test {
+class StoredStateTest : public StepsTest<FakeStepHost> {
  protected:
-  StoredStateTest()
-      : workers_(options_, clock_, outbox_),
-        passes_(options_, workers_, clock_, outbox_),
-        log_(1 << 20),
-        steps_(options_, clock_, outbox_, workers_, passes_, log_, host_),
-        servers_(options_, clock_, dialer_),
-        stored_(Before(), Row(), steps_, passes_, servers_) {
+  StoredStateTest() : servers_(options_, clock_, dialer_), stored_(Before(), Row(), steps_, passes_, servers_) {
     servers_.Add({"zero", "one"});
     servers_[0].incarnation = Incarnation(10);
     servers_[1].incarnation = Incarnation(11);
@@ -54,15 +48,7 @@ class StoredStateTest : public testing::Test {
     return row;
   }
 
-  CoordinatorOptions options_;
-  SimClock clock_;
-  Outbox outbox_;
   NoDialer dialer_;
-  WorkerSet workers_;
-  Passes passes_;
-  RedoLog log_;
-  FakeStepHost host_;
-  StepQueue steps_;
   ServerSet servers_;
   StoredState stored_;
 };

@@ -287,16 +287,22 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
 
 // ---- losing ----
 
+// How much of a time in which a worker has a step counts towards --step_deadline. Nothing while it waits for a
+// parameter server that does not serve us either: its return ends the wait. Half while it waits for one that does:
+// the server may be slow, but the worker may also be cut off from it, or lie, and must not keep the step for good.
+absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed) const {
+  if (!pong.blocked_on_ps) return passed;
+  const int ps = *pong.blocked_on_ps;
+  if (ps < servers_.size() && !servers_.Serves(ps)) return absl::ZeroDuration();
+  return passed / 2;
+}
+
 void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   if (worker.state == Worker::State::kDialing) return;
   if (now - worker.last_heard > options_.worker_silence) return LoseWorker(worker, "it is silent");
   if (worker.broken_since && now - *worker.broken_since > options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
   if (worker.leaving && worker.in_flight.empty()) return LoseWorker(worker, "it left");
-  if (worker.in_flight.empty()) {
-    worker.run_time = absl::ZeroDuration();
-  } else if (!worker.pong.blocked_on_ps) {
-    worker.run_time += absl::Seconds(1);
-  }
+  worker.run_time = worker.in_flight.empty() ? absl::ZeroDuration() : worker.run_time + Counted(worker.pong, absl::Seconds(1));
   if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
   if (worker.run_time > options_.step_deadline) {
     worker.in_flight.front()->overran = true;

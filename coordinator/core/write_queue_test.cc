@@ -7,15 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/testing/sim_executor.h"
 #include "coordinator/core/testing/fake_step_host.h"
+#include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
 namespace {
 
 using coordinator_records::DirectWrite;
-using coordinator_records::Worker;
 
 // A coordinator that lets the test answer for the parameter servers.
 class FakeHost : public WriteQueue::Host, public FakeStepHost {
@@ -31,27 +30,9 @@ class FakeHost : public WriteQueue::Host, public FakeStepHost {
   std::vector<std::pair<int, std::shared_ptr<DirectWrite>>> sent;
 };
 
-class WriteQueueTest : public testing::Test {
+class WriteQueueTest : public StepsTest<FakeHost> {
  protected:
-  WriteQueueTest()
-      : workers_(options_, clock_, outbox_),
-        passes_(options_, workers_, clock_, outbox_),
-        log_(1 << 20),
-        steps_(options_, clock_, outbox_, workers_, passes_, log_, host_),
-        queue_(clock_, outbox_, workers_, steps_, host_) {
-    clock_.AdvanceTo(absl::Minutes(1));
-  }
-  ~WriteQueueTest() override {
-    std::vector<Task> calls;
-    steps_.FailAll(absl::CancelledError("the test is over"), calls);
-  }
-
-  Worker& AddWorker(int index) {
-    Worker& worker = workers_.all()[index];
-    worker.index = index;
-    worker.state = Worker::State::kReady;
-    return worker;
-  }
+  WriteQueueTest() : queue_(clock_, outbox_, workers_, steps_, host_) { Advance(absl::Minutes(1)); }
   void BeginStep() {
     steps_.Schedule(
         {"step", Nest()}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
@@ -76,14 +57,6 @@ class WriteQueueTest : public testing::Test {
   }
   uint64_t Hold() const { return uint64_t{1} << 63 | 1; }
 
-  CoordinatorOptions options_;
-  SimClock clock_;
-  Outbox outbox_;
-  WorkerSet workers_;
-  Passes passes_;
-  RedoLog log_;
-  FakeHost host_;
-  StepQueue steps_;
   WriteQueue queue_;
 };
 

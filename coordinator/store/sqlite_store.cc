@@ -120,11 +120,11 @@ absl::Status WriteRows(SqliteDatabase& database, const StoreChange& change) {
   return WriteSeal(database, seal);
 }
 
-// Runs `body` as a transaction: all of what it writes, or nothing.
+// Runs `body`, which is given the database, as a transaction: all of what it writes, or nothing.
 template <typename Body>
 absl::Status InTransaction(SqliteDatabase& database, Body body) {
   RETURN_IF_ERROR(database.Run("BEGIN EXCLUSIVE"));
-  absl::Status written = body();
+  absl::Status written = body(database);
   if (written.ok()) written = database.Run("COMMIT").status();
   if (!written.ok()) database.Rollback();
   return written;
@@ -214,7 +214,7 @@ absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
   RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
-  RETURN_IF_ERROR(InTransaction(database, [&database] { return MakeOrMigrate(database); }));
+  RETURN_IF_ERROR(InTransaction(database, MakeOrMigrate));
   RETURN_IF_ERROR(database.CheckWritable());
   RETURN_IF_ERROR(CheckContent(database));
   return database.CarryLogOver();
@@ -243,7 +243,7 @@ struct SqliteStore::State {
 
   absl::Status WriteChange(const StoreChange& change) DIVVY_REQUIRES(database_mu) {
     RETURN_IF_ERROR(broken);
-    absl::Status written = InTransaction(database, [&] { return WriteRows(database, change); });
+    absl::Status written = InTransaction(database, [&](SqliteDatabase& open_database) { return WriteRows(open_database, change); });
     if (!written.ok()) {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;

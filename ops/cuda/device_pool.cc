@@ -41,6 +41,16 @@ void* DevicePool::Take(Queue queue, size_t bytes, int64_t reached) {
     Trim();
     data = math_.AllocateFor(device_, queue, size);
   }
+  return NoteTaken(data, size);
+}
+
+void* DevicePool::TakeIfRoom(Queue queue, size_t bytes, int64_t reached) {
+  const size_t size = ClassOf(bytes);
+  if (void* const kept = TakeKept(queue, size, reached)) return kept;
+  return NoteTaken(math_.AllocateFor(device_, queue, size), size);
+}
+
+void* DevicePool::NoteTaken(void* data, size_t size) {
   if (data == nullptr) return nullptr;
   MutexLock lock(mu_);
   taken_.emplace(data, size);

@@ -25,6 +25,8 @@ class DevicePool {
 
   // At least so many bytes for `queue`, where kCompute has come to `reached`. Null: no memory is left, kept memory included.
   void* Take(Queue queue, size_t bytes, int64_t reached);
+  // The same, but what is kept stays kept. Null: the device has no memory beside it.
+  void* TakeIfRoom(Queue queue, size_t bytes, int64_t reached);
   // REQUIRES: taken. `point`: of kCompute, behind all that it was told to do with this.
   void Return(void* data, int64_t point);
   // Gives the device back what nobody has taken.
@@ -38,6 +40,7 @@ class DevicePool {
     int64_t point;
   };
   void* TakeKept(Queue queue, size_t size, int64_t reached);
+  void* NoteTaken(void* data, size_t size);
 
   DeviceMath& math_;
   const int device_;

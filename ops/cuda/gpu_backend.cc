@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "ops/data_errors.h"
+#include "tensor/copies_ahead.h"
 
 namespace divvy::internal {
 namespace {
@@ -103,8 +104,11 @@ GpuBackend::GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes, const cuda::
       in_use_(math.num_devices()),
       failures_(math.num_devices()),
       transfers_(math, transfers) {
-  const auto trim = [](void* self, int device) { static_cast<GpuBackend*>(self)->transfers_.Trim(device); };
-  if (transfers.keeps_memory) math_.SetReclaim(trim, this);
+  const auto trim = [](void* self, int device) {
+    DropCopiesAhead({Device::Kind::kGpu, device});
+    static_cast<GpuBackend*>(self)->transfers_.Trim(device);
+  };
+  math_.SetReclaim(trim, this);
 }
 
 GpuBackend::~GpuBackend() { math_.SetReclaim(nullptr, nullptr); }
@@ -121,8 +125,22 @@ absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   return absl::OkStatus();
 }
 
+// Copies that were made ahead are worth less than memory that is wanted now. For another such copy nothing is given up. Other copies may have begun since, and
+// have taken what was let go of: so it lets go again, as long as there are any.
 template <typename Get>
 absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) {
+  absl::StatusOr<void*> data = TryToObtain(device, bytes, get);
+  if (!absl::IsResourceExhausted(data.status()) || TravelScope::Now() == Travel::kIfRoom) return data;
+  bool let_go = true;
+  while (let_go && absl::IsResourceExhausted(data.status())) {
+    let_go = DropCopiesAhead(device);
+    data = TryToObtain(device, bytes, get);
+  }
+  return data;
+}
+
+template <typename Get>
+absl::StatusOr<void*> GpuBackend::TryToObtain(Device device, int64_t bytes, Get get) {
   if (device.index < 0 || device.index >= math_.num_devices()) {
     return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(), ": this process uses ", math_.num_devices(), " GPUs"));
   }
@@ -152,7 +170,11 @@ absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
 }
 
 absl::StatusOr<void*> GpuBackend::Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
-  return Obtain(device, bytes, [&] { return transfers_.Upload(device.index, from, static_cast<size_t>(bytes), std::move(owner)); });
+  return Obtain(device, bytes, [&] { return transfers_.Upload(device.index, from, static_cast<size_t>(bytes), owner); });
+}
+
+absl::StatusOr<void*> GpuBackend::UploadWhenUsed(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
+  return Obtain(device, bytes, [&] { return transfers_.UploadWhenUsed(device.index, from, static_cast<size_t>(bytes), owner); });
 }
 
 absl::StatusOr<void*> GpuBackend::CopyAcross(Device device, const Download& from) {

@@ -34,6 +34,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
   void Free(Device device, void* data) override;
   absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override;
+  absl::StatusOr<void*> UploadWhenUsed(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override;
   absl::StatusOr<void*> CopyAcross(Device device, const Download& from) override;
   absl::Status Bring(absl::Span<const Download> values) override;
   std::shared_ptr<const DeviceMark> Mark(Device device) override;
@@ -108,6 +109,8 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   // So much of a device's memory, which `get` gives.
   template <typename Get>
   absl::StatusOr<void*> Obtain(Device device, int64_t bytes, Get get);
+  template <typename Get>
+  absl::StatusOr<void*> TryToObtain(Device device, int64_t bytes, Get get);
 
   const char* Blamed(absl::FunctionRef<std::string()> operation, const char* error) const;
   // To be called after each operation that a device was told.

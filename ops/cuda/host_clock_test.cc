@@ -65,6 +65,31 @@ TEST(HostClockTest, ALargeCopyIsHiddenBehindTheKernelThatRunsMeanwhile) {
   EXPECT_GT(Hidden(copy, step, both), 0.9) << copy << " us of copy, " << step << " us of step, " << both << " us together";
 }
 
+// While 4 MB are told ahead, a step first uses its labels. Those of the first batch wait for their use and come behind the 4 MB: nobody has used any yet.
+TEST(HostClockTest, LargeIntegersThatTheGpuUsesDoNotComeBehindWhatIsToldAhead) {
+  Timed device(30);
+  const Tensor labels = *Tensor::Zeros(DType::kInt64, {20'000}), values = Zeros(1'000'000);
+  ASSERT_TRUE(Zeros(4).To(kGpu)->To(Device{}).ok());
+  const auto step = [&](Travel travel) {
+    const auto batch = [&] {
+      const TravelScope scope(travel);
+      return *labels.To(kGpu);
+    }();
+    const Tensor ahead = *values.To(kGpu);
+    const double took = device.Took([&] {
+      Tensor y = *Tensor::Uninitialized(DType::kFloat32, labels.shape(), kGpu);
+      device.backend.Cast(batch, y);
+      EXPECT_TRUE(y.Rows(0, 1)->To(Device{}).ok());
+    });
+    EXPECT_TRUE(device.Relu(ahead).Rows(0, 1)->To(Device{}).ok());
+    return took;
+  };
+  step(Travel::kNow);
+  const double at_once = step(Travel::kNow), first = step(Travel::kIntegersWhenUsed), later = step(Travel::kIntegersWhenUsed);
+  EXPECT_GT(first, at_once + 50);
+  EXPECT_LT(later, at_once + 1) << at_once << " us when the labels travel at once, " << first << " us in the first step when they wait for their use";
+}
+
 // One engine copies to a device: a small copy does not overtake a large one, though it has a queue of its own. So constants travel with kernels.
 TEST(HostClockTest, ASmallCopyComesBehindALargeOneAndAScalarNeedsNone) {
   Timed device(2);

@@ -64,7 +64,9 @@ void Transfers::Raise(std::atomic<int64_t>& number, int64_t to) {
 
 void* Transfers::Obtain(int device, Queue queue, size_t bytes) {
   Lane& lane = *lanes_[device];
-  return lane.memory != nullptr ? lane.memory->Take(queue, bytes, lane.reached) : math_.AllocateFor(device, queue, bytes);
+  if (lane.memory == nullptr) return math_.AllocateFor(device, queue, bytes);
+  if (TravelScope::Now() == Travel::kIfRoom) return lane.memory->TakeIfRoom(queue, bytes, lane.reached);
+  return lane.memory->Take(queue, bytes, lane.reached);
 }
 
 void Transfers::Free(int device, void* data) {
@@ -209,18 +211,24 @@ void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_
   const Queue queue = bytes < large_bytes_ ? Queue::kInSmall : Queue::kIn;
   void* const to = Obtain(device, queue, bytes);
   if (to == nullptr) return nullptr;
+  if (Send(device, queue, to, from, bytes, std::move(owner)) && queue == Queue::kIn) LetUseWait(device, to, bytes);
+  return to;
+}
+
+// False: there was no pinned memory for it, and the bytes have come already.
+bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
   if (host_memory_.Owns(from)) {
     Reap(device);
     math_.Copy(device, queue, to, from, bytes);
     Keep(device, queue, std::move(owner), nullptr);
-  } else if (NoteTravel(bytes); !UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) {
-    const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
-    math_.Wait(device, Queue::kCompute, is_there.event());
-    math_.CopyIn(device, to, from, bytes);
-    return to;
+    return true;
   }
-  if (queue == Queue::kIn) LetUseWait(device, to, bytes);
-  return to;
+  NoteTravel(bytes);
+  if (UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) return true;
+  const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
+  math_.Wait(device, Queue::kCompute, is_there.event());
+  math_.CopyIn(device, to, from, bytes);
+  return false;
 }
 
 // False: there is no pinned memory to be had, and nothing was copied that need not be copied again.
@@ -245,33 +253,98 @@ void Transfers::LetUseWait(int device, const void* data, size_t bytes) {
   lane.num_arriving.fetch_add(1, std::memory_order_release);
 }
 
+void Transfers::NoteUse(size_t bytes) {
+  MutexLock lock(travels_mu_);
+  used_.insert(PinnedPool::ClassOf(bytes));
+}
+
+bool Transfers::IsUsed(size_t bytes) {
+  MutexLock lock(travels_mu_);
+  return used_.count(PinnedPool::ClassOf(bytes)) > 0;
+}
+
+// A value that waits does not stand among those that arrive in order before its copy is told.
+void* Transfers::UploadWhenUsed(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+  if (bytes < large_bytes_ || IsUsed(bytes)) return Upload(device, from, bytes, std::move(owner));
+  void* const to = Obtain(device, Queue::kIn, bytes);
+  if (to == nullptr) return nullptr;
+  Lane& lane = *lanes_[device];
+  auto source = std::make_shared<const Source>(Source{from, std::move(owner)});
+  MutexLock lock(lane.mu);
+  lane.arriving[static_cast<const char*>(to)] = {bytes, math_.Record(device, Queue::kIn), false, ++lane.last_arriving, std::move(source)};
+  lane.num_arriving.fetch_add(1, std::memory_order_release);
+  return to;
+}
+
+// One thread sends the value. It holds no lock, since that may wait for the device and lets owners go. Others that want the value wait until its copy has been
+// told.
+void Transfers::SendIfUnsent(int device, const void* data) {
+  Lane& lane = *lanes_[device];
+  if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
+  const char* to = nullptr;
+  size_t bytes = 0;
+  std::shared_ptr<const Source> source;  // goes without the lock
+  {
+    MutexLock lock(lane.mu);
+    auto found = lane.arriving.end();
+    lane.sent.Wait(lane.mu, [&]() DIVVY_REQUIRES(lane.mu) {
+      found = FindArriving(lane, data);
+      return found == lane.arriving.end() || !found->second.is_sending;
+    });
+    if (found == lane.arriving.end() || found->second.source == nullptr) return;
+    to = found->first, bytes = found->second.bytes;
+    source = std::move(found->second.source);
+    found->second.is_sending = true;
+  }
+  NoteUse(bytes);
+  Send(device, Queue::kIn, const_cast<char*>(to), source->data, bytes, source->owner);
+  MutexLock lock(lane.mu);
+  Arriving& sent = lane.arriving.at(to);
+  math_.Release(sent.come);
+  sent.come = math_.Record(device, Queue::kIn);
+  sent.is_sending = false;
+  lane.arriving_in_order.emplace_back(to, sent.number = ++lane.last_arriving);
+  lane.sent.NotifyAll();
+}
+
 // What holds `data`, if it is still arriving as far as is known.
-Transfers::Arriving* Transfers::FindArriving(Lane& lane, const void* data) {
+std::map<const char*, Transfers::Arriving>::iterator Transfers::FindArriving(Lane& lane, const void* data) {
   const auto after = lane.arriving.upper_bound(static_cast<const char*>(data));
-  if (after == lane.arriving.begin()) return nullptr;
+  if (after == lane.arriving.begin()) return lane.arriving.end();
   const auto found = std::prev(after);
-  return static_cast<const char*>(data) < found->first + found->second.bytes ? &found->second : nullptr;
+  return static_cast<const char*>(data) < found->first + found->second.bytes ? found : lane.arriving.end();
+}
+
+void Transfers::Arrive(int device, const void* data, int waiting_device, Queue waiting_queue) {
+  if (lanes_[device]->num_arriving.load(std::memory_order_acquire) == 0) return;
+  SendIfUnsent(device, data);
+  LetWait(device, data, waiting_device, waiting_queue);
 }
 
 // A value that is not found here has been seen to have come, or has been freed. kCompute is told to wait for each value once. Another queue is told each time,
 // since it may wait for a point of kCompute that lies before kCompute's own wait for the value.
-void Transfers::Arrive(int device, const void* data, int waiting_device, Queue waiting_queue) {
+void Transfers::LetWait(int device, const void* data, int waiting_device, Queue waiting_queue) {
   Lane& lane = *lanes_[device];
-  if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
   MutexLock lock(lane.mu);
-  Arriving* const arriving = FindArriving(lane, data);
-  if (arriving == nullptr || (waiting_queue == Queue::kCompute && arriving->is_told)) return;
-  math_.Wait(waiting_device, waiting_queue, arriving->come);
-  arriving->is_told |= waiting_queue == Queue::kCompute;
+  const auto found = FindArriving(lane, data);
+  if (found == lane.arriving.end()) return;
+  Arriving& arriving = found->second;
+  if (waiting_queue == Queue::kCompute && arriving.is_told) return;
+  math_.Wait(waiting_device, waiting_queue, arriving.come);
+  arriving.is_told |= waiting_queue == Queue::kCompute;
 }
 
+// What was never used is not copied; kCompute, on which it is freed, waits for its memory alone.
 void Transfers::Leave(int device, const void* data) {
-  Arrive(device, data);
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
+  LetWait(device, data, device, Queue::kCompute);
+  std::shared_ptr<const Source> unused;  // goes without the lock
   MutexLock lock(lane.mu);
   const auto left = lane.arriving.find(static_cast<const char*>(data));
-  if (left != lane.arriving.end()) Forget(lane, left);
+  if (left == lane.arriving.end()) return;
+  unused = std::move(left->second.source);
+  Forget(lane, left);
 }
 
 void Transfers::Forget(Lane& lane, std::map<const char*, Arriving>::iterator arrived) {
@@ -299,6 +372,7 @@ void* Transfers::CopyAcross(int device, const Download& from) {
   Reap(device);
   void* const to = Obtain(device, Queue::kAcross, static_cast<size_t>(from.bytes));
   if (to == nullptr) return nullptr;
+  SendIfUnsent(from.from_device.index, from.from);  // which may wait for the device
   MutexLock lock(together_);
   WaitForValue(device, Queue::kAcross, from);
   math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from, static_cast<size_t>(from.bytes));

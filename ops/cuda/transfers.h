@@ -5,9 +5,12 @@
 //   2. Before a call returns that lets another queue touch a device's memory, either the host has waited for that queue, or kCompute has been told to wait for
 //      it. So the order of calls on kCompute alone says when memory is written and when it may be freed. Uploads on kIn are the exception: kCompute waits for
 //      one of them when its memory is first used or freed, and Arrive and Leave must be called then. Computation with other memory does not wait for such an
-//      upload. Nor do small uploads, which have the queue kInSmall to themselves.
+//      upload. Nor do small uploads, which have the queue kInSmall to themselves. A large value that travels when it is used (UploadWhenUsed) has its memory
+//      from kIn at once, and its copy is told to kIn by the first Arrive. It then comes behind all that kIn was told before. So only values wait of a size of
+//      which none was ever used: when one was, those that follow travel at once.
 //   3. Pinned memory is used again when the event after its copy has come, not before. The host asks (Reap) whenever it has to do with the device.
 //   4. Devices are told to wait for each other under one lock (together), so that copies across and collectives stand in one order on all of them.
+// The order of locks: together, then a lane's. No lock is held while the host waits for a device, or while an owner of what has been copied goes.
 #ifndef DIVVY_OPS_CUDA_TRANSFERS_H_
 #define DIVVY_OPS_CUDA_TRANSFERS_H_
 
@@ -55,6 +58,8 @@ class Transfers {
   // REQUIRES: this is its beginning.
   void Free(int device, void* data);
   void* Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
+  // Small values, and those of a size that has been used on a device, travel at once.
+  void* UploadWhenUsed(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner);
   void* CopyAcross(int device, const Download& from);
   // A thread makes one before it asks a device what is wrong, and keeps it until it has counted the answer. In between only that thread knows the answer, since
   // the device forgets what it has told. AwaitLooks waits until that is over.
@@ -87,7 +92,7 @@ class Transfers {
   Found Bring(absl::Span<const Download> values);
   std::shared_ptr<const DeviceMark> Mark(int device);
 
-  // To be called before kCompute is told to read memory that Upload gave, or to write to it.
+  // To be called before kCompute is told to read memory that Upload or UploadWhenUsed gave, or to write to it.
   void Arrive(int device, const void* data) { Arrive(device, data, device, Queue::kCompute); }
   // To be called after kCompute was told an operation.
   void Told(int device);
@@ -117,11 +122,18 @@ class Transfers {
     std::shared_ptr<const void> owner;
     void* staged;
   };
+  // Where a value will come from that travels when it is used.
+  struct Source {
+    const void* data;
+    std::shared_ptr<const void> owner;
+  };
   struct Arriving {
     size_t bytes;
-    Event come;
+    Event come;    // before its copy is told (source): the memory has
     bool is_told;  // to kCompute
     int64_t number;
+    std::shared_ptr<const Source> source = nullptr;  // null: its copy has been told, or is being told
+    bool is_sending = false;                         // a thread is telling its copy
   };
   struct Lane {
     Lane(DeviceMath& math, size_t staging_bytes) : staging(math, staging_bytes) {}
@@ -131,6 +143,7 @@ class Transfers {
     std::map<const char*, Arriving> arriving DIVVY_GUARDED_BY(mu);                       // where they begin; till they have been seen to have come
     std::deque<std::pair<const char*, int64_t>> arriving_in_order DIVVY_GUARDED_BY(mu);  // with their numbers; some may have been forgotten
     int64_t last_arriving DIVVY_GUARDED_BY(mu) = 0;
+    CondVar sent;  // a value has been sent that waited for its use
     std::atomic<int64_t> num_arriving{0};
     // Points of kCompute, counted: each operation and each block that is freed is one more.
     std::atomic<int64_t> told{0};
@@ -147,9 +160,13 @@ class Transfers {
 
   // Bytes of the host have travelled that were not pinned.
   void NoteTravel(size_t bytes);
+  // Values of this size that might wait for their use are used.
+  void NoteUse(size_t bytes);
+  bool IsUsed(size_t bytes);
   void* Obtain(int device, Queue queue, size_t bytes);
   void Leave(int device, const void* data);
   void ReapArriving(Lane& lane) DIVVY_REQUIRES(lane.mu);
+  bool Send(int device, Queue queue, void* to, const void* from, size_t bytes, std::shared_ptr<const void> owner);
   bool UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes);
   void* TakeStaging(int device, size_t bytes);
   void Reap(int device);
@@ -157,8 +174,10 @@ class Transfers {
   void Release(Lane& lane, const Travelling& done);
   void Keep(int device, Queue queue, std::shared_ptr<const void> owner, void* staged);
   void LetUseWait(int device, const void* data, size_t bytes);
+  void SendIfUnsent(int device, const void* data);
   void Arrive(int device, const void* data, int waiting_device, Queue waiting_queue);
-  static Arriving* FindArriving(Lane& lane, const void* data) DIVVY_REQUIRES(lane.mu);
+  void LetWait(int device, const void* data, int waiting_device, Queue waiting_queue);
+  static std::map<const char*, Arriving>::iterator FindArriving(Lane& lane, const void* data) DIVVY_REQUIRES(lane.mu);
   void Forget(Lane& lane, std::map<const char*, Arriving>::iterator arrived) DIVVY_REQUIRES(lane.mu);
   // The point of kCompute of the value's device that is waited for.
   int64_t WaitForValue(int device, Queue queue, const Download& from);
@@ -172,6 +191,7 @@ class Transfers {
   PinnedPool host_memory_;
   Mutex travels_mu_;
   std::set<size_t> travels_ DIVVY_GUARDED_BY(travels_mu_);  // classes of host_memory_
+  std::set<size_t> used_ DIVVY_GUARDED_BY(travels_mu_);     // such classes: of values that waited for their use, and were used
   std::atomic<bool> is_full_logged_{false};
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -221,6 +223,107 @@ TEST(TransfersTest, IdsThatCameFromTheCpuAreReadThere) {
   GradientTape tape(table);
   EXPECT_TRUE(tape.Lookup("table", Var(there)).Value().ok());
   EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("out"))));
+}
+
+Tensor Integers(int64_t n, int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value)); }
+
+// As those of a batch do.
+Tensor ToWhenUsed(const Tensor& integers, Device device) {
+  const TravelScope scope(Travel::kIntegersWhenUsed);
+  return *integers.To(device);
+}
+
+TEST(TransfersTest, LargeIntegersOfABatchTravelWhenTheyAreFirstUsedAndNotAgain) {
+  constexpr int64_t kN = 30'000;
+  Devices devices(1, Manner::kLate);
+  const Tensor ids = ToWhenUsed(Integers(kN, 2), Gpu(0)), table = *Tensor::Copy<float>({3, 1}, {10, 11, 12})->To(Gpu(0));
+  const int64_t uploads = devices.math.costs().uploads;
+  EXPECT_EQ(uploads, 1) << "the table";
+  for (int i = 0; i < 2; ++i) {
+    Tensor rows = *Tensor::Uninitialized(DType::kFloat32, {kN, 1}, Gpu(0));
+    ASSERT_TRUE(devices.backend.GatherRows(table, ids, rows).ok());
+    EXPECT_EQ(devices.math.costs().uploads, uploads + 1);
+    EXPECT_TRUE(AllAre(*rows.To(Device{}), 12));
+  }
+  EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
+}
+
+TEST(TransfersTest, IntegersTravelAtOnceThatAreSmallOrOfASizeThatIsUsedOrOfNoBatch) {
+  Devices devices(1, Manner::kLate);
+  int64_t uploads = 0;
+  const auto travelled = [&] { return devices.math.costs().uploads - std::exchange(uploads, devices.math.costs().uploads); };
+  const Tensor small = ToWhenUsed(Integers(8'000, 2), Gpu(0));
+  EXPECT_EQ(travelled(), 1);
+  EXPECT_THAT(devices.math.log, Contains("0 in small: copy 64000"));
+  const Tensor of_no_batch = *Integers(30'000, 2).To(Gpu(0));
+  EXPECT_EQ(travelled(), 1);
+  const Tensor ids = ToWhenUsed(Integers(30'000, 2), Gpu(0)), unused = ToWhenUsed(Integers(60'000, 2), Gpu(0));
+  EXPECT_EQ(travelled(), 0);
+  Tensor used = *Tensor::Uninitialized(DType::kFloat32, ids.shape(), Gpu(0));
+  devices.backend.Cast(ids, used);
+  EXPECT_EQ(travelled(), 1);
+  const Tensor next = ToWhenUsed(Integers(30'000, 3), Gpu(0));
+  EXPECT_EQ(travelled(), 1) << "with its batch";
+  const Tensor next_unused = ToWhenUsed(Integers(60'000, 3), Gpu(0));
+  EXPECT_EQ(travelled(), 0);
+}
+
+TEST(TransfersTest, IntegersThatNobodyUsesDoNotTravelAndLetGoOfWhereTheyCameFrom) {
+  for (const bool keeps_memory : {false, true}) {
+    cuda::TransferOptions options;
+    options.keeps_memory = keeps_memory;
+    Devices devices(1, Manner::kLate, 1, options);
+    bool is_held = true;
+    {
+      const std::shared_ptr<const void> owner(&is_held, [](bool* held) { *held = false; });
+      const std::vector<int64_t> values(20'000, 1);
+      void* const data = *devices.backend.UploadWhenUsed(Gpu(0), values.data(), 8 * static_cast<int64_t>(values.size()), owner);
+      devices.backend.Free(Gpu(0), data);
+    }
+    EXPECT_FALSE(is_held);
+    devices.math.FinishAll();
+    EXPECT_EQ(devices.math.costs().uploads, 0);
+    if (!keeps_memory) {
+      EXPECT_EQ(devices.math.bytes_in_use(0), 0u);
+    }
+    EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
+  }
+}
+
+TEST(TransfersTest, IntegersThatSeveralThreadsUseAtOnceTravelOnce) {
+  for (int round = 0; round < 50; ++round) {
+    Devices devices(1, Manner::kAtOnce);
+    const Tensor ids = ToWhenUsed(Integers(20'000, round), Gpu(0));
+    EXPECT_EQ(devices.math.costs().uploads, 0);
+    std::atomic<int> wrong{0};
+    OnThreads(4, [&](int) {
+      Tensor used = *Tensor::Uninitialized(DType::kFloat32, ids.shape(), Gpu(0));
+      devices.backend.Cast(ids, used);
+      if (!AllAre(*used.To(Device{}), static_cast<float>(round))) ++wrong;
+    });
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(devices.math.costs().uploads, 1);
+  }
+}
+
+// Their owner goes when they have been sent, and runs code that has itself to do with the device.
+TEST(TransfersTest, NoLockIsHeldWhenTheOwnerOfWhatWasSentGoes) {
+  Devices devices(1, Manner::kAtOnce);
+  constexpr int64_t kN = 20'000, kBytes = 8 * kN;
+  const std::vector<int64_t> values(kN, 3);
+  const Tensor others = ToWhenUsed(Integers(kN, 4), Gpu(0));
+  Tensor used = *Tensor::Uninitialized(DType::kFloat32, others.shape(), Gpu(0)), copy = *Tensor::Uninitialized(DType::kInt64, {kN}, Gpu(0));
+  bool is_gone = false;
+  std::shared_ptr<const void> owner(values.data(), [&](const void*) {
+    devices.backend.Cast(others, used);
+    is_gone = true;
+  });
+  void* const data = *devices.backend.UploadWhenUsed(Gpu(0), values.data(), kBytes, std::move(owner));
+  devices.backend.CopyBlocks(Gpu(0), data, kBytes, copy.fresh_data<void>(), kBytes, kBytes, 1);
+  EXPECT_TRUE(is_gone);
+  EXPECT_TRUE(AllAre(*used.To(Device{}), 4));
+  EXPECT_EQ((*copy.To(Device{})->values<int64_t>())[kN - 1], 3);
+  devices.backend.Free(Gpu(0), data);
 }
 
 TEST(TransfersTest, AValueThatIsLargerThanWhatMayBePinnedTravelsInPieces) {

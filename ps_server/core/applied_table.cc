@@ -10,16 +10,24 @@ AppliedTable::State AppliedTable::Find(EntryId id) const {
 void AppliedTable::Begin(const RememberedEntry& entry) { entries_[entry.id] = Entry{entry, State::kApplying}; }
 
 void AppliedTable::Finish(EntryId id) {
+  ++applied_seq_;
+  if (keep_ == Keep::kHistory) ++history_[id];
   if (const auto found = entries_.find(id); found != entries_.end()) found->second.state = State::kApplied;
 }
 
 void AppliedTable::Abandon(EntryId id) { entries_.erase(id); }
 
-void AppliedTable::ForgetClosed(const Horizon& horizon) {
-  for (auto it = entries_.begin(); it != entries_.end() && it->first < horizon.next;) {
-    const bool forget = it->second.state == State::kApplied && horizon.IsClosed(it->first);
+void AppliedTable::ForgetClosed() {
+  for (auto it = entries_.begin(); it != entries_.end() && it->first < horizon_.next;) {
+    const bool forget = it->second.state == State::kApplied && IsClosed(it->first);
     it = forget ? entries_.erase(it) : std::next(it);
   }
+}
+
+void AppliedTable::Clear() {
+  entries_.clear();
+  applied_seq_ = 0;
+  history_.clear();
 }
 
 std::vector<RememberedEntry> AppliedTable::Applied() const {

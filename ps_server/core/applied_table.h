@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -13,33 +14,54 @@
 
 namespace divvy {
 
-// Entries that are applying or applied, by id (never by attempt). An entry is there before the first byte is written, so that a retry that comes meanwhile
-// finds it. Memory: ids that the horizon has not closed; a closed one is refused before anybody looks here, so it can be forgotten. Not thread-safe.
+// Entries that are applying or applied, by id (never by attempt), and the horizon below which entries are
+// closed. An entry is there before the first byte is written, so that a retry that comes meanwhile finds it.
+// A closed entry is refused before anybody looks for it here, so it can be forgotten: memory is taken by the
+// ids that are not closed. Not thread-safe: the core's lock guards it.
 //
 //   kUnknown  --Begin-->  kApplying  --Finish-->  kApplied  --ForgetClosed-->  kUnknown
 //                         kApplying  --Abandon--> kUnknown
 class AppliedTable {
  public:
   enum class State : uint8_t { kUnknown, kApplying, kApplied };
+  enum class Keep : uint8_t { kUnclosed, kHistory };
+
+  // kHistory: counts every entry that was applied, for tests. Grows without bound.
+  explicit AppliedTable(Keep keep = Keep::kUnclosed) : keep_(keep) {}
 
   State Find(EntryId id) const;
   void Begin(const RememberedEntry& entry);  // is applying
-  void Finish(EntryId id);                   // has been applied
+  void Finish(EntryId id);                   // has been applied: applied_seq() rises
   void Abandon(EntryId id);                  // was refused before it wrote anything: unknown again
+
+  // What it closes is not forgotten before ForgetClosed.
+  void TakeHorizon(Horizon horizon) { horizon_ = std::move(horizon); }
+  const Horizon& horizon() const { return horizon_; }
+  bool IsClosed(EntryId id) const { return horizon_.IsClosed(id); }
   // Forgets closed ids that are applied. One that is still applying is kept until it is settled.
-  void ForgetClosed(const Horizon& horizon);
-  void Clear() { entries_.clear(); }
+  void ForgetClosed();
+
+  // Forgets all but the horizon, and counts anew: another lineage begins.
+  void Clear();
 
   std::vector<RememberedEntry> Applied() const;                                 // by id
   std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;  // those of the query that are, in its order
   size_t size() const { return entries_.size(); }
+  // How many commits were applied in this lineage.
+  uint64_t applied_seq() const { return applied_seq_; }
+  // kHistory: how often each entry was applied in this lineage. Else empty.
+  const std::map<EntryId, int>& history() const { return history_; }
 
  private:
   struct Entry {
     RememberedEntry entry;
     State state = State::kApplying;
   };
+  const Keep keep_;
+  Horizon horizon_;
   std::map<EntryId, Entry> entries_;
+  uint64_t applied_seq_ = 0;
+  std::map<EntryId, int> history_;
 };
 
 }  // namespace divvy

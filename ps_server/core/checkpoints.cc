@@ -50,14 +50,14 @@ absl::Status ParameterServerCore::CheckSnapshot(const SnapshotRequest& request) 
     return Refusal(Reason::kInvalid, absl::StrCat(request.checkpoint.name(), " has been given up: ", snapshot_->request.checkpoint.name(), " came after it"));
   }
   const bool begins = snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint;
-  if (begins && (!running_.empty() || queued_ > 0)) return Refusal(Reason::kNotReady, "commits are being applied: a checkpoint is cut where none is");
+  if (begins && !commits_.is_idle()) return Refusal(Reason::kNotReady, "commits are being applied: a checkpoint is cut where none is");
   return absl::OkStatus();
 }
 
 void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
   HitFailpoint(Failpoint::kSnapshotBeforeMark);
   DropSnapshot();
-  snapshot_ = std::make_shared<SnapshotRun>(request, *shards_, options_.slice_bytes);
+  snapshot_ = std::make_shared<SnapshotRun>(request, *shards_.table(), options_.slice_bytes);
   HitFailpoint(Failpoint::kSnapshotMarked);
   WriteSlice(snapshot_);
 }
@@ -152,10 +152,9 @@ absl::Status ParameterServerCore::BeginLoading(LoadRequest request) {
   Clear();
   state_ = PsState::kEmpty;
   CreateShardsRequest create{request.fence, request.layout_version, request.layout_hash, request.job_seed, std::move(request.shards)};
-  auto run = std::make_shared<LoadRun>(std::move(request), HeldCreate{std::move(create), nullptr}, options_.block_bytes);
-  RETURN_IF_ERROR(PlanCreate(run->shards));
-  run->slices = SlicesOf(run->shards.fresh, options_.slice_bytes);
-  creating_bytes_ += run->shards.bytes;
+  auto run = std::make_shared<LoadRun>(std::move(request), std::move(create));
+  if (const absl::Status begun = shards_.Begin(run->batch); !begun.ok()) return Refusal(begun);
+  run->slices = SlicesOf(run->batch.fresh, options_.slice_bytes);
   state_ = PsState::kLoading;
   loading_ = run;
   ReadSlice(run);
@@ -184,7 +183,7 @@ absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
   if (next == slices.size()) return absl::OkStatus();
   const ShardSlice& slice = slices[next++];
   HitFailpoint(Failpoint::kLoadMidData);
-  Shard& shard = *shards.fresh.at(slice.shard->spec().key);
+  Shard& shard = *batch.fresh.at(slice.shard->spec().key);
   read_bytes += slice.bytes();
   return values->Read(shard.spec(), shard.spec().first_row + slice.first_row, absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
 }
@@ -194,22 +193,23 @@ void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run, const
   if (loading_ != run) return;
   run->told_bytes = run->read_bytes;
   if (status.ok() && run->next < run->slices.size()) return ReadSlice(run);
-  creating_bytes_ -= run->shards.bytes;
+  absl::Status read = status;
+  read.Update(shards_.End(run->batch));
   loading_ = nullptr;
-  if (status.ok()) {
+  if (read.ok()) {
     HitFailpoint(Failpoint::kLoadBeforeReady);
-    Install(run->shards);
+    shards_.Install(run->batch);
     BecomeReady(run->request);
     return AnswerLoading(*run, absl::OkStatus());
   }
   state_ = PsState::kEmpty;
-  AnswerLoading(*run, Refusal(WhyNotLoaded(status), absl::StrCat("loading ", run->request.checkpoint.name(), ": ", status.message())));
+  AnswerLoading(*run, Refusal(WhyNotLoaded(read), absl::StrCat("loading ", run->request.checkpoint.name(), ": ", read.message())));
 }
 
 // Another epoch has begun.
 void ParameterServerCore::DropLoading() {
   if (loading_ == nullptr) return;
-  creating_bytes_ -= loading_->shards.bytes;
+  shards_.End(loading_->batch).IgnoreError();  // it is dropped in any case
   state_ = PsState::kEmpty;
   AnswerLoading(*loading_, Refusal(Reason::kNotReady, "another epoch has begun"));
   outbox_.Add([dropped = std::exchange(loading_, nullptr)] {});  // freed outside the lock
@@ -220,7 +220,7 @@ void ParameterServerCore::AnswerLoading(LoadRun& run, const absl::Status& status
     if (!status.ok())
       Answer(waiting, status);
     else
-      Answer(waiting, LoadReply{state_ != PsState::kReady, run.told_bytes, layout_hash_});
+      Answer(waiting, LoadReply{state_ != PsState::kReady, run.told_bytes, shards_.layout_hash()});
   }
   run.waiting.clear();
 }

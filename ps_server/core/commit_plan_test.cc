@@ -17,7 +17,6 @@
 #include "cluster/error.h"
 #include "gtest/gtest.h"
 #include "optimizers/apply.h"
-#include "ps_server/core/applied_table.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/read_plan.h"
 
@@ -461,26 +460,6 @@ TEST(RunUnitsTest, StopsWhenItsOwnerIsGone) {
   owner.reset();
   executor.RunUntilIdle();
   EXPECT_EQ(runs, 5);
-}
-
-TEST(AppliedTableTest, ForgetsWhatIsClosedAndApplied) {
-  AppliedTable table;
-  for (uint64_t id : {1, 2, 3, 9}) {
-    table.Begin({EntryId(id), 2, EntryKind::kStep});
-    if (id != 3) table.Finish(EntryId(id));
-  }
-  EXPECT_EQ(table.Find(EntryId(3)), AppliedTable::State::kApplying);
-  EXPECT_EQ(table.Find(EntryId(4)), AppliedTable::State::kUnknown);
-  table.ForgetClosed({EntryId(5), {EntryId(2)}, 0});
-  EXPECT_EQ(table.Find(EntryId(1)), AppliedTable::State::kUnknown);
-  EXPECT_EQ(table.Find(EntryId(2)), AppliedTable::State::kApplied);
-  EXPECT_EQ(table.Find(EntryId(3)), AppliedTable::State::kApplying) << "until it is settled";
-  EXPECT_EQ(table.Find(EntryId(9)), AppliedTable::State::kApplied);
-  table.Abandon(EntryId(3));
-  EXPECT_EQ(table.size(), 2u);
-  const std::vector<EntryId> query = {EntryId(9), EntryId(1), EntryId(2)};
-  ASSERT_EQ(table.Applied(query).size(), 2u);
-  EXPECT_EQ(table.Applied(query)[0].id, EntryId(9));
 }
 
 // ---- MemoryBudget ------------------------------------------------------------------------------------------------------------------------------------

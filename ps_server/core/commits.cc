@@ -17,18 +17,16 @@ void ParameterServerCore::Commit(CommitRequest request, ResultCallback<CommitRep
     CoreLock lock(mu_, outbox_);
     absl::Status status = CheckAdmissible(request);
     if (!status.ok()) return Answer(done, std::move(status));
-    shards = shards_;
+    shards = shards_.table();
   }
   absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
-  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan), CommitRun::State::kQueued, nullptr});
+  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan), nullptr});
   CoreLock lock(mu_, outbox_);
   Enter(run);
   StartNext();
 }
 
-bool ParameterServerCore::MayCommit(SessionId session) const {
-  return session == kCoordinatorSession || sessions_.count(session) > 0 || !RuleHolds(Rule::kSessionCheck);
-}
+bool ParameterServerCore::MayCommit(SessionId session) const { return sessions_.Has(session) || !RuleHolds(Rule::kSessionCheck); }
 
 absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId entry) const {
   RETURN_IF_ERROR(CheckCall(fence, Ready()));
@@ -39,16 +37,15 @@ absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId ent
 absl::Status ParameterServerCore::CheckCommit(const Fence& fence, std::optional<int> worker) const {
   MutexLock lock(mu_);
   RETURN_IF_ERROR(CheckCommitter(fence, EntryId()));
-  const auto session = sessions_.find(fence.session);
-  const bool is_others = worker && session != sessions_.end() && session->second != kAnyWorker && session->second != *worker;
-  if (!is_others) return absl::OkStatus();
-  return Refusal(Reason::kNotAuthorized, absl::StrCat("worker ", *worker, " may not commit in session ", fence.session.value(), ", which is of worker ",
-                                                      session->second, ": check which certificate the task was given"));
+  const int owner = sessions_.WorkerOf(fence.session);
+  if (!worker || owner == SessionSet::kAnyWorker || owner == *worker) return absl::OkStatus();
+  return Refusal(Reason::kNotAuthorized, absl::StrCat("worker ", *worker, " may not commit in session ", fence.session.value(), ", which is of worker ", owner,
+                                                      ": check which certificate the task was given"));
 }
 
 absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) const {
   RETURN_IF_ERROR(CheckCommitter(request.fence, request.entry));
-  if (horizon_.IsClosed(request.entry)) {
+  if (applied_.IsClosed(request.entry)) {
     return Refusal(Reason::kStepClosed, absl::StrCat("entry ", request.entry.value(), " is closed: it was finished or given up"), request.entry);
   }
   return absl::OkStatus();
@@ -60,8 +57,8 @@ absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
     return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
   if (!run.plan.ok()) return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
   for (const auto& [key, shard] : run.plan->shards()) {
-    const auto found = shards_->find(key);
-    if (found == shards_->end() || found->second != shard)
+    const auto found = shards_.table()->find(key);
+    if (found == shards_.table()->end() || found->second != shard)
       return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"), run.request.entry);
   }
   return absl::OkStatus();
@@ -71,8 +68,8 @@ absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
 bool ParameterServerCore::MeetsItself(const std::shared_ptr<CommitRun>& run) {
   if (!RuleHolds(Rule::kDedupe)) return false;
   const AppliedTable::State state = applied_.Find(run->request.entry);
-  if (state == AppliedTable::State::kApplying) duplicates_[run->request.entry].push_back(run);
-  if (state == AppliedTable::State::kApplied) Answer(run->done, CommitReply{true, applied_seq_, {}});
+  if (state == AppliedTable::State::kApplying) commits_.AddDuplicate(run->request.entry, run);
+  if (state == AppliedTable::State::kApplied) Answer(run->done, CommitReply{true, applied_.applied_seq(), {}});
   return state != AppliedTable::State::kUnknown;
 }
 
@@ -86,8 +83,7 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   const CommitRequest& request = run->request;
   applied_.Begin({request.entry, request.participants, request.kind, request.inputs});
   HitFailpoint(Failpoint::kPushBegun);
-  writers_.Enter(run, run->plan->queues());
-  ++queued_;
+  commits_.Enter(run, run->plan->queues());
 }
 
 // Whether there is memory to keep what a commit changes of a checkpoint that is being written.
@@ -96,16 +92,14 @@ bool ParameterServerCore::MayStart() const {
 }
 
 void ParameterServerCore::StartNext() {
-  while (writers_.has_ready() && MayStart()) StartOrRefuse(*writers_.TakeReady());
+  while (commits_.has_ready() && MayStart()) StartOrRefuse(*commits_.TakeReady());
 }
 
 void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
-  --queued_;
   absl::Status status = CheckAdmissible(run->request);
   if (status.ok()) status = CheckPlan(*run);
   if (status.ok()) {
-    run->state = CommitRun::State::kRunning;
-    running_.insert(run);
+    commits_.Start(run);
     if (snapshot_ != nullptr && !snapshot_->over) {
       run->frozen = snapshot_->frozen;
       snapshot_->expected_bytes += run->plan->most_kept_bytes();
@@ -121,45 +115,32 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
     });
     return;
   }
-  run->state = CommitRun::State::kSettled;
   applied_.Abandon(run->request.entry);
-  writers_.Leave(run->plan->queues());
+  commits_.Refuse(run->plan->queues());
   Answer(run->done, std::move(status));
   SettleDuplicates(run->request.entry);
 }
 
 // They arrived while the entry was being applied. It was: they are answered as duplicates. It was refused: the first of them takes its place.
 void ParameterServerCore::SettleDuplicates(EntryId entry) {
-  const auto found = duplicates_.find(entry);
-  if (found == duplicates_.end()) return;
-  const std::vector<std::shared_ptr<CommitRun>> waiting = std::move(found->second);
-  duplicates_.erase(found);
-  for (const auto& run : waiting) Enter(run);
-}
-
-void ParameterServerCore::CountApplied(const CommitRun& run) {
-  ++applied_seq_;
-  if (options_.record_history) ++history_[run.request.entry];
-  for (const auto& [key, shard] : run.plan->shards()) ++shard->version;
+  for (const auto& run : commits_.TakeDuplicates(entry)) Enter(run);
 }
 
 void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   CoreLock lock(mu_, outbox_);
   const EntryId entry = run->request.entry;
-  run->state = CommitRun::State::kSettled;
   if (snapshot_ != nullptr && run->frozen != nullptr && snapshot_->frozen == run->frozen) snapshot_->expected_bytes -= run->plan->most_kept_bytes();
   outbox_.Add([frozen = std::move(run->frozen)] {});  // perhaps the last handle: freed outside the lock
-  running_.erase(run);
+  commits_.Finish(run, run->plan->queues());
   HitFailpoint(Failpoint::kPushBlocksDone);
-  CountApplied(*run);
+  for (const auto& [key, shard] : run->plan->shards()) ++shard->version;
   applied_.Finish(entry);
   HitFailpoint(Failpoint::kPushBeforeReply);
-  CommitReply reply{false, applied_seq_, {}};
+  CommitReply reply{false, applied_.applied_seq(), {}};
   for (const auto& shard : run->plan->part_shards()) reply.versions.push_back(shard->version);
   Answer(run->done, std::move(reply));
   if (kHasFailpoints) outbox_.Add([] { HitFailpoint(Failpoint::kPushAfterReply); });
   SettleDuplicates(entry);
-  writers_.Leave(run->plan->queues());
   StartNext();
   AnswerHeld();
   AnswerShutdowns();
@@ -167,10 +148,9 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
 
 // A running apply that no Attach or Sync may leave behind: of an older epoch, or of a session that is out of the set.
 bool ParameterServerCore::ObsoleteRunning() const {
-  for (const auto& run : running_) {
+  for (const auto& run : commits_.running()) {
     const Fence& fence = run->request.fence;
-    const bool in_set = fence.session == kCoordinatorSession || sessions_.count(fence.session) > 0;
-    if (fence.epoch != epoch_ || !in_set) return true;
+    if (fence.epoch != epoch_ || !sessions_.Has(fence.session)) return true;
   }
   return false;
 }

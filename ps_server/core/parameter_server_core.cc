@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/exit_codes.h"
 #include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -41,7 +40,12 @@ absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(
 }
 
 ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit)
-    : options_(std::move(options)), executor_(executor), on_exit_(std::move(on_exit)), job_(options_.job), shards_(std::make_shared<const ShardTable>()) {}
+    : options_(std::move(options)),
+      executor_(executor),
+      on_exit_(std::move(on_exit)),
+      job_(options_.job),
+      applied_(options_.record_history ? AppliedTable::Keep::kHistory : AppliedTable::Keep::kUnclosed),
+      shards_(options_.memory_limit_bytes, options_.block_bytes) {}
 
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
@@ -70,7 +74,7 @@ void ParameterServerCore::Look() {
   bool heard = false;
   {
     MutexLock lock(mu_);
-    if (exit_code_) return;
+    if (end_.is_ending()) return;
     std::swap(heard, heard_);
   }
   if (!heard) registrar_->OnDetached();
@@ -106,6 +110,8 @@ absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why, 
   return MakeError(detail, absl::StrCat("ps ", options_.index, ": ", why));
 }
 
+absl::Status ParameterServerCore::Refusal(const absl::Status& error) const { return Refusal(ReasonOf(error), error.message()); }
+
 absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
   const bool sorted = std::is_sorted(horizon.open.begin(), horizon.open.end());
   if (sorted && (horizon.open.empty() || horizon.open.back() < horizon.next)) return absl::OkStatus();
@@ -118,7 +124,7 @@ void ParameterServerCore::Attach(PsAttachRequest request, ResultCallback<PsAttac
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckPrelude(request.fence, Prelude(true), CallKind::kAttach);
   if (status.ok()) status = CheckProtocol(request.protocol, Prelude(true));
-  if (status.ok() && exit_code_) status = Refusal(Reason::kNotReady, "shutting down");
+  if (status.ok() && end_.is_ending()) status = Refusal(Reason::kNotReady, "shutting down");
   if (!status.ok()) return Answer(done, std::move(status));
   Heard();
   if (request.fence.epoch > epoch_) BeginEpoch(request.fence);
@@ -130,8 +136,7 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   job_ = fence.job;
   epoch_ = fence.epoch;
   coordinator_ = fence.coordinator;
-  sessions_.clear();
-  sync_seq_ = 0;
+  sessions_.Clear();
   HitFailpoint(Failpoint::kAttachEpochTaken);
   DropSnapshot();
   DropLoading();
@@ -144,11 +149,11 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
   reply.incarnation = options_.incarnation;
   reply.state = state_;
   reply.lineage = lineage_;
-  reply.layout_version = layout_version_;
-  reply.layout_hash = layout_hash_;
-  reply.horizon = horizon_;
+  reply.layout_version = shards_.layout_version();
+  reply.layout_hash = shards_.layout_hash();
+  reply.horizon = applied_.horizon();
   reply.remembered = applied_.Applied();
-  reply.memory_bytes = memory_bytes_;
+  reply.memory_bytes = shards_.bytes();
   reply.max_commit_bytes = options_.max_commit_bytes;
   reply.without_checkpoints = options_.checkpoint_files == nullptr;
   return reply;
@@ -159,7 +164,7 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
 void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> done) {
   CoreLock lock(mu_, outbox_);
   // While an apply of an older epoch still runs, no Attach of this one has been answered: such a Load has overtaken it.
-  absl::Status status = CheckFromCoordinator(request.fence, !exit_code_ && !ObsoleteRunning());
+  absl::Status status = CheckFromCoordinator(request.fence, !end_.is_ending() && !ObsoleteRunning());
   const bool asked_again = status.ok() && state_ == PsState::kReady;
   if (status.ok() && !asked_again) status = CheckLoad(request);
   if (!status.ok()) return Answer(done, std::move(status));
@@ -168,14 +173,13 @@ void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> do
     if (request.from == LoadRequest::From::kEmpty) Clear();
     BecomeReady(request);
   }
-  Answer(done, LoadReply{false, 0, layout_hash_});
+  Answer(done, LoadReply{false, 0, shards_.layout_hash()});
 }
 
 void ParameterServerCore::BecomeReady(const LoadRequest& request) {
-  horizon_ = request.horizon;
-  applied_.ForgetClosed(horizon_);
-  layout_version_ = request.layout_version;  // also where it is lower than before: a new lineage counts its layouts anew
-  layout_hash_ = request.layout_hash;
+  applied_.TakeHorizon(request.horizon);
+  applied_.ForgetClosed();
+  shards_.SetLayout(request.layout_version, request.layout_hash);
   state_ = PsState::kReady;
 }
 
@@ -185,24 +189,17 @@ absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
   if (state_ == PsState::kLoading) return Refusal(Reason::kInvalid, "it is loading a checkpoint in this epoch");
   if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
   if (state_ != PsState::kFrozen) return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
-  if (request.expected_lineage != lineage_ || request.layout_hash != layout_hash_) {
+  if (request.expected_lineage != lineage_ || request.layout_hash != shards_.layout_hash()) {
     return Refusal(Reason::kInvalid,
-                   absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(layout_hash_), ", and not of lineage ",
+                   absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(shards_.layout_hash()), ", and not of lineage ",
                                 request.expected_lineage.value(), " and layout ", absl::Hex(request.layout_hash), "; load EMPTY"));
   }
   return absl::OkStatus();
 }
 
 void ParameterServerCore::Clear() {
-  outbox_.Add([dead = std::move(shards_)] {});  // freed outside the lock
-  shards_ = std::make_shared<const ShardTable>();
-  creating_.clear();
-  deleted_.clear();
-  memory_bytes_ = 0;
+  outbox_.Add([dead = shards_.Clear()] {});  // freed outside the lock
   applied_.Clear();
-  history_.clear();
-  applied_seq_ = 0;
-  layout_version_ = layout_hash_ = 0;
   lineage_ = epoch_;
 }
 
@@ -213,21 +210,17 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
   absl::Status status = CheckFromCoordinator(request.fence, state_ == PsState::kReady);
   if (status.ok()) status = CheckHorizon(request.horizon);
   if (!status.ok()) return Answer(done, std::move(status));
-  if (request.seq > sync_seq_) {
-    sync_seq_ = request.seq;
-    horizon_ = request.horizon;
-    sessions_.clear();
-    for (size_t i = 0; i < request.sessions.size(); ++i) sessions_[request.sessions[i]] = i < request.workers.size() ? request.workers[i] : kAnyWorker;
-  }
+  if (sessions_.Take(request)) applied_.TakeHorizon(request.horizon);
   HitFailpoint(Failpoint::kSyncBeforeWait);
   held_.push_back(HeldSync{std::move(request), std::move(done)});
   AnswerHeld();
 }
 
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
-  applied_.ForgetClosed(horizon_);
-  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_seq_, memory_bytes_, draining_ || exit_code_};
-  if (draining_ && !exit_code_) exit_code_ = exit_codes::kDrained;  // told: carried out behind the answer
+  applied_.ForgetClosed();
+  const bool draining = end_.is_draining();
+  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(), shards_.bytes(), draining || end_.is_ending()};
+  if (draining) end_.CompleteDrain();  // told: carried out behind the answer
   return reply;
 }
 
@@ -260,42 +253,39 @@ void ParameterServerCore::Shutdown(ShutdownRequest request, ResultCallback<Shutd
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, true);
   if (!status.ok()) return Answer(done, std::move(status));
-  const int exit_code = request.exit_code;
-  held_shutdowns_.push_back({std::move(request), std::move(done)});
-  BeginShutdown(exit_code, "");
+  held_shutdowns_.push_back(std::move(done));
+  BeginShutdown(request.exit_code, "");
 }
 
 void ParameterServerCore::BeginShutdown(int exit_code, std::string why) {
-  if (!exit_code_) {
-    exit_code_ = exit_code;
-    exit_why_ = std::move(why);
-  }
+  end_.Begin(exit_code, std::move(why));
   AnswerShutdowns();
 }
 
 void ParameterServerCore::Drain() {
   CoreLock lock(mu_, outbox_);
-  if (draining_ || exit_code_) return;
-  draining_ = true;
-  exit_why_ = "asked to end";
-  if (state_ != PsState::kReady) return BeginShutdown(exit_codes::kDrained, exit_why_);  // nobody counts on it
+  if (!end_.StartDrain()) return;
+  if (state_ != PsState::kReady) return CompleteDrain();  // nobody counts on it
   outbox_.Add([this, weak = weak_from_this()] {
     executor_.PostAfter(options_.drain_notice, [weak] {
       const auto self = weak.lock();
       if (self == nullptr) return;
       CoreLock lock(self->mu_, self->outbox_);
-      self->BeginShutdown(exit_codes::kDrained, self->exit_why_);
+      self->CompleteDrain();
     });
   });
 }
 
+void ParameterServerCore::CompleteDrain() {
+  end_.CompleteDrain();
+  AnswerShutdowns();
+}
+
 void ParameterServerCore::AnswerShutdowns() {
-  if (!exit_code_ || !running_.empty()) return;
-  for (const HeldShutdown& call : held_shutdowns_) Answer(call.done, ShutdownReply());
-  held_shutdowns_.clear();
-  if (shutdown_told_) return;
-  shutdown_told_ = true;
-  if (on_exit_) outbox_.Add([on_exit = on_exit_, exit_code = *exit_code_, why = exit_why_] { on_exit(exit_code, why); });
+  if (!end_.is_ending() || !commits_.running().empty()) return;
+  for (const auto& done : std::exchange(held_shutdowns_, {})) Answer(done, ShutdownReply());
+  const std::optional<ServerEnd::Exit> exit = end_.TakeExit();
+  if (exit && on_exit_) outbox_.Add([on_exit = on_exit_, exit = *exit] { on_exit(exit.code, exit.why); });
 }
 
 // ---- What can be seen --------------------------------------------------------------------------------------------------------------------------------
@@ -307,20 +297,20 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.job = job_;
   snapshot.epoch = epoch_;
   snapshot.lineage = lineage_;
-  snapshot.layout_version = layout_version_;
-  snapshot.layout_hash = layout_hash_;
-  snapshot.horizon = horizon_;
-  for (const auto& [session, worker] : sessions_) snapshot.sessions.push_back(session);
+  snapshot.layout_version = shards_.layout_version();
+  snapshot.layout_hash = shards_.layout_hash();
+  snapshot.horizon = applied_.horizon();
+  snapshot.sessions = sessions_.sessions();
   snapshot.remembered = applied_.Applied();
-  snapshot.history = history_;
-  snapshot.applied_seq = applied_seq_;
-  snapshot.memory_bytes = memory_bytes_ + creating_bytes_;
-  snapshot.running = running_.size();
-  snapshot.queued = queued_;
+  snapshot.history = applied_.history();
+  snapshot.applied_seq = applied_.applied_seq();
+  snapshot.memory_bytes = shards_.bytes() + shards_.bytes_being_made();
+  snapshot.running = commits_.running().size();
+  snapshot.queued = commits_.waiting();
   snapshot.saving = snapshot_ != nullptr && !snapshot_->over;
-  snapshot.draining = draining_ && !exit_code_;
-  snapshot.shutting_down = exit_code_.has_value();
-  for (const auto& [key, shard] : *shards_) {
+  snapshot.draining = end_.is_draining();
+  snapshot.shutting_down = end_.is_ending();
+  for (const auto& [key, shard] : *shards_.table()) {
     snapshot.shards[key] = {shard->spec().name, shard->version, detail == Detail::kAll ? shard->Copy().value_or(Tensor()) : Tensor()};
   }
   return snapshot;

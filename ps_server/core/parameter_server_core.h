@@ -28,7 +28,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,8 +45,11 @@
 #include "cluster/registrar.h"
 #include "ps_server/core/applied_table.h"
 #include "ps_server/core/checkpoint_files.h"
+#include "ps_server/core/commit_queue.h"
+#include "ps_server/core/server_end.h"
+#include "ps_server/core/session_set.h"
 #include "ps_server/core/shard.h"
-#include "ps_server/core/writer_queues.h"
+#include "ps_server/core/shard_set.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
@@ -185,7 +187,6 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   };
   using HeldAttach = HeldCall<PsAttachRequest, PsAttachReply>;
   using HeldSync = HeldCall<SyncRequest, SyncReply>;
-  using HeldShutdown = HeldCall<ShutdownRequest, ShutdownReply>;
   using HeldCreate = HeldCall<CreateShardsRequest, LayoutReply>;
 
   ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit);
@@ -194,11 +195,13 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void Look();
 
   PreludeState Prelude(bool state_allows) const DIVVY_REQUIRES(mu_);
-  bool Ready() const DIVVY_REQUIRES(mu_) { return state_ == PsState::kReady && !exit_code_; }
+  bool Ready() const DIVVY_REQUIRES(mu_) { return state_ == PsState::kReady && !end_.is_ending(); }
   absl::Status CheckCall(const Fence& fence, bool state_allows) const DIVVY_REQUIRES(mu_);
   absl::Status CheckFromCoordinator(const Fence& fence, bool state_allows) DIVVY_REQUIRES(mu_);  // and notes that it was heard
   void Heard() DIVVY_REQUIRES(mu_);
   absl::Status Refusal(Reason reason, absl::string_view why, EntryId entry = EntryId()) const DIVVY_REQUIRES(mu_);
+  // An error of a part of the core, as this server says it.
+  absl::Status Refusal(const absl::Status& error) const DIVVY_REQUIRES(mu_);
   template <typename Reply, typename Result>
   void Answer(const ResultCallback<Reply>& done, Result reply) DIVVY_REQUIRES(mu_) {
     outbox_.Add([done, reply = absl::StatusOr<Reply>(std::move(reply))]() mutable { done(std::move(reply)); });
@@ -216,17 +219,13 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void AnswerHeld() DIVVY_REQUIRES(mu_);
   void AnswerShutdowns() DIVVY_REQUIRES(mu_);
   void BeginShutdown(int exit_code, std::string why) DIVVY_REQUIRES(mu_);
+  void CompleteDrain() DIVVY_REQUIRES(mu_);
 
   // Shards and reads.
   void EnterCreate(HeldCreate call) DIVVY_REQUIRES(mu_);
-  absl::Status PlanCreate(CreateRun& run) const DIVVY_REQUIRES(mu_);
-  absl::Status AddToPlan(const ShardSpec& spec, CreateRun& run) const DIVVY_REQUIRES(mu_);
   void StartCreate(const std::shared_ptr<CreateRun>& run) DIVVY_REQUIRES(mu_);
   void FinishCreate(CreateRun& run) DIVVY_REQUIRES(mu_);
-  absl::Status CheckCreated(CreateRun& run) const DIVVY_REQUIRES(mu_);
-  void Install(const CreateRun& run) DIVVY_REQUIRES(mu_);
-  void SetLayout(uint64_t version, uint64_t hash) DIVVY_REQUIRES(mu_);
-  bool BeingWritten(ShardKey key) const DIVVY_REQUIRES(mu_);
+  absl::Status EndCreate(CreateRun& run) DIVVY_REQUIRES(mu_);
   void FinishRead(ReadRun& run);
 
   // Checkpoints.
@@ -256,7 +255,6 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void StartNext() DIVVY_REQUIRES(mu_);
   void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void SettleDuplicates(EntryId entry) DIVVY_REQUIRES(mu_);
-  void CountApplied(const CommitRun& run) DIVVY_REQUIRES(mu_);
   void FinishCommit(const std::shared_ptr<CommitRun>& run);
 
   const ParameterServerOptions options_;
@@ -272,32 +270,19 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   Incarnation coordinator_ DIVVY_GUARDED_BY(mu_);
   PsState state_ DIVVY_GUARDED_BY(mu_) = PsState::kEmpty;
   Epoch lineage_ DIVVY_GUARDED_BY(mu_);
-  uint64_t layout_version_ DIVVY_GUARDED_BY(mu_) = 0, layout_hash_ DIVVY_GUARDED_BY(mu_) = 0;
-  uint64_t sync_seq_ DIVVY_GUARDED_BY(mu_) = 0;  // highest seen in this epoch
-  Horizon horizon_ DIVVY_GUARDED_BY(mu_);
-  static constexpr int kAnyWorker = -1;
-  std::map<SessionId, int> sessions_ DIVVY_GUARDED_BY(mu_);  // those that may commit, and whose they are
+  // The parts: none of them knows another, and the core alone calls them.
+  SessionSet sessions_ DIVVY_GUARDED_BY(mu_);
   AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
-  uint64_t applied_seq_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::map<EntryId, int> history_ DIVVY_GUARDED_BY(mu_);
-  std::shared_ptr<const ShardTable> shards_ DIVVY_GUARDED_BY(mu_);       // swapped, never changed: plans are made from it without the lock
-  std::set<VariableId> deleted_ DIVVY_GUARDED_BY(mu_);                   // in this lineage: a late CreateShards must not bring one back
-  std::map<ShardKey, const CreateRun*> creating_ DIVVY_GUARDED_BY(mu_);  // who makes it
-  int64_t memory_bytes_ DIVVY_GUARDED_BY(mu_) = 0, creating_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);              // wait for a shard that is being made
-  WriterQueues<std::shared_ptr<CommitRun>> writers_ DIVVY_GUARDED_BY(mu_);  // that have not ended
-  std::set<std::shared_ptr<CommitRun>> running_ DIVVY_GUARDED_BY(mu_);
-  size_t queued_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::map<EntryId, std::vector<std::shared_ptr<CommitRun>>> duplicates_ DIVVY_GUARDED_BY(mu_);  // wait for the entry's fate
+  ShardSet shards_ DIVVY_GUARDED_BY(mu_);
+  CommitQueue<std::shared_ptr<CommitRun>> commits_ DIVVY_GUARDED_BY(mu_);
+  ServerEnd end_ DIVVY_GUARDED_BY(mu_);
+  // Calls that wait: creates for a shard that is being made, the others for commits that run.
+  std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);
   std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
-  std::vector<HeldShutdown> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
+  std::vector<ResultCallback<ShutdownReply>> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
   std::shared_ptr<SnapshotRun> snapshot_ DIVVY_GUARDED_BY(mu_);  // the last that was asked for in this epoch; null: none
   std::shared_ptr<LoadRun> loading_ DIVVY_GUARDED_BY(mu_);       // in LOADING
-  std::optional<int> exit_code_ DIVVY_GUARDED_BY(mu_);           // of a shutdown that has begun
-  std::string exit_why_ DIVVY_GUARDED_BY(mu_);
-  bool draining_ DIVVY_GUARDED_BY(mu_) = false;
-  bool shutdown_told_ DIVVY_GUARDED_BY(mu_) = false;
-  bool heard_ DIVVY_GUARDED_BY(mu_) = false;  // from the coordinator since the last look
+  bool heard_ DIVVY_GUARDED_BY(mu_) = false;                     // from the coordinator since the last look
 };
 
 }  // namespace divvy

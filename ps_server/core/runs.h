@@ -3,7 +3,6 @@
 #define DIVVY_PS_SERVER_CORE_RUNS_H_
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -22,8 +21,7 @@ struct ParameterServerCore::CommitRun {
   CommitRequest request;  // without its parts: the plan has them
   ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
-  enum class State : uint8_t { kQueued, kRunning, kSettled } state = State::kQueued;  // under the core's lock
-  std::shared_ptr<FrozenShards> frozen;                                               // of a checkpoint that is being written: told before a block is changed
+  std::shared_ptr<FrozenShards> frozen;  // of a checkpoint that is being written: told before a block is changed
 };
 
 struct ParameterServerCore::ReadRun {
@@ -37,15 +35,14 @@ struct ParameterServerCore::ReadRun {
   std::vector<Seen> at_start;  // of each part
 };
 
-// Shards that are being made.
+// Shards whose first values are being computed.
 struct ParameterServerCore::CreateRun {
-  CreateRun(HeldCreate call, int64_t unit_bytes) : call(std::move(call)), units(unit_bytes) {}
+  CreateRun(HeldCreate call, int64_t unit_bytes) : batch(std::move(call.request)), done(std::move(call.done)), units(unit_bytes) {}
+  void CutIntoUnits();  // REQUIRES: the batch has begun
   void Initialize(int64_t unit);
 
-  HeldCreate call;
-  std::map<ShardKey, const ShardSpec*> specs;      // of the request: those that did not exist
-  ShardTable fresh;                                // made from them
-  int64_t bytes = 0;                               // of them
+  ShardBatch batch;
+  ResultCallback<LayoutReply> done;
   std::vector<std::pair<Shard*, int64_t>> pieces;  // shard, block
   UnitList units;
   Mutex mu;
@@ -76,11 +73,11 @@ struct ParameterServerCore::SnapshotRun {
 
 // A checkpoint that is being read. As above.
 struct ParameterServerCore::LoadRun {
-  LoadRun(LoadRequest request, HeldCreate create, int64_t unit_bytes) : request(std::move(request)), shards(std::move(create), unit_bytes) {}
+  LoadRun(LoadRequest request, CreateShardsRequest create) : request(std::move(request)), batch(std::move(create)) {}
   absl::Status ReadNext(CheckpointFiles& files);
 
   const LoadRequest request;  // without its shards
-  CreateRun shards;
+  ShardBatch batch;
   std::vector<ShardSlice> slices;
   std::unique_ptr<CheckpointValues> values;
   size_t next = 0;

@@ -5,6 +5,7 @@
   testing  X/testing belongs to X, and only tests use it
   library  headers of gRPC, protobuf, CUDA, BLAS and spdlog, and Abseil's locks, stay in the folders that may know them
   world    time, waiting, threads, files and unseeded randomness enter through base/ and nowhere else
+  lock     a class has at most 20 fields that a lock guards; the analysis of locks is switched off in at most 5 places outside tests
 
 Comments and strings do not count. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
 """
@@ -85,6 +86,14 @@ _WORLD = [
 _FILES = (re.compile(r"\bstd::(basic_)?[io]?f(stream|ilebuf)\b|\bstd::filesystem\b|(?<![\w.>])(fd?open|freopen|opendir|mkstemp|mkdtemp)\s*\(|"
                      r"(?<![\w>])::(open|creat|unlink|mkdir|rename|mmap)\s*\("), "files: take a FileSystem (base/file_system.h)")
 
+# ---- locks ---------------------------------------------------------------------------------------------------------------------------------------------------
+_MOST_GUARDED_FIELDS = 20
+_MOST_SWITCHED_OFF = 5
+_SWITCHED_OFF = re.compile(r"^(?![ \t]*#).*\bDIVVY_NO_THREAD_SAFETY_ANALYSIS\b", re.M)
+# A class with its name, another brace, the end of what a brace opened, or a guarded field.
+_SCOPE = re.compile(r"\b(?:class|struct)\s+(?:DIVVY_\w+(?:\([^()]*\))?\s+)?(?P<class>\w+(?:::\w+)*)[^;{}()]*\{|(?P<open>\{)|(?P<close>\})|"
+                    r"(?P<field>\bDIVVY_(?:PT_)?GUARDED_BY\()")
+
 _SOURCE = re.compile(r"\.(h|hpp|inc|cc|cpp|cu|cuh)$")
 _TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\\\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
@@ -121,12 +130,31 @@ def _is_test(path):
     return path.startswith("tests/") or "/testing/" in path or re.search(r"_test\.\w+$", path) is not None
 
 
+def _guarded_fields(text):
+    """(line, class, guarded fields) of each class in `text`, which has no comments and strings. A field belongs to the innermost class around it."""
+    found, scopes = [], []  # of each brace that is open: the index in `found`, or None
+    for match in _SCOPE.finditer(text):
+        if match.group("class"):
+            scopes.append(len(found))
+            found.append([_line(text, match.start()), match.group("class"), 0])
+        elif match.group("open"):
+            scopes.append(None)
+        elif match.group("close"):
+            del scopes[-1:]
+        else:
+            owner = next((index for index in reversed(scopes) if index is not None), None)
+            if owner is not None:  # else it is the definition of the macro
+                found[owner][2] += 1
+    return found
+
+
 class Tree:
     """The sources below a folder, and what is wrong with them: (file, line, rule, words)."""
 
     def __init__(self, root):
         self.root = root
         self.findings = []
+        self._switched_off = []  # (file, line)
         self._includes = {}  # file -> [(line, file of the tree)]
         self._files = set(self._list())
 
@@ -135,7 +163,10 @@ class Tree:
             with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                 text = file.read()
             self._check_includes(path, _blank(text, keep_strings=True))
-            self._check_world(path, _blank(text, keep_strings=False))
+            code = _blank(text, keep_strings=False)
+            self._check_world(path, code)
+            self._check_locks(path, code)
+        self._check_switched_off()
         self._check_cycles()
         return sorted(self.findings)
 
@@ -197,6 +228,21 @@ class Tree:
         for pattern, words in rules:
             for match in pattern.finditer(text):
                 self._add(path, _line(text, match.start()), "world", "%s: %s" % (match.group(0).strip(), words))
+
+    def _check_locks(self, path, text):
+        for line, name, fields in _guarded_fields(text):
+            if fields > _MOST_GUARDED_FIELDS:
+                words = "%s has %d fields that a lock guards, and %d are the most: a part of it is a class of its own"
+                self._add(path, line, "lock", words % (name, fields, _MOST_GUARDED_FIELDS))
+        if not _is_test(path):
+            self._switched_off += [(path, _line(text, match.end())) for match in _SWITCHED_OFF.finditer(text)]
+
+    def _check_switched_off(self):
+        if len(self._switched_off) <= _MOST_SWITCHED_OFF:
+            return
+        words = "the analysis of locks is switched off in %d places, and %d are the most" % (len(self._switched_off), _MOST_SWITCHED_OFF)
+        for path, line in self._switched_off:
+            self._add(path, line, "lock", words)
 
     def _check_cycles(self):
         """Depth first; an include of a file that is still being visited closes a cycle."""

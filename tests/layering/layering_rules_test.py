@@ -193,5 +193,35 @@ class WorldTest(unittest.TestCase):
         self.check("/* one\n two */\nauto t = absl::Now();", line=4)
 
 
+class LockTest(unittest.TestCase):
+    @staticmethod
+    def fields(count, indent="  "):
+        return "".join("%sstd::map<int, int> f%d_ DIVVY_GUARDED_BY(mu_){};\n" % (indent, i) for i in range(count))
+
+    def test_twenty_guarded_fields_are_the_most(self):
+        code = "class DIVVY_CAPABILITY A final : public B<C> {\n void F() { if (x) { y(); } }\n%s};\n"
+        self.assertEqual([], findings({"base/a.h": code % self.fields(20)}))
+        self.assertEqual([("base/a.h", 1, "lock")], findings({"base/a.h": code % self.fields(21)}))
+
+    def test_two_fields_of_one_declaration_are_two(self):
+        pairs = "  int a_ DIVVY_GUARDED_BY(mu_) = 0, b_ DIVVY_GUARDED_BY(mu_) = 0;\n"
+        self.assertEqual([("base/a.cc", 2, "lock")], findings({"base/a.cc": "\nstruct Outer::A {\n%s};\n" % (pairs * 11)}))
+
+    def test_a_field_belongs_to_the_innermost_class(self):
+        code = "class A {\n struct B {\n%s };\n%s};\nclass C {\n%s};\n"
+        self.assertEqual([], findings({"base/a.h": code % (self.fields(20), self.fields(20), self.fields(20))}))
+        self.assertEqual([("base/a.h", 2, "lock")], findings({"base/a.h": code % (self.fields(21), self.fields(20), "")}))
+
+    def test_fakes_count_as_well(self):
+        self.assertEqual([("base/testing/a.h", 1, "lock")], findings({"base/testing/a.h": "class A {\n%s};\n" % self.fields(21)}))
+
+    def test_the_analysis_is_switched_off_in_five_places_at_most(self):
+        define = "#define DIVVY_NO_THREAD_SAFETY_ANALYSIS __attribute__((x))\n// DIVVY_NO_THREAD_SAFETY_ANALYSIS\n"
+        use = "void F%d() DIVVY_NO_THREAD_SAFETY_ANALYSIS;\n"
+        files = {"base/mutex.h": define, "base/a.h": "".join(use % i for i in range(5)), "base/a_test.cc": use % 1, "base/testing/a.h": use % 2}
+        self.assertEqual([], findings(files))
+        self.assertEqual([("base/a.h", line, "lock") for line in range(1, 6)] + [("base/b.h", 1, "lock")], findings({**files, "base/b.h": use % 6}))
+
+
 if __name__ == "__main__":
     unittest.main()

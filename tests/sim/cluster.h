@@ -462,9 +462,16 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
-  int64_t rewinds_before_ = 0, rewinds_seen_ = 0;  // when the job was last seen running, and when one last looked
-  bool told_the_end_ = false;                      // by EndJob, while the coordinator lived
-  bool calls_ = false;                             // the program waits for an answer
+  int64_t rewinds_before_ = 0;  // when the job was last seen running
+  // How far the job's recovery had come when one last looked.
+  struct RecoveryProgress {
+    int64_t rewinds = 0;
+    std::optional<int64_t> steps_to_replay;
+    friend bool operator!=(const RecoveryProgress& a, const RecoveryProgress& b) { return a.rewinds != b.rewinds || a.steps_to_replay != b.steps_to_replay; }
+  };
+  RecoveryProgress recovery_seen_;
+  bool told_the_end_ = false;  // by EndJob, while the coordinator lived
+  bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   std::set<int> killed_ps_;

@@ -69,17 +69,19 @@ void Cluster::CheckRecovery() {
   if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
   if (!not_running_since_) {
     not_running_since_ = now();
-    rewinds_before_ = rewinds_seen_ = result_.rewinds;
+    rewinds_before_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on a step of each replay up to the step's deadline. So does a
-  // parameter server's false word that it ends. By default --max_recoveries ends such a job; most programs here allow 1,000.
+  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on each step of a
+  // replay that it is given until that step's deadline. So does a parameter server's false word that it ends. By
+  // default --max_recoveries ends such a job; most programs here allow 1,000.
   const bool lied_to = config_.liar || config_.lying_ps;
   if (lied_to && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
     ++result_.rewound_too_often;
     over_ = true;
     return;
   }
-  if (lied_to && std::exchange(rewinds_seen_, result_.rewinds) != result_.rewinds) not_running_since_ = now();
+  const RecoveryProgress progress{result_.rewinds, core_->Inspect().steps_to_replay};
+  if (lied_to && std::exchange(recovery_seen_, progress) != progress) not_running_since_ = now();
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));
@@ -100,7 +102,7 @@ bool Cluster::FindServingPs(int index) {
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  if (!truth.open.empty() || truth.recovering) return;  // a direct write of another round is under way, or the state is not there again
+  if (!truth.open.empty() || truth.steps_to_replay) return;  // a direct write of another round is under way, or the state is not there again
   const int serving = static_cast<int>(truth.ps.size());
   for (int i = 0; i < serving; ++i) {
     if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it

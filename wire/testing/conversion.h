@@ -39,16 +39,6 @@ struct Kind<Nest> {
   }
   static absl::StatusOr<Nest> Decode(const Wire& message) { return FromProto(message); }
 };
-template <>
-struct Kind<std::shared_ptr<const Layout>> {
-  using Wire = v1::Layout;
-  static Wire Encode(const std::shared_ptr<const Layout>& value) {
-    Wire out;
-    ToProto(*value, &out);
-    return out;
-  }
-  static absl::StatusOr<std::shared_ptr<const Layout>> Decode(const Wire& message) { return FromProto(message); }
-};
 // A status travels as a value here: any message is one.
 struct AnyStatus {
   absl::Status status;

@@ -20,7 +20,8 @@
 
 namespace divvy::wire::testing {
 
-// The fields of each plain struct. A field that is added and not counted here does not compile: then the generator and the conversion need it too.
+// The members of each plain struct, found without wire/fields.h: a member that is described nowhere must differ after a
+// journey. One that is added and not counted here does not compile; wire/fields.h and the generator need it, too.
 #define DIVVY_FIELDS(Type, ...)             \
   inline auto FieldsOf(const Type& value) { \
     const auto& [__VA_ARGS__] = value;      \

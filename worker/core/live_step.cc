@@ -1,7 +1,8 @@
 // WorkerCore: one step, from dispatch to report.
 //
 // 1. StartStep: the transaction is opened, what the function read the last time is pulled, the function begins. PullAhead: so are those of the next steps,
-//    where PullOptions say so, and dropped again with whatever changes what they may read.
+//    where PullOptions say so, and dropped again with whatever changes what they may read. CopyAhead: what is pulled for the very next step goes to where that
+//    step will compute.
 // 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its writes, each of which has been checked when staged.
 // 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered by a LayoutUpdate).
 // 4. BeginCommit: the commit is planned, without the core's lock where that takes long; a layout that has changed meanwhile wants another plan. Then the step
@@ -122,6 +123,7 @@ void WorkerCore::PullAhead() {
     if (!step.dispatch.ordinal) continue;
     if (!step.reads_ahead) ReadAhead(step);
     if (step.ahead == nullptr) PullAhead(step);
+    if (i == 0) CopyAhead(step);
   }
 }
 
@@ -130,6 +132,16 @@ void WorkerCore::PullAhead(QueuedStep& step) {
   if (step.pulled.empty()) return;
   step.ahead = OpenTransaction(step.dispatch);
   outbox_.Add([transaction = step.ahead, expected = step.pulled] { transaction->Prefetch(expected, /*ahead=*/true); });
+}
+
+// Of the step that begins next alone: so a GPU has no more than one step's values beside those that it computes with.
+void WorkerCore::CopyAhead(QueuedStep& step) {
+  if (step.ahead == nullptr || std::exchange(step.copies_ahead, true)) return;
+  outbox_.Add([weak = weak_from_this(), transaction = step.ahead, function = step.dispatch.function] {
+    transaction->TellAhead([weak, function](const std::vector<WholeValue>& values) {
+      if (const auto core = weak.lock()) core->runner_.CopyAhead(function, values);
+    });
+  });
 }
 
 // Its positions are its own whatever happens to variables: only its end, or a cancel, takes back what is said here.
@@ -149,6 +161,7 @@ void WorkerCore::ForgetData(const Dispatch& dispatch) {
 // Nobody else holds the transaction for long: with it goes whatever it would have sent again. Its values are released without the core's lock.
 void WorkerCore::DropAhead(QueuedStep& step) {
   if (step.ahead != nullptr) outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] {});
+  step.copies_ahead = false;
   step.missed.clear();
 }
 

@@ -71,6 +71,12 @@ struct StepEnd {
   std::vector<EndedInput> ended;  // iterators that had no element for the step, or fewer than it has replicas, whatever the function made of it
 };
 
+// A variable's whole value.
+struct WholeValue {
+  std::string variable;
+  Tensor value;
+};
+
 // Runs step functions. Thread-safe.
 class StepRunner {
  public:
@@ -82,6 +88,10 @@ class StepRunner {
   // user's. After a cancel the result does not matter, but `done` is still called, for until then the worker runs nothing else.
   // The core calls Start for one step of a session after another; a step of a session that has ended may still be running meanwhile.
   virtual void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) = 0;
+
+  // These values have been pulled for a step of `function` that waits for the steps before it. Those that the function's replicas have last read on GPUs may be
+  // copied there now, beside what the GPUs compute. Nobody waits for that, and whether it is done changes no result. The copies go with the values.
+  virtual void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) {}
 };
 
 // An iterator that has been opened.

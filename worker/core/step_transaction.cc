@@ -281,6 +281,17 @@ void WorkerTransaction::Prefetch(const std::vector<std::string>& variables, bool
   Begin(std::move(fetch));
 }
 
+void WorkerTransaction::TellAhead(std::function<void(std::vector<WholeValue>)> take) {
+  CoreLock lock(mu_, outbox_);
+  if (phase_ != Phase::kOpen) return;
+  take_ahead_ = std::move(take);
+  std::vector<WholeValue> there;
+  for (const auto& [variable, whole] : whole_) {
+    if (whole.ahead && whole.value) there.push_back({variable, *whole.value});
+  }
+  if (!there.empty()) outbox_.Add([take = take_ahead_, there = std::move(there)] { take(there); });
+}
+
 StepRecord WorkerTransaction::Finish() {
   CoreLock lock(mu_, outbox_);
   if (phase_ == Phase::kOpen) Close(Phase::kFinished, Over());
@@ -296,6 +307,7 @@ void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   phase_ = phase;
   outbox_.Add([fetches = std::exchange(fetches_, {}), whole = std::exchange(whole_, {})] {});  // what they hold is released without the lock
   NoteWaiting();
+  take_ahead_ = nullptr;
   own_.clear();
   outbox_.Add([rows = std::exchange(rows_, nullptr)] {});  // its session may be over: then all that it keeps goes
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
@@ -407,6 +419,7 @@ void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Te
   if (!values.ok()) return FailFetch(id, values.status());
   const std::shared_ptr<const Fetch> fetch = std::move(fetches_.extract(id).mapped());
   KeepRows(*fetch);
+  std::vector<WholeValue> ahead;
   for (size_t i = 0; i < fetch->reads.size(); ++i) {
     if (fetch->places[i]) {
       Deliver(*fetch->places[i], (*values)[i]);
@@ -414,8 +427,10 @@ void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Te
     }
     Whole& whole = whole_[fetch->reads[i].variable];
     whole.value = (*values)[i];
+    if (whole.ahead && whole.wanted_by.empty()) ahead.push_back({fetch->reads[i].variable, *whole.value});
     for (const Place place : std::exchange(whole.wanted_by, {})) DeliverWhole(place, *whole.value);
   }
+  if (take_ahead_ && !ahead.empty()) outbox_.Add([take = take_ahead_, ahead = std::move(ahead)] { take(ahead); });
   outbox_.Add([fetch] {});  // the replies are released without the lock
 }
 

@@ -84,6 +84,9 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   // Begins to pull these variables whole; unknown ones are left out. `ahead`: before the step begins. Then what is read by id of one of them is taken from it
   // as well, where no rows are kept, so that the step sees one value of it, however old.
   void Prefetch(const std::vector<std::string>& variables, bool ahead = false);
+  // Tells `take` the values that have been pulled ahead and are there, and later those that come while nobody waits for them. Called without a lock. REQUIRES:
+  // not called before.
+  void TellAhead(std::function<void(std::vector<WholeValue>)> take);
   // The step is over: what it did. Every later call is refused, every Pull under way is answered FailedPrecondition.
   StepRecord Finish();
   // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after Finish. Not under the core's lock: completions run.
@@ -174,6 +177,7 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   std::map<uint64_t, std::shared_ptr<Waiter>> waiters_ DIVVY_GUARDED_BY(mu_);  // what misses nothing any more is not changed: its results are being made
   std::map<uint64_t, std::shared_ptr<Fetch>> fetches_ DIVVY_GUARDED_BY(mu_);   // what has been answered is not changed: its values are being assembled
   std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
+  std::function<void(std::vector<WholeValue>)> take_ahead_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);  // staged writes by variable
   StepRecord record_ DIVVY_GUARDED_BY(mu_);
   mutable Mutex waiting_mu_;  // behind mu_; held for a copy only

@@ -320,6 +320,33 @@ TEST_F(WorkerTransactionTest, WhatWasPredictedIsThereWithoutAnotherMessage) {
   EXPECT_EQ(transaction_->Finish().read_whole, std::set<std::string>({"w"}));
 }
 
+TEST_F(WorkerTransactionTest, WhatWasPulledAheadIsToldWhenItComesUnlessTheStepWaitsForIt) {
+  std::vector<std::string> told;
+  const auto take = [&told](const std::vector<WholeValue>& values) {
+    for (const WholeValue& whole : values) told.push_back(whole.variable + std::to_string(static_cast<int>(Flat(whole.value)[0])));
+  };
+  transaction_->Prefetch({"w"}, /*ahead=*/true);
+  executor_.RunUntilIdle();
+  transaction_->TellAhead(take);
+  EXPECT_EQ(told, std::vector<std::string>({"w1"})) << "it was there";
+  transaction_->Prefetch({"b"}, /*ahead=*/true);
+  executor_.RunUntilIdle();
+  EXPECT_EQ(told, std::vector<std::string>({"w1", "b0"}));
+
+  Make();
+  transaction_->Prefetch({"w"}, /*ahead=*/true);
+  transaction_->TellAhead(take);
+  EXPECT_EQ(PullOne("w"), Values({1, 2, 3, 4}));
+  EXPECT_EQ(told.size(), 2u) << "the step waited for it";
+
+  Make();
+  transaction_->Prefetch({"w"}, /*ahead=*/true);
+  transaction_->TellAhead(take);
+  transaction_->Cancel();
+  executor_.RunUntilIdle();
+  EXPECT_EQ(told.size(), 2u);
+}
+
 TEST_F(WorkerTransactionTest, WhatWasPredictedAndNotReadIsNotInTheRecord) {
   transaction_->Prefetch({"w"});
   executor_.RunUntilIdle();

@@ -13,6 +13,7 @@
 #include "cluster/error.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
+#include "tensor/copies_ahead.h"
 #include "tensor/device_memory.h"
 
 namespace divvy {
@@ -41,9 +42,30 @@ class Answer {
   std::optional<absl::StatusOr<T>> value_ DIVVY_GUARDED_BY(mu_);
 };
 
+// Which variables a step's replicas read whole, and on which GPUs. Thread-safe.
+class ReadsOnGpus {
+ public:
+  using Devices = std::map<std::string, std::vector<Device>>;
+
+  void Note(const std::string& variable, Device device) {
+    MutexLock lock(mu_);
+    std::vector<Device>& devices = devices_[variable];
+    if (std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+  }
+  Devices devices() const {
+    MutexLock lock(mu_);
+    return devices_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  Devices devices_ DIVVY_GUARDED_BY(mu_);
+};
+
 class TransactionStore : public VariableStore {
  public:
-  explicit TransactionStore(std::shared_ptr<StepTransaction> transaction) : transaction_(std::move(transaction)), layout_(transaction_->layout()) {}
+  TransactionStore(std::shared_ptr<StepTransaction> transaction, std::shared_ptr<ReadsOnGpus> reads)
+      : transaction_(std::move(transaction)), layout_(transaction_->layout()), reads_(std::move(reads)) {}
 
   JobId job() const override { return transaction_->job(); }
 
@@ -72,6 +94,18 @@ class TransactionStore : public VariableStore {
     return absl::OkStatus();
   }
 
+  // A value that the step has changed is another tensor, which nobody has copied ahead.
+  absl::Status ReadOn(Device device, absl::Span<ReadRequest> requests) override {
+    RETURN_IF_ERROR(Read(requests));
+    if (device.kind != Device::Kind::kGpu) return absl::OkStatus();
+    for (ReadRequest& request : requests) {
+      if (request.ids) continue;
+      reads_->Note(request.name, device);
+      if (std::optional<Tensor> copy = FindCopyAhead(request.value, device)) request.value = *std::move(copy);
+    }
+    return BringTo(device, requests);
+  }
+
   absl::Status Write(std::vector<StagedWrite> writes) override {
     RETURN_IF_ERROR(BringToCpu(writes));
     return transaction_->Stage(std::move(writes));
@@ -80,6 +114,7 @@ class TransactionStore : public VariableStore {
  private:
   const std::shared_ptr<StepTransaction> transaction_;
   const std::shared_ptr<const Layout> layout_;
+  const std::shared_ptr<ReadsOnGpus> reads_;
 };
 
 // ---- data --------------------------------------------------------------------------------------------------------------------------------------------
@@ -197,6 +232,7 @@ struct RunningStep {
   std::shared_ptr<StepTransaction> transaction;
   FailuresTold& failures;
   int64_t number = 0;  // what step() says
+  std::shared_ptr<ReadsOnGpus> reads = std::make_shared<ReadsOnGpus>();
 };
 
 class ThreadStepEnvironment : public StepEnvironment {
@@ -214,7 +250,7 @@ class ThreadStepEnvironment : public StepEnvironment {
  private:
   StrategyParts Parts(const std::shared_ptr<LocalObjects>& locals) const {
     StrategyParts parts;
-    parts.store = MakeTransactionStore(step_.transaction);
+    parts.store = std::make_shared<TransactionStore>(step_.transaction, step_.reads);
     parts.executor = &step_.executor;
     parts.resolver = step_.options.resolver;
     parts.replica_devices = step_.options.replica_devices;
@@ -279,13 +315,16 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<
   return internal::MoveTo(*result, Device{});
 }
 
-// The batches that were brought ahead while a GPU failed may be what failed, or have taken the memory that was missing: they go before another step may count
-// the failure as told.
+// What was brought ahead while a GPU failed may be what failed, or have taken the memory that was missing: it goes before another step may count the failure
+// as told.
 absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
   GpuWatch gpus(step.options.replica_devices, step.failures);
   absl::StatusOr<Nest> result = RunFunction(step, locals, ended);
   const absl::Status found = gpus.Look();
-  if (!found.ok() || absl::IsResourceExhausted(result.status())) step.inputs.ForgetAhead();
+  if (!found.ok() || absl::IsResourceExhausted(result.status())) {
+    step.inputs.ForgetAhead();
+    for (const Device device : step.options.replica_devices) DropCopiesAhead(device);
+  }
   gpus.Tell();
   if (!gpus.lost().ok()) return MakeError(Reason::kDeviceLost, gpus.lost().message());  // whatever the function made of it
   RETURN_IF_ERROR(result);
@@ -296,7 +335,7 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr
 }  // namespace
 
 std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction) {
-  return std::make_shared<TransactionStore>(std::move(transaction));
+  return std::make_shared<TransactionStore>(std::move(transaction), std::make_shared<ReadsOnGpus>());
 }
 
 // What outlives one step. Shared with the steps that run.
@@ -304,6 +343,7 @@ struct ThreadStepRunner::Kept {
   Mutex mu;
   std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);  // of steps that have ended; as many as have ever run at once
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
+  std::map<std::string, ReadsOnGpus::Devices> reads DIVVY_GUARDED_BY(mu);  // of each function's last good run
   FailuresTold failures;
 
   std::shared_ptr<LocalObjects> TakeLocals() {
@@ -316,6 +356,20 @@ struct ThreadStepRunner::Kept {
   void GiveBack(std::shared_ptr<LocalObjects> locals) {
     MutexLock lock(mu);
     idle.push_back(std::move(locals));
+  }
+  void Learn(const std::string& function, ReadsOnGpus::Devices devices) {
+    MutexLock lock(mu);
+    reads[function] = std::move(devices);
+  }
+  std::vector<CopyWanted> WantedOf(const std::string& function, const std::vector<WholeValue>& values) {
+    std::vector<CopyWanted> wanted;
+    MutexLock lock(mu);
+    const ReadsOnGpus::Devices& devices = reads[function];
+    for (const WholeValue& whole : values) {
+      const auto on = devices.find(whole.variable);
+      if (on != devices.end()) wanted.push_back({whole.value, on->second});
+    }
+    return wanted;
   }
   // A read-only step has no number of its own: that of the last training step here.
   int64_t Number(std::optional<int64_t> ordinal) {
@@ -340,10 +394,16 @@ void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> tra
       const RunningStep step{*options, executor, inputs, call, transaction, kept->failures, number};
       std::shared_ptr<LocalObjects> locals = kept->TakeLocals();
       result = CallFunction(step, locals, ended);
+      if (result.ok()) kept->Learn(call.function, step.reads->devices());
       kept->GiveBack(std::move(locals));
     }
     done({std::move(result), std::move(ended)});
   });
+}
+
+void ThreadStepRunner::CopyAhead(const std::string& function, const std::vector<WholeValue>& values) {
+  const std::vector<CopyWanted> wanted = kept_->WantedOf(function, values);
+  if (!wanted.empty()) executor_.PostBlocking("copy ahead", PromiseCopies(wanted));
 }
 
 }  // namespace divvy

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,7 @@ class ThreadStepRunner : public StepRunner {
   ~ThreadStepRunner() override;
 
   void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
+  void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) override;
 
  private:
   struct Kept;

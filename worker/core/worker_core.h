@@ -179,6 +179,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::vector<std::string> pulled;           // by that
     std::set<std::string> missed;              // of these: written to since by steps of this session
     bool reads_ahead = false;                  // its data has been asked for
+    bool copies_ahead = false;                 // what `ahead` has pulled is copied to where the step will compute
   };
   struct Session {
     explicit Session(SessionId id) : stream(id) {}
@@ -248,6 +249,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   uint64_t SeedOf(const Dispatch& dispatch) const DIVVY_REQUIRES(mu_);
   std::shared_ptr<WorkerTransaction> OpenTransaction(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
   void PullAhead() DIVVY_REQUIRES(mu_);
+  void CopyAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void PullAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void ReadAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void ForgetData(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);

@@ -608,6 +608,36 @@ TEST_F(PipelineTest, WithDepthThreeTwoStepsArePulledAhead) {
   EXPECT_EQ(pulls(), 4u);
 }
 
+TEST_F(PipelineTest, OfTheStepThatBeginsNextAloneTheValuesAreCopiedAhead) {
+  StartWithDepth(3);
+  for (const uint64_t id : {2, 3, 4}) Dispatch(id, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({3, 4}));
+  EXPECT_EQ(runner_.copied_ahead(), std::vector<std::string>({"train: w"})) << "of step 3";
+  RunAwake(11);
+  EXPECT_EQ(runner_.copied_ahead().size(), 2u) << "step 3 has begun: of step 4, whose values were there";
+  RunAwake(22);
+  ASSERT_EQ(Reports().size(), 4u);
+  EXPECT_EQ(runner_.copied_ahead().size(), 2u);
+}
+
+TEST_F(PipelineTest, ValuesThatArePulledAnewAreCopiedAnew) {
+  StartWithDepth(2);
+  Dispatch(2, "train");
+  Dispatch(3, "train");
+  Run();
+  EXPECT_EQ(runner_.copied_ahead().size(), 1u);
+  end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "new", 1, 1, {0}))});
+  EXPECT_EQ(ahead(), Ids({}));
+  RunAwake(24);
+  ASSERT_EQ(Reports().size(), 3u);
+  Dispatch(4, "train");
+  Dispatch(5, "train");
+  Run();
+  EXPECT_EQ(ahead(), Ids({5}));
+  EXPECT_EQ(runner_.copied_ahead().size(), 2u);
+}
+
 TEST_F(PipelineTest, StalenessCountsTheCommitsOfTheWorkersOwnStepsThatAPullHasMissed) {
   next_write_ = AddToW();
   StartWithDepth(2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
+#include "tensor/device_memory.h"
 
 namespace divvy::internal {
 
@@ -19,9 +20,11 @@ bool AllAre(const Tensor& tensor, float value) {
 
 void TensorProgram::Run(int steps) {
   for (int i = 0; i < steps; ++i) {
-    switch (random_.Below(8)) {
+    switch (random_.Below(10)) {
       case 0:
       case 1: Upload(); break;
+      case 8: UploadIntegers(); break;
+      case 9: UseIntegers(); break;
       case 2: CopyAcross(); break;
       case 3: Forget(); break;
       case 4: Bring(); break;
@@ -40,6 +43,28 @@ void TensorProgram::Upload() {
   Tensor here = Filled(AnySize(), value);
   there_.push_back({*here.To(AnyDevice()), value});
   (*here.mutable_values<float>())[0] = -1;  // no device sees it
+}
+
+void TensorProgram::UploadIntegers() {
+  const auto value = static_cast<int64_t>(random_.Below(1000));
+  const int64_t n = random_.Chance(0.3) ? AnySize() : 10'000 + static_cast<int64_t>(random_.Below(50'000));  // of a size that was used, or of another
+  Tensor here = Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value));
+  const TravelScope scope(random_.Chance(0.8) ? Travel::kIntegersWhenUsed : Travel::kNow);
+  integers_.push_back({*here.To(AnyDevice()), static_cast<float>(value)});
+  (*here.mutable_values<int64_t>())[0] = -1;  // no device sees it
+}
+
+// Some are forgotten before, some are used again and some on another device.
+void TensorProgram::UseIntegers() {
+  if (integers_.empty()) return;
+  const auto chosen = integers_.begin() + static_cast<std::ptrdiff_t>(random_.Below(integers_.size()));
+  if (random_.Chance(0.5)) {
+    const Tensor from = random_.Chance(0.3) ? *chosen->tensor.To(AnyDevice()) : chosen->tensor;
+    Tensor used = *Tensor::Uninitialized(DType::kFloat32, from.shape(), from.device());
+    backend_.Cast(from, used);
+    there_.push_back({std::move(used), chosen->value});
+  }
+  if (random_.Chance(0.5)) integers_.erase(chosen);
 }
 
 void TensorProgram::CopyAcross() {

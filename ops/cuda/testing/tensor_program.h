@@ -29,6 +29,8 @@ class TensorProgram {
   Device AnyDevice() { return {Device::Kind::kGpu, static_cast<int>(random_.Below(num_devices_))}; }
   int64_t AnySize();
   void Upload();
+  void UploadIntegers();
+  void UseIntegers();
   void CopyAcross();
   void Add();
   void Forget();
@@ -38,6 +40,7 @@ class TensorProgram {
   const int num_devices_;
   Random random_;
   std::vector<Value> there_;
+  std::vector<Value> integers_;  // int64, which travel when they are used
 };
 
 // A vector of `n` float32 on the CPU, each of this value.

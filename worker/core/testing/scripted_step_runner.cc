@@ -1,6 +1,7 @@
 #include "worker/core/testing/scripted_step_runner.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cluster/error.h"
 
@@ -100,6 +101,17 @@ void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> t
   std::vector<script::Move> moves = {script::Fail{absl::NotFoundError(absl::StrCat("no step function \"", call.function, "\" is defined"))}};
   if (script) moves = script(call);
   std::make_shared<Play>(executor_, std::move(moves), std::move(transaction), std::move(done))->Continue();
+}
+
+void ScriptedStepRunner::CopyAhead(const std::string& function, const std::vector<WholeValue>& values) {
+  const auto name = [](std::string* out, const WholeValue& whole) { *out += whole.variable; };
+  MutexLock lock(mu_);
+  copied_ahead_.push_back(absl::StrCat(function, ": ", absl::StrJoin(values, ", ", name)));
+}
+
+std::vector<std::string> ScriptedStepRunner::copied_ahead() const {
+  MutexLock lock(mu_);
+  return copied_ahead_;
 }
 
 int64_t ScriptedStepRunner::started() const {

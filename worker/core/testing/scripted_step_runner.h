@@ -76,11 +76,16 @@ class ScriptedStepRunner : public StepRunner {
   // Every move begins in a task of its own, so that anything may happen between two of them.
   void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
 
+  // Only remembers what it was told: "train: b, w".
+  void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) override;
+
   int64_t started() const;
+  std::vector<std::string> copied_ahead() const;
 
  private:
   Executor& executor_;
   mutable Mutex mu_;
+  std::vector<std::string> copied_ahead_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Script> scripts_ DIVVY_GUARDED_BY(mu_);
   int64_t started_ DIVVY_GUARDED_BY(mu_) = 0;
 };

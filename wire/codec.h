@@ -1,0 +1,498 @@
+// Encoding and decoding by description. Each message is described once, by a function Fields (fields.h), and a visitor
+// goes over it: Encoder writes the fields of a value to a protobuf message, Decoder reads and checks them.
+//
+//   template <typename Visitor>
+//   void Fields(Visitor& visit, CheckpointId& checkpoint) {
+//     visit(DIVVY_WIRE_FIELD(epoch), checkpoint.epoch, NotZero());
+//     visit(DIVVY_WIRE_FIELD(serial), checkpoint.serial);
+//   }
+//
+// Rules say what a decoder refuses. Without a rule a number or text may be any, a duration may not be negative, an enum
+// must be one that is known, and a message must be there. For wire/ alone.
+#ifndef DIVVY_WIRE_CODEC_H_
+#define DIVVY_WIRE_CODEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "base/strong_id.h"
+#include "wire/decode.h"
+#include "wire/status.h"
+#include "wire/text.h"
+#include "wire/values.h"
+
+namespace divvy::wire {
+
+// ---- fields ----------------------------------------------------------------------------------
+
+// One field of any protobuf message that has a field of this name.
+template <typename Get, typename Has, typename Set, typename Mutable>
+struct Field {
+  absl::string_view name;
+  Get get;
+  Has has;
+  Set set;
+  Mutable mut;
+};
+template <typename Get, typename Has, typename Set, typename Mutable>
+Field(absl::string_view, Get, Has, Set, Mutable) -> Field<Get, Has, Set, Mutable>;
+
+// A lambda's body is compiled only where it is called, so a field needs only the accessors that its type has.
+// clang-format off
+#define DIVVY_WIRE_FIELD(field)                                                  \
+  ::divvy::wire::Field {                                                         \
+    #field,                                                                      \
+    [](const auto& message) -> decltype(auto) { return message.field(); },       \
+    [](const auto& message) { return message.has_##field(); },                   \
+    [](auto& message, auto value) { message.set_##field(std::move(value)); },    \
+    [](auto& message) { return message.mutable_##field(); }                      \
+  }
+// clang-format on
+
+// Stands for an alternative of a variant that does not travel.
+struct NeverSent {};
+
+// ---- rules -----------------------------------------------------------------------------------
+
+struct NotNegative {};
+struct NotZero {};
+struct Index {};  // of a task: 0 to kMaxIndex
+struct Finite {};
+struct Name {};         // 1 to kMaxNameBytes bytes without control characters; an encoder escapes and cuts
+struct NameOrEmpty {};  // a Name, or nothing
+struct Text {           // at most so many bytes, without control characters; an encoder escapes and cuts
+  size_t max_bytes;
+};
+struct Range {
+  int64_t low, high;
+};
+struct Counted {  // a repeated field with at most so many elements
+  size_t most = kMaxParts;
+};
+struct Rising {};  // a repeated field, each element above the one before it
+template <typename Rule>
+struct ForEach {  // for each element of a repeated field
+  Rule rule;
+};
+template <typename Rule>
+ForEach(Rule) -> ForEach<Rule>;
+struct MayBeAbsent {};  // a message that is not there reads as an empty one
+struct OfType {         // a shape, of values of this type
+  DType dtype;
+};
+
+// An integer that is compared as int64.
+template <typename Value>
+int64_t Signed(Value value) {
+  static_assert(std::is_integral_v<Value> && (std::is_signed_v<Value> || sizeof(Value) < sizeof(int64_t)));
+  return value;
+}
+template <typename Value>
+absl::Status Test(NotNegative, absl::string_view field, Value value) {
+  return CheckNotNegative(field, Signed(value));
+}
+template <typename Value>
+absl::Status Test(NotZero, absl::string_view field, Value value) {
+  return value == 0 ? Invalid(field, "is 0") : absl::OkStatus();
+}
+template <typename Value>
+absl::Status Test(Index, absl::string_view field, Value value) {
+  return CheckIndex(field, Signed(value));
+}
+inline absl::Status Test(Finite, absl::string_view field, double value) { return CheckFinite(field, value); }
+template <typename Value>
+absl::Status Test(Range range, absl::string_view field, Value value) {
+  return CheckRange(field, Signed(value), range.low, range.high);
+}
+inline absl::Status Test(Name, absl::string_view field, const std::string& value) { return CheckName(field, value); }
+inline absl::Status Test(NameOrEmpty, absl::string_view field, const std::string& value) { return value.empty() ? absl::OkStatus() : CheckName(field, value); }
+inline absl::Status Test(Text text, absl::string_view field, const std::string& value) {
+  if (Escaped(value, text.max_bytes) == value) return absl::OkStatus();
+  return Invalid(field, "is too long, or has control characters");
+}
+// No rule for a value.
+struct Anything {};
+template <typename Value>
+absl::Status Test(Anything, absl::string_view, const Value&) {
+  return absl::OkStatus();
+}
+
+// How an encoder sends a text that has this rule.
+inline std::string Sent(const std::string& text, Name) { return Escaped(text, kMaxNameBytes); }
+inline std::string Sent(const std::string& text, NameOrEmpty) { return Escaped(text, kMaxNameBytes); }
+inline std::string Sent(const std::string& text, Text rule) { return Escaped(text, rule.max_bytes); }
+template <typename Value, typename Rule>
+const Value& Sent(const Value& value, const Rule&) {
+  return value;
+}
+
+// ---- kinds of members ------------------------------------------------------------------------
+
+template <typename T>
+constexpr bool kIsId = false;
+template <typename Tag, typename Int>
+constexpr bool kIsId<StrongId<Tag, Int>> = true;
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+// std::vector and std::set: a repeated field.
+template <typename T, typename = void>
+constexpr bool kIsRepeated = false;
+template <typename T>
+constexpr bool kIsRepeated<T, std::void_t<typename T::value_type, decltype(std::declval<T&>().end())>> = true;
+template <typename T>
+constexpr bool kIsScalar = std::is_arithmetic_v<T> || kIsId<T> || std::is_same_v<T, std::string>;
+
+template <typename T>
+auto Plain(const T& value) {
+  if constexpr (kIsId<T>) {
+    return value.value();
+  } else {
+    return value;
+  }
+}
+template <typename T, typename Proto>
+T FromPlain(const Proto& sent) {
+  if constexpr (kIsId<T>) {
+    return T(static_cast<typename T::value_type>(sent));
+  } else {
+    return static_cast<T>(sent);
+  }
+}
+
+// ---- out -------------------------------------------------------------------------------------
+
+template <typename Proto>
+class Encoder;
+
+// `value` as the fields of `out`. It is only read.
+template <typename T, typename Proto>
+void Write(const T& value, Proto& out) {
+  if constexpr (std::is_same_v<T, Nest>) {
+    ToProto(value, &out);
+  } else {
+    Encoder<Proto> encoder(out);
+    Fields(encoder, const_cast<T&>(value));
+  }
+}
+
+template <typename Proto>
+class Encoder {
+ public:
+  static constexpr bool kReads = false;
+  explicit Encoder(Proto& out) : out_(out) {}
+
+  template <typename F, typename T, typename... Rules>
+  void operator()(const F& field, const T& value, const Rules&... rules) {
+    if constexpr (kIsOptional<T>) {
+      if (value) (*this)(field, *value, rules...);
+    } else if constexpr (std::is_same_v<T, absl::Status>) {
+      if (!value.ok()) *field.mut(out_) = ToProto(value);
+    } else if constexpr (std::is_same_v<T, absl::Duration>) {
+      field.set(out_, absl::ToInt64Nanoseconds(value));
+    } else if constexpr (std::is_same_v<T, Shape>) {
+      ToProto(value, field.mut(out_));
+    } else if constexpr (std::is_enum_v<T>) {
+      field.set(out_, EnumToProto(value, rules...));
+    } else if constexpr (kIsScalar<T>) {
+      SetScalar(field, value, rules...);
+    } else if constexpr (kIsRepeated<T>) {
+      AddAll(*field.mut(out_), value, RuleOfElements(rules...));
+    } else {
+      Write(value, *field.mut(out_));
+    }
+  }
+  // A repeated field of messages: of each element of `all`, what `project` finds in it. An encoder's alone.
+  template <typename F, typename All, typename Project>
+  void Each(const F& field, const All& all, const Project& project) {
+    auto& out = *field.mut(out_);
+    out.Reserve(static_cast<int>(all.size()));
+    for (const auto& one : all) Write(project(one), *out.Add());
+  }
+  // A member that travels as another type: as what `to` makes of it. The decoder gives `from` what came, and the member.
+  template <typename F, typename T, typename To, typename From, typename... Rules>
+  void Via(const F& field, const T& value, const To& to, const From&, const Rules&... rules) {
+    (*this)(field, to(value), rules...);
+  }
+  // A map, with a rule for keys and one for values; Counted as for a repeated field.
+  template <typename F, typename T, typename KeyRule, typename ValueRule, typename... Rules>
+  void Map(const F& field, const T& map, const KeyRule& key_rule, const ValueRule& value_rule, const Rules&...) {
+    auto& out = *field.mut(out_);
+    for (const auto& [key, value] : map) out[Sent(key, key_rule)] = Sent(value, value_rule);
+  }
+  // A variant, as the field of its alternative. One field for each, in their order.
+  template <typename... Ts, typename... Fs>
+  void OneOf(const std::variant<Ts...>& value, const Fs&... fields) {
+    static_assert(sizeof...(Ts) == sizeof...(Fs));
+    size_t index = 0;
+    ((index++ == value.index() ? PutAlternative<Ts>(fields, value) : void()), ...);
+  }
+  template <typename... Ts, typename... Fs>
+  void OneOf(const std::optional<std::variant<Ts...>>& value, const Fs&... fields) {
+    if (value) OneOf(*value, fields...);
+  }
+  // What a decoder does when all fields before have been read: it checks them together, or completes what they say.
+  template <typename Action>
+  void AfterReading(const Action&) {}
+
+ private:
+  template <typename E>
+  static auto EnumToProto(E value) {
+    return ToProto(value);
+  }
+  template <typename E, typename Table>
+  static auto EnumToProto(E value, const Table& table) {
+    return table.ToWire(value);
+  }
+  template <typename F, typename T>
+  void SetScalar(const F& field, const T& value) {
+    field.set(out_, Plain(value));
+  }
+  template <typename F, typename T, typename Rule>
+  void SetScalar(const F& field, const T& value, const Rule& rule) {
+    field.set(out_, Plain(Sent(value, rule)));
+  }
+  static Anything RuleOfElements() { return {}; }
+  static Anything RuleOfElements(Rising) { return {}; }
+  template <typename Rule>
+  static Rule RuleOfElements(ForEach<Rule> each) {
+    return each.rule;
+  }
+  template <typename... Rules>
+  static auto RuleOfElements(Counted, const Rules&... rules) {
+    return RuleOfElements(rules...);
+  }
+  template <typename Repeated, typename All, typename Rule>
+  static void AddAll(Repeated& out, const All& all, const Rule& rule) {
+    out.Reserve(static_cast<int>(all.size()));
+    for (const auto& one : all) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::string>) {
+        *out.Add() = Sent(one, rule);
+      } else if constexpr (kIsScalar<std::decay_t<decltype(one)>>) {
+        out.Add(Plain(one));
+      } else {
+        Write(one, *out.Add());
+      }
+    }
+  }
+  template <typename T, typename F, typename Variant>
+  void PutAlternative(const F& field, const Variant& value) {
+    if constexpr (std::is_same_v<F, NeverSent>) {
+    } else if constexpr (std::is_empty_v<T>) {
+      field.mut(out_);
+    } else {
+      (*this)(field, std::get<T>(value));
+    }
+  }
+
+  Proto& out_;
+};
+
+// ---- in --------------------------------------------------------------------------------------
+
+template <typename Proto>
+class Decoder;
+
+template <typename Proto, typename T>
+absl::Status Read(const Proto& from, T& to) {
+  if constexpr (std::is_same_v<T, Nest>) {
+    ASSIGN_OR_RETURN(to, FromProto(from));
+    return absl::OkStatus();
+  } else {
+    Decoder<Proto> decoder(from);
+    Fields(decoder, to);
+    return decoder.status();
+  }
+}
+
+// Reads fields until one makes no sense; status() names it. From then on each visit does nothing.
+template <typename Proto>
+class Decoder {
+ public:
+  static constexpr bool kReads = true;
+  explicit Decoder(const Proto& from) : from_(from) {}
+
+  const absl::Status& status() const { return status_; }
+
+  template <typename F, typename T, typename... Rules>
+  void operator()(const F& field, T& value, const Rules&... rules) {
+    if (status_.ok()) status_ = Take(field, value, rules...);
+  }
+  template <typename F, typename T, typename To, typename From, typename... Rules>
+  void Via(const F& field, T& value, const To& to, const From& from, const Rules&... rules) {
+    if (!status_.ok()) return;
+    std::decay_t<decltype(to(value))> sent{};
+    status_ = Take(field, sent, rules...);
+    if (status_.ok()) status_ = In(field.name, from(std::move(sent), value));
+  }
+  template <typename F, typename T, typename KeyRule, typename ValueRule>
+  void Map(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule) {
+    if (status_.ok()) status_ = TakeMap(field, map, key_rule, value_rule);
+  }
+  template <typename F, typename T, typename KeyRule, typename ValueRule>
+  void Map(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule, Counted counted) {
+    if (status_.ok()) status_ = CheckCount(field.name, field.get(from_).size(), counted.most);
+    Map(field, map, key_rule, value_rule);
+  }
+  template <typename... Ts, typename... Fs>
+  void OneOf(std::variant<Ts...>& value, const Fs&... fields) {
+    bool found = false;
+    (TakeAlternative<Ts>(fields, value, found), ...);
+    if (status_.ok() && !found) status_ = Invalid("", "has no kind, or one of a newer protocol");
+  }
+  template <typename... Ts, typename... Fs>
+  void OneOf(std::optional<std::variant<Ts...>>& value, const Fs&... fields) {
+    std::variant<Ts...> message;
+    bool found = false;
+    (TakeAlternative<Ts>(fields, message, found), ...);
+    if (found) value = std::move(message);
+  }
+  template <typename Action>
+  void AfterReading(const Action& action) {
+    if (status_.ok()) status_ = action();
+  }
+
+ private:
+  template <typename F, typename T, typename... Rules>
+  absl::Status Take(const F& field, T& value, const Rules&... rules) {
+    if constexpr (kIsOptional<T>) {
+      if (!field.has(from_)) return absl::OkStatus();
+      return Take(field, value.emplace(), rules...);
+    } else if constexpr (std::is_same_v<T, absl::Status>) {
+      static_assert(sizeof...(Rules) == 0);
+      value = FromProto(field.get(from_));
+      return absl::OkStatus();
+    } else if constexpr (std::is_same_v<T, absl::Duration>) {
+      static_assert(sizeof...(Rules) == 0);
+      RETURN_IF_ERROR(CheckNotNegative(field.name, field.get(from_)));
+      value = absl::Nanoseconds(field.get(from_));
+      return absl::OkStatus();
+    } else if constexpr (std::is_same_v<T, Shape>) {
+      return TakeShape(field, value, rules...);
+    } else if constexpr (std::is_enum_v<T>) {
+      return TakeEnum(field, value, rules...);
+    } else if constexpr (kIsScalar<T>) {
+      absl::Status tested;
+      ((tested.ok() ? void(tested = Test(rules, field.name, field.get(from_))) : void()), ...);
+      RETURN_IF_ERROR(tested);
+      value = FromPlain<T>(field.get(from_));
+      return absl::OkStatus();
+    } else if constexpr (kIsRepeated<T>) {
+      return TakeAll(field, value, rules...);
+    } else {
+      constexpr bool may_be_absent = (std::is_same_v<Rules, MayBeAbsent> || ...);
+      static_assert(sizeof...(Rules) == (may_be_absent ? 1 : 0), "a message has no other rule");
+      if (!may_be_absent && !field.has(from_)) return Invalid(field.name, "is missing");
+      return In(field.name, Read(field.get(from_), value));
+    }
+  }
+  template <typename F>
+  absl::Status TakeShape(const F& field, Shape& value, OfType type) {
+    ASSIGN_OR_RETURN(value, In(field.name, ShapeFromProto(field.get(from_), type.dtype)));
+    return absl::OkStatus();
+  }
+  template <typename F, typename E>
+  absl::Status TakeEnum(const F& field, E& value) {
+    ASSIGN_OR_RETURN(value, In(field.name, FromProto(field.get(from_))));
+    return absl::OkStatus();
+  }
+  template <typename F, typename E, typename Table>
+  absl::Status TakeEnum(const F& field, E& value, const Table& table) {
+    ASSIGN_OR_RETURN(value, In(field.name, table.ToDomain(field.get(from_))));
+    return absl::OkStatus();
+  }
+
+  template <typename F, typename All>
+  absl::Status TakeAll(const F& field, All& all) {
+    return TakeAll(field, all, ForEach{Anything()});
+  }
+  template <typename F, typename All>
+  absl::Status TakeAll(const F& field, All& all, Counted counted) {
+    return TakeAll(field, all, counted, ForEach{Anything()});
+  }
+  template <typename F, typename All, typename Rule>
+  absl::Status TakeAll(const F& field, All& all, Counted counted, ForEach<Rule> each) {
+    RETURN_IF_ERROR(CheckCount(field.name, static_cast<size_t>(field.get(from_).size()), counted.most));
+    return TakeAll(field, all, each);
+  }
+  template <typename F, typename All>
+  absl::Status TakeAll(const F& field, All& all, Rising) {
+    RETURN_IF_ERROR(TakeAll(field, all));
+    return CheckRising(field.name, all);
+  }
+  template <typename F, typename All, typename Rule>
+  absl::Status TakeAll(const F& field, All& all, ForEach<Rule> each) {
+    using T = typename All::value_type;
+    const auto& repeated = field.get(from_);
+    if constexpr (std::is_same_v<All, std::vector<T>>) all.reserve(repeated.size());
+    size_t number = 0;
+    for (const auto& sent : repeated) {
+      if constexpr (kIsScalar<T>) {
+        if (absl::Status bad = Test(each.rule, "", sent); !bad.ok()) return In(Element(field.name, number), bad);
+        all.insert(all.end(), FromPlain<T>(sent));
+      } else {
+        if (absl::Status bad = Read(sent, all.emplace_back()); !bad.ok()) return In(Element(field.name, number), bad);
+      }
+      ++number;
+    }
+    return absl::OkStatus();
+  }
+  template <typename F, typename T, typename KeyRule, typename ValueRule>
+  absl::Status TakeMap(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule) {
+    for (const auto& [key, value] : field.get(from_)) {
+      RETURN_IF_ERROR(Test(key_rule, field.name, key));
+      RETURN_IF_ERROR(Test(value_rule, field.name, value));
+      map.emplace(key, value);
+    }
+    return absl::OkStatus();
+  }
+  template <typename T, typename F, typename Variant>
+  void TakeAlternative(const F& field, Variant& value, bool& found) {
+    if constexpr (!std::is_same_v<F, NeverSent>) {
+      if (!status_.ok() || !field.has(from_)) return;
+      found = true;
+      if constexpr (std::is_empty_v<T>) {
+        value.template emplace<T>();
+      } else {
+        status_ = Take(field, value.template emplace<T>());
+      }
+    }
+  }
+
+  const Proto& from_;
+  absl::Status status_;
+};
+
+// ---- both ways -------------------------------------------------------------------------------
+
+template <typename Proto, typename T>
+Proto Encoded(const T& value) {
+  Proto out;
+  Write(value, out);
+  return out;
+}
+template <typename T, typename Proto>
+absl::StatusOr<T> Decoded(const Proto& from) {
+  T value{};
+  RETURN_IF_ERROR(Read(from, value));
+  return value;
+}
+
+// Defines both conversions between `Type` and v1::`Type`.
+#define DIVVY_WIRE_CONVERSIONS(Type)                                       \
+  v1::Type ToProto(const Type& value) { return Encoded<v1::Type>(value); } \
+  absl::StatusOr<Type> FromProto(const v1::Type& from) { return Decoded<Type>(from); }
+
+}  // namespace divvy::wire
+
+#endif  // DIVVY_WIRE_CODEC_H_
